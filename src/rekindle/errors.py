@@ -1,0 +1,110 @@
+"""Every way Rekindle ends other than well: one class, one exit code, one hint each.
+
+A message says what failed; the hint says what to do next. `main` prints both and ends with the class's code, so a
+script can tell a typing mistake from a missing file from a card that nothing serves. The reference page
+`docs/reference/exit-codes.md` is generated from this module.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RekindleError(Exception):
+    """Something went wrong that Rekindle can explain."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(RekindleError):
+    """The command line does not make sense: an unknown option, an unreadable value, two that exclude each other."""
+
+    exit_code = 2
+
+
+class UnknownName(RekindleError):
+    """A GPU, release, toolkit, option or check of that name is not in the tables."""
+
+    exit_code = 3
+
+
+class BadInput(RekindleError):
+    """A file was found but is not what it should be: broken, truncated, hostile, or of another kind."""
+
+    exit_code = 4
+
+
+class NoRoute(RekindleError):
+    """No PyTorch can be had for this wish; the reasons are printed."""
+
+    exit_code = 5
+
+
+class MissingTool(RekindleError):
+    """A program or library that this step needs is not on this machine."""
+
+    exit_code = 6
+
+
+class FetchFailed(RekindleError):
+    """Something could not be downloaded, after retries, or arrived with the wrong hash."""
+
+    exit_code = 7
+
+
+class ChecksFailed(RekindleError):
+    """At least one check is FAIL."""
+
+    exit_code = 8
+
+
+class Unverified(RekindleError):
+    """Nothing failed, but something could not be checked. Never shown as a pass."""
+
+    exit_code = 9
+
+
+class StepFailed(RekindleError):
+    """A program that Rekindle started (a compiler, CMake, pip, git) ended with an error."""
+
+    exit_code = 10
+
+
+class PatchMismatch(RekindleError):
+    """A patch did not find the text it edits, or found it more often than it says."""
+
+    exit_code = 11
+
+
+class Locked(RekindleError):
+    """Another run holds the folder; two writers are never allowed."""
+
+    exit_code = 12
+
+
+class NotWritable(RekindleError):
+    """The disk is full, read-only, or the place is not ours to write."""
+
+    exit_code = 13
+
+
+class NotFound(RekindleError):
+    """A file, folder, environment or address that was named does not exist."""
+
+    exit_code = 14
+
+
+class Interrupted(RekindleError):
+    """Stopped by Ctrl-C. Nothing is lost; the same command goes on where it stopped."""
+
+    exit_code = 130
+
+
+def kinds() -> list[type[RekindleError]]:
+    """All error classes, by exit code: what the documentation and the tests list."""
+    return sorted([RekindleError, *RekindleError.__subclasses__()], key=lambda kind: kind.exit_code)

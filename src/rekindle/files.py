@@ -1,0 +1,75 @@
+"""The one place that writes files: beside, synced, then renamed. A reader never sees half a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from rekindle.errors import NotFound, NotWritable
+
+
+def write_text(path: Path, text: str, *, newline: str = "\n") -> None:
+    """Write `text` as UTF-8. Line ends are written as given by `newline`, the same on every system."""
+    write_bytes(path, text.replace("\r\n", "\n").replace("\n", newline).encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        message = f"cannot write `{path}`: {error.strerror or error}"
+        raise NotWritable(message, hint="free some space or choose another place with `-o`") from error
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
+    """The whole of a file a user named, or an error that says what is wrong with it."""
+    try:
+        if path.is_dir():
+            message = f"`{path}` is a folder, not a file"
+            raise NotFound(message, hint="name the file itself")
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+    except FileNotFoundError as error:
+        message = f"there is no file `{path}`"
+        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+    except OSError as error:
+        message = f"cannot read `{path}`: {error.strerror or error}"
+        raise NotFound(message, hint="check the permissions of the file") from error
+    if len(data) > limit:
+        message = f"`{path}` is larger than {limit // (1024 * 1024)} MiB"
+        raise NotFound(message, hint="this is not the kind of file expected here")
+    return data
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the rename itself durable where the system lets a folder be synced (not on Windows)."""
+    if os.name == "nt":
+        return
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,73 @@
+"""Version numbers of things that do not follow PEP 440: drivers, toolkits, toolsets, cuDNN.
+
+A driver is called `580.65.06`; a PEP 440 reader would say `580.65.6`. Here the spelling survives and only the order is
+numeric. Missing parts count as zero, so `12.0` equals `12`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import total_ordering
+
+_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
+
+
+@total_ordering
+class Version:
+    __slots__ = ("_key", "text")
+
+    def __init__(self, text: str) -> None:
+        if not _NUMBERS.match(text):
+            msg = f"`{text[:40]}` is not a version number"
+            raise ValueError(msg)
+        self.text = text
+        parts = [int(part) for part in text.split(".")]
+        while len(parts) > 1 and parts[-1] == 0:
+            parts.pop()
+        self._key = tuple(parts)
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        return cls(text)
+
+    @classmethod
+    def find(cls, text: str) -> Version | None:
+        """The first version-like number in a text, or None."""
+        match = re.search(r"(?<![\d.])\d{1,9}(?:\.\d{1,9}){1,7}", text)
+        return cls(match.group()) if match else None
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.text.split("."))
+
+    @property
+    def major(self) -> int:
+        return self._key[0]
+
+    @property
+    def minor(self) -> int:
+        return self._key[1] if len(self._key) > 1 else 0
+
+    @property
+    def major_minor(self) -> Version:
+        return Version(f"{self.major}.{self.minor}")
+
+    def starts_with(self, other: Version) -> bool:
+        """`12.9.86` starts with `12.9`; `12.10` does not start with `12.1`."""
+        mine, theirs = self.parts, other.parts
+        return mine[: len(theirs)] == theirs or self == other
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Version) else NotImplemented
+
+    def __lt__(self, other: Version) -> bool:
+        return self._key < other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Version({self.text!r})"
