@@ -1,0 +1,87 @@
+"""The Pythons: the one a build is for, the one that wins on PATH, the one that runs Rekindle.
+
+The target is the environment that is active. With none active it is the first `python` on PATH, and with none there
+the one that runs Rekindle.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rekindle.machine.model import FoundPython
+from rekindle.machine.run import CouldNotRead, Run, spell
+from rekindle.version import Version
+
+
+def probe(run: Run) -> tuple[FoundPython, ...]:
+    wanted = [path for path in interpreters(run) if run.exists(path)]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        found = list(pool.map(lambda path: ask(run, path), wanted))
+    distinct: dict[str, FoundPython] = {}
+    for python in found:
+        key = run.paths.normcase(python.prefix or run.real(python.path))
+        distinct.setdefault(key, python)
+    return tuple(distinct.values())
+
+
+def interpreters(run: Run) -> list[str]:
+    """Paths in the order of what a build would use."""
+    name = "python.exe" if run.windows else "python"
+    found: list[str] = []
+    venv, conda = run.env("VIRTUAL_ENV"), run.env("CONDA_PREFIX")
+    if venv:
+        found.append(run.join(venv, "Scripts" if run.windows else "bin", name))
+    if conda:
+        found.append(run.join(conda, name) if run.windows else run.join(conda, "bin", name))
+    hits = run.which("python") + ([] if run.windows else run.which("python3"))
+    # Windows puts a stub for its Store on PATH that is no Python.
+    found += [hit for hit in hits if "windowsapps" not in hit.lower()][:2]
+    own = run.ask("python that runs rekindle", lambda: sys.executable)
+    if isinstance(own, str) and own:
+        found.append(own)
+    return list(dict.fromkeys(found))
+
+
+def ask(run: Run, path: str) -> FoundPython:
+    script = Path(__file__).with_name("ask_python.py").read_text(encoding="utf-8")
+    # -E, not -I: what is installed for the user only is part of the environment too.
+    said = run.command(path, "-E", "-X", "utf8", "-c", script, label=f"{spell([path])} ask_python.py")
+    try:
+        return parse(run, path, said.out)
+    except CouldNotRead as error:
+        lines = said.err.strip().splitlines()
+        return FoundPython(path=path, trouble=lines[-1][:200] if lines else str(error))
+
+
+def parse(run: Run, path: str, text: str) -> FoundPython:
+    try:
+        said: Any = json.loads(text)
+        version = Version(said["version"])
+        prefix, base = said["prefix"], said["base_prefix"]
+        site, packages = said["site_packages"], said["packages"]
+        conda, bits = bool(said["conda"]), int(said["bits"])
+        if not isinstance(prefix, str) or not isinstance(base, str):
+            raise CouldNotRead("a Python's prefix is not a path")
+        site = tuple(str(folder) for folder in site)
+        packages = {str(name): str(number) for name, number in packages.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise CouldNotRead("a Python gave no account of itself") from error
+    embedded = run.windows and any(name.lower().endswith("._pth") for name in run.names(prefix))
+    kind = "conda" if conda else "embedded" if embedded else "venv" if prefix != base else "system"
+    thread = "t" if said.get("free_threaded") else ""
+    letters = "cp" if said.get("implementation") in ("cpython", None) else "pp"
+    return FoundPython(
+        path=path,
+        version=version,
+        tag=f"{letters}{version.major}{version.minor}{thread}",
+        bits=bits,
+        kind=kind,
+        prefix=prefix,
+        base_prefix=base,
+        site_packages=site,
+        packages=packages,
+    )

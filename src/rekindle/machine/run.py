@@ -1,0 +1,320 @@
+"""`Run`: the only way a probe touches the world, so that every answer can be recorded and replayed.
+
+`Host` asks this computer and keeps what it was told in a `Recording`; `Replay` answers from such a recording, on any
+system. A question that was not recorded is answered like one for something that is not there.
+"""
+
+from __future__ import annotations
+
+import ntpath
+import os
+import platform
+import posixpath
+import re
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from rekindle import run as programs
+from rekindle.run import Result
+
+_TEXT_LIMIT = 4 * 1024 * 1024
+
+# The variables a build listens to, and those by which this shell was set up. Nothing else is recorded.
+MATTERS = re.compile(
+    r"""(?ix)
+    PATH | PATHEXT | OS | PROCESSOR_ARCHITEW?6?4?3?2? | SYSTEMROOT | SYSTEMDRIVE | PROGRAM(FILES|DATA|W6432).* | TE?MP | TMPDIR
+    | CUDA.* | CUDNN.* | NV(CC|TOOLSEXT).* | NCCL.* | CONDA_(PREFIX|DEFAULT_ENV|SHLVL|EXE|PREFIX_\d+) | VIRTUAL_ENV | PYENV_VERSION
+    | VS(CMD|INSTALL|\d+COMNTOOLS).* | VC(TOOLS|INSTALL|IDE).* | VISUALSTUDIOVERSION | WINDOWSSDK(DIR|VERSION|LIBVERSION)
+    | INCLUDE | LIB | LIBPATH | LD_LIBRARY_PATH | LD_PRELOAD | CPATH | LIBRARY_PATH | DISTUTILS_USE_SDK | MSSDK
+    | ONEAPI_ROOT | MKLROOT | ICPP_COMPILER.* | IC[XC] | CC | CXX | CFLAGS | CXXFLAGS | LDFLAGS | CMAKE_.* | MAX_JOBS
+    | TORCH_.* | PYTORCH_.* | USE_.* | BUILD_.* | PYTHON(HOME|PATH|UTF8|IOENCODING|NOUSERSITE) | LANG | LC_ALL | LC_CTYPE
+    | WSL_.* | WT_SESSION | TERM | HOME | USERPROFILE | LOCALAPPDATA | APPDATA
+    """
+)
+
+
+class CouldNotRead(ValueError):
+    """A program or file answered, but not in a way that can be understood. A probe raises nothing else."""
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a command said, as it is recorded."""
+
+    code: int | None = None
+    out: str = ""
+    err: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+
+
+class Recording(msgspec.Struct, kw_only=True):
+    """Raw answers, by question. What is not in it is not there."""
+
+    os: str
+    arch: str
+    environment: dict[str, str] = {}
+    commands: dict[str, Said] = {}
+    files: dict[str, str] = {}
+    folders: dict[str, tuple[str, ...]] = {}
+    present: list[str] = []
+    links: dict[str, str] = {}
+    registry: dict[str, dict[str, Any]] = {}
+    asked: dict[str, Any] = {}
+
+
+class Run(ABC):
+    """Questions to a machine. `os` and `arch` are the machine's, not necessarily those of the Python that asks."""
+
+    os: str
+    arch: str
+
+    @property
+    def windows(self) -> bool:
+        return self.os == "windows"
+
+    @property
+    def paths(self) -> ModuleType:
+        """`ntpath` or `posixpath`, by the machine."""
+        return ntpath if self.windows else posixpath
+
+    def join(self, *parts: str) -> str:
+        joined: str = self.paths.join(*parts)
+        return joined
+
+    def parent(self, path: str) -> str:
+        folder: str = self.paths.dirname(path)
+        return folder
+
+    @property
+    @abstractmethod
+    def environment(self) -> Mapping[str, str]:
+        """The variables that matter."""
+
+    def env(self, name: str) -> str | None:
+        """A variable that is set and not empty."""
+        found = self.environment.get(name)
+        if found is None and self.windows:
+            found = next((value for key, value in self.environment.items() if key.upper() == name.upper()), None)
+        return found or None
+
+    @abstractmethod
+    def command(self, *args: str, timeout: float = 20.0, label: str | None = None) -> Result:
+        """What a program says. `label` is the question's name in a recording where its words would say too much."""
+
+    @abstractmethod
+    def text(self, path: str) -> str | None:
+        """The text of a file, or None when it is not there or may not be read."""
+
+    @abstractmethod
+    def names(self, folder: str) -> tuple[str, ...]:
+        """What lies in a folder, sorted; nothing when it is not there."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Is there a file or folder of that name?"""
+
+    @abstractmethod
+    def real(self, path: str) -> str:
+        """The path with links followed."""
+
+    @abstractmethod
+    def registry(self, key: str) -> Mapping[str, Any] | None:
+        """`HKLM\\…`: its values by name, and under `""` the names of its sub-keys. None when there is no such key."""
+
+    @abstractmethod
+    def ask(self, question: str, answer: Callable[[], Any]) -> Any:
+        """Something only code in this process can find out, as plain JSON data."""
+
+    def search_path(self) -> list[str]:
+        found = (self.env("PATH") or "").split(";" if self.windows else ":")
+        entries = [entry.strip().strip('"') for entry in found]
+        return list(dict.fromkeys(entry for entry in entries if entry))
+
+    def which(self, name: str) -> list[str]:
+        """Every `name` on PATH, the one that wins first."""
+        endings: Iterable[str] = ("",)
+        if self.windows and not name.lower().endswith((".exe", ".bat", ".cmd")):
+            endings = (".exe", ".bat", ".cmd")
+        hits = [self.join(folder, name + ending) for folder in self.search_path() for ending in endings]
+        return [hit for hit in hits if self.exists(hit)]
+
+
+class Host(Run):
+    """This computer."""
+
+    def __init__(self) -> None:
+        self.os = "windows" if os.name == "nt" else "linux"
+        self.arch = _architecture()
+        kept = {key: value for key, value in os.environ.items() if MATTERS.fullmatch(key)}
+        self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
+        self._lock = threading.Lock()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.recording.environment
+
+    def command(self, *args: str, timeout: float = 20.0, label: str | None = None) -> Result:
+        result = programs.call(args, timeout=timeout)
+        said = Said(
+            code=result.code,
+            out=result.out,
+            err=result.err,
+            seconds=round(result.seconds, 4),
+            timed_out=result.timed_out,
+        )
+        with self._lock:
+            self.recording.commands[label or spell(args)] = said
+        return result
+
+    def text(self, path: str) -> str | None:
+        try:
+            with Path(path).open("rb") as stream:
+                found = programs.decode(stream.read(_TEXT_LIMIT))
+        except OSError:
+            return None
+        with self._lock:
+            self.recording.files[path] = found
+        return found
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        try:
+            found = tuple(sorted(os.listdir(folder)))
+        except OSError:
+            return ()
+        with self._lock:
+            self.recording.folders[folder] = found
+        return found
+
+    def exists(self, path: str) -> bool:
+        try:
+            found = os.path.exists(path)
+        except (OSError, ValueError):
+            return False
+        if found:
+            with self._lock:
+                if path not in self.recording.present:
+                    self.recording.present.append(path)
+        return found
+
+    def real(self, path: str) -> str:
+        try:
+            found = os.path.realpath(path)
+        except OSError:
+            return path
+        if found != path:
+            with self._lock:
+                self.recording.links[path] = found
+        return found
+
+    def registry(self, key: str) -> Mapping[str, Any] | None:
+        if sys.platform != "win32":
+            return None
+        found = _registry(key)
+        if found is not None:
+            with self._lock:
+                self.recording.registry[key] = dict(found)
+        return found
+
+    def ask(self, question: str, answer: Callable[[], Any]) -> Any:
+        found = answer()
+        with self._lock:
+            self.recording.asked[question] = found
+        return found
+
+
+class Replay(Run):
+    """A machine that was recorded."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.os = recording.os
+        self.arch = recording.arch
+        self.recording = recording
+        self._files = {self._key(path): text for path, text in recording.files.items()}
+        self._folders = {self._key(path): names for path, names in recording.folders.items()}
+        self._links = {self._key(path): target for path, target in recording.links.items()}
+        self._registry = {key.lower(): values for key, values in recording.registry.items()}
+        self._commands = {self._key_command(line): said for line, said in recording.commands.items()}
+        self._present = {self._key(path) for path in recording.present} | set(self._files) | set(self._folders)
+        for folder, names in self._folders.items():
+            self._present |= {self._key(self.join(folder, name)) for name in names}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.recording.environment
+
+    def command(self, *args: str, timeout: float = 20.0, label: str | None = None) -> Result:
+        said = self._commands.get(self._key_command(label or spell(args)))
+        if said is None:
+            return Result(args=args, code=None, err="not recorded in the snapshot")
+        return Result(
+            args=args, code=said.code, out=said.out, err=said.err, seconds=said.seconds, timed_out=said.timed_out
+        )
+
+    def text(self, path: str) -> str | None:
+        return self._files.get(self._key(path))
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        return self._folders.get(self._key(folder), ())
+
+    def exists(self, path: str) -> bool:
+        return self._key(path) in self._present
+
+    def real(self, path: str) -> str:
+        return self._links.get(self._key(path), path)
+
+    def registry(self, key: str) -> Mapping[str, Any] | None:
+        return self._registry.get(key.lower())
+
+    def ask(self, question: str, answer: Callable[[], Any]) -> Any:
+        return self.recording.asked.get(question)
+
+    def _key(self, path: str) -> str:
+        return str(self.paths.normcase(self.paths.normpath(path))) if path else path
+
+    def _key_command(self, line: str) -> str:
+        return line.lower() if self.windows else line
+
+
+def spell(args: Iterable[str]) -> str:
+    """A command as it is written in a recording: readable, and the same on every system."""
+    return " ".join(f'"{arg}"' if re.search(r'[\s"]', arg) or not arg else arg for arg in args)
+
+
+def _architecture() -> str:
+    name = platform.machine().lower()
+    if os.name == "nt" and os.environ.get("PROCESSOR_ARCHITEW6432"):
+        name = os.environ["PROCESSOR_ARCHITEW6432"].lower()
+    return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def _registry(key: str) -> dict[str, Any] | None:
+    if sys.platform != "win32":
+        return None
+    import winreg
+
+    hive, _, rest = key.partition("\\")
+    hives = {"HKLM": winreg.HKEY_LOCAL_MACHINE, "HKCU": winreg.HKEY_CURRENT_USER}
+    try:
+        with winreg.OpenKey(hives[hive], rest, 0, winreg.KEY_READ | winreg.KEY_WOW64_64KEY) as opened:
+            children, values, _ = winreg.QueryInfoKey(opened)
+            found: dict[str, Any] = {}
+            for index in range(values):
+                name, value, _kind = winreg.EnumValue(opened, index)
+                found[name or "(default)"] = value if isinstance(value, (str, int)) else _plain(value)
+            found[""] = [winreg.EnumKey(opened, index) for index in range(children)]
+            return found
+    except OSError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    return None if value is None else value.hex() if isinstance(value, bytes) else str(value)

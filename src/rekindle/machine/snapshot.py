@@ -1,0 +1,78 @@
+"""A machine in a file: the facts for people, the raw answers for Rekindle, names and secrets taken out.
+
+Reading one replays the raw answers through today's probes, on any system, so a better probe reads an old snapshot
+better. A file with facts only (written by hand, or by another tool) is taken at its word.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle import __version__, codec, files
+from rekindle.errors import BadInput
+from rekindle.machine.look import look
+from rekindle.machine.model import Machine
+from rekindle.machine.run import Host, Recording, Replay
+from rekindle.redact import local_names, redact
+
+SCHEMA = "rekindle.machine/1"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = SCHEMA
+    rekindle: str = __version__
+    machine: Machine | None = None
+    recording: Recording | None = None
+
+
+def take() -> Snapshot:
+    """This computer, now."""
+    host = Host()
+    machine = look(host)
+    return redacted(Snapshot(machine=machine, recording=host.recording))
+
+
+def save(snapshot: Snapshot, path: Path) -> None:
+    files.write_text(path, codec.to_json(redacted(snapshot)) + "\n")
+
+
+def load(path: Path) -> Machine:
+    """The machine of a snapshot, as today's probes read its raw answers."""
+    return read(files.read_bytes(path), name=f"`{path}`")
+
+
+def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
+    head = codec.from_json(data, dict[str, Any], name=name)
+    schema = head.get("schema")
+    if schema != SCHEMA:
+        message = (
+            f"{name} is not a snapshot that this Rekindle reads: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
+        )
+        raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
+    snapshot = codec.from_json(data, Snapshot, name=name)
+    if snapshot.recording is not None:
+        return look(Replay(snapshot.recording))
+    if snapshot.machine is None:
+        message = f"{name} holds neither facts nor raw answers"
+        raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
+    return snapshot.machine
+
+
+def redacted(snapshot: Snapshot) -> Snapshot:
+    """The same without names, serial numbers and tokens. Doing it twice changes nothing."""
+    names = local_names()
+    clean = _walk(codec.to_builtins(snapshot), names)
+    return codec.from_builtins(clean, Snapshot)
+
+
+def _walk(value: Any, names: set[str]) -> Any:
+    if isinstance(value, str):
+        return redact(value, names=names)
+    if isinstance(value, dict):
+        return {redact(key, names=names): _walk(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_walk(item, names) for item in value]
+    return value

@@ -1,0 +1,203 @@
+"""Every CUDA toolkit on the machine, wherever it came from, the one that wins on PATH first."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+from rekindle.knowledge.capability import Target
+from rekindle.machine import nvcc
+from rekindle.machine.model import CalledTool, FoundToolkit
+from rekindle.machine.run import CouldNotRead, Run
+from rekindle.version import Version
+
+_VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
+_GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
+# What a build of PyTorch needs from a toolkit: programs, then headers that stand for their libraries.
+_PROGRAMS = ("ptxas", "fatbinary", "cudafe++", "nvlink")
+_HEADERS = {
+    "cuda_runtime.h": "the runtime's headers",
+    "cublas_v2.h": "cuBLAS",
+    "cufft.h": "cuFFT",
+    "curand.h": "cuRAND",
+    "cusolverDn.h": "cuSOLVER",
+    "cusparse.h": "cuSPARSE",
+    "nvrtc.h": "NVRTC",
+}
+
+
+def probe(run: Run) -> tuple[FoundToolkit, ...]:
+    """Asks every nvcc that can be found. Two names for one toolkit (a link, a wrapper) are one toolkit."""
+    found: dict[str, FoundToolkit] = {}
+    places = candidates(run)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        asked = list(pool.map(lambda place: _ask(run, place, places[place]), places))
+    for toolkit in asked:
+        if toolkit is None:
+            continue
+        key = run.paths.normcase(toolkit.root)
+        known = found.get(key)
+        if known is None:
+            found[key] = toolkit
+        else:
+            found[key] = _joined(known, toolkit)
+    first = next((place for place, how in places.items() if "PATH" in how), None)
+    ordered = sorted(found.values(), key=lambda toolkit: "PATH" not in toolkit.found_by)
+    return tuple(ordered) if first else tuple(found.values())
+
+
+def candidates(run: Run) -> dict[str, list[str]]:
+    """nvcc files (or toolkit folders without one) → how each was found. PATH's winner comes first."""
+    ending = ".exe" if run.windows else ""
+    places: dict[str, list[str]] = {}
+    for number, hit in enumerate(run.which("nvcc")):
+        places.setdefault(hit, []).append("PATH" if number == 0 else "PATH (later)")
+    for root, how in roots(run):
+        program = run.join(root, "bin", f"nvcc{ending}")
+        if run.exists(program):
+            places.setdefault(program, []).append(how)
+    return places
+
+
+def roots(run: Run) -> list[tuple[str, str]]:
+    """Folders where toolkits are, with how we know them. No program is started for this."""
+    found: list[tuple[str, str]] = []
+    for name, value in sorted(run.environment.items()):
+        if name.upper() in _VARIABLES or re.fullmatch(r"CUDA_PATH_V\d+_\d+", name, re.IGNORECASE):
+            value = value.strip().strip('"')
+            found.append((run.parent(run.parent(value)) if name.upper() == "CUDACXX" else value, name.upper()))
+    if run.windows:
+        found += _windows_roots(run)
+    else:
+        for base in ("/usr/local", "/opt"):
+            found += [(run.join(base, name), base) for name in run.names(base) if re.fullmatch(r"cuda(-[\d.]+)?", name)]
+        found += [("/usr/lib/nvidia-cuda-toolkit", "distro"), ("/usr/lib/cuda", "distro"), ("/usr", "distro")]
+    conda = run.env("CONDA_PREFIX")
+    if conda:
+        found.append((run.join(conda, "Library") if run.windows else conda, "conda"))
+    return [(root, how) for root, how in found if root]
+
+
+def _windows_roots(run: Run) -> list[tuple[str, str]]:
+    files = run.env("ProgramW6432") or run.env("ProgramFiles") or "C:\\Program Files"
+    base = run.join(files, "NVIDIA GPU Computing Toolkit", "CUDA")
+    found = [(run.join(base, name), "program files") for name in run.names(base) if re.fullmatch(r"v\d+\.\d+", name)]
+    for name in (run.registry(_GUIDES) or {}).get("", ()):
+        value = (run.registry(f"{_GUIDES}\\{name}") or {}).get("InstallDir")
+        if isinstance(value, str) and value:
+            found.append((value.rstrip("\\"), "registry"))
+    return found
+
+
+def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
+    troubles: list[str] = []
+    version: Version | None = None
+    targets: tuple[Target, ...] = ()
+    said = run.command(program, "--version")
+    if not said.started:
+        return None
+    try:
+        version = nvcc.parse_version(said.out)
+    except CouldNotRead as error:
+        troubles.append(str(error))
+    dry = _dry_run(run, program, troubles)
+    try:
+        targets = nvcc.parse_targets(run.command(program, "--list-gpu-code").out)
+    except CouldNotRead as error:
+        troubles.append(str(error))
+    home = run.real(dry.here) if dry and dry.here else run.parent(run.real(program))
+    root = run.parent(home) if run.paths.basename(home).lower() == "bin" else home
+    return FoundToolkit(
+        root=root,
+        nvcc=program,
+        version=version or (dry.version if dry else None),
+        targets=targets,
+        found_by=tuple(found_by),
+        ptxas=_called(run, dry, "ptxas"),
+        cicc=_called(run, dry, "cicc"),
+        missing=missing(run, root, dry),
+        visual_studio_integration=_integration(run, root),
+        short_root=_short(run, root),
+        trouble="; ".join(troubles) or None,
+    )
+
+
+def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
+    """Nothing is compiled: nvcc prints what it would start. An empty file is enough to make it say."""
+    source = "NUL" if run.windows else "/dev/null"
+    said = run.command(program, "--dryrun", "-cubin", "-x", "cu", source)
+    try:
+        return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=";" if run.windows else ":")
+    except CouldNotRead as error:
+        lines = (said.err.strip() or said.out.strip()).splitlines()
+        troubles.append(f"{error} ({lines[-1].strip()[:120]})" if lines else str(error))
+        return None
+
+
+def _called(run: Run, dry: nvcc.DryRun | None, name: str) -> CalledTool | None:
+    if dry is None or name not in dry.called:
+        return None
+    ending = ".exe" if run.windows else ""
+    path = nvcc.resolve(dry.called[name], dry.search, join=run.join, exists=run.exists, ending=ending)
+    if path is None:
+        return None
+    version: Version | None = None
+    if name == "ptxas":  # cicc will not tell its version
+        said = run.command(path, "--version")
+        with contextlib.suppress(CouldNotRead):
+            version = nvcc.parse_version(said.out + said.err)
+    return CalledTool(path=run.paths.normpath(path), version=version)
+
+
+def missing(run: Run, root: str, dry: nvcc.DryRun | None) -> tuple[str, ...]:
+    """Parts that a build needs and that are neither in the toolkit nor where its nvcc looks."""
+    ending = ".exe" if run.windows else ""
+    folders = [run.join(root, "bin"), *(dry.search if dry else ())]
+    absent = [name for name in _PROGRAMS if not any(run.exists(run.join(folder, name + ending)) for folder in folders)]
+    includes = [run.join(root, "include")]
+    if not run.windows:
+        includes += [run.join(root, "targets", name, "include") for name in run.names(run.join(root, "targets"))]
+        if root.startswith("/usr/lib"):
+            includes.append("/usr/include")
+    if run.windows:
+        includes.append(run.join(root, "Library", "include"))
+    absent += [
+        label
+        for header, label in _HEADERS.items()
+        if not any(run.exists(run.join(folder, header)) for folder in includes)
+    ]
+    return tuple(absent)
+
+
+def _integration(run: Run, root: str) -> bool | None:
+    if not run.windows:
+        return None
+    folder = run.join(root, "extras", "visual_studio_integration", "MSBuildExtensions")
+    return bool(run.names(folder))
+
+
+def _short(run: Run, root: str) -> str | None:
+    if not run.windows or " " not in root:
+        return None
+    found: str | None = run.ask(f"short path of {root}", lambda: short_path(root))
+    return found
+
+
+def short_path(path: str) -> str | None:
+    """The 8.3 spelling, or None where the volume keeps none."""
+    import sys
+
+    if sys.platform != "win32":
+        return None
+    import ctypes
+
+    buffer = ctypes.create_unicode_buffer(1024)
+    size = ctypes.windll.kernel32.GetShortPathNameW(path, buffer, 1024)
+    return buffer.value if size and " " not in buffer.value else None
+
+
+def _joined(one: FoundToolkit, other: FoundToolkit) -> FoundToolkit:
+    import msgspec
+
+    return msgspec.structs.replace(one, found_by=tuple(dict.fromkeys((*one.found_by, *other.found_by))))
