@@ -1,1 +1,1 @@
-"""What this computer has: small probes over an injected `Run`, a plain `Machine`, and snapshots that replay anywhere."""
+"""What this computer has: probes over an injected `Run`, a plain `Machine`, snapshots that replay anywhere."""

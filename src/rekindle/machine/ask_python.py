@@ -1,44 +1,69 @@
-# Says what a Python is: run by the interpreter in question, which may be any since 2.7, so nothing here is modern.
+# Says what a Python is. Run by the interpreter in question, which may be as old as 3.6, so nothing here is newer.
 import sys
 
 sys.path = [folder for folder in sys.path if folder]  # a json.py in the working folder is not json
 
+import contextlib  # noqa: E402
 import json  # noqa: E402
-import os  # noqa: E402
 import site  # noqa: E402
 import struct  # noqa: E402
 import sysconfig  # noqa: E402
+from pathlib import Path  # noqa: E402
 
-names = ["pip", "setuptools", "wheel", "build", "numpy", "torch", "torchvision", "torchaudio", "cmake", "ninja", "mkl", "mkl-include", "mkl-static", "mkl-devel", "intel-openmp", "typing-extensions", "pyyaml", "packaging", "triton", "nvidia-cuda-nvcc", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "astunparse", "requests", "jinja2", "sympy", "filelock", "networkx", "six"]
+names = [
+    "pip",
+    "setuptools",
+    "wheel",
+    "build",
+    "numpy",
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "cmake",
+    "ninja",
+    "mkl",
+    "mkl-include",
+    "mkl-static",
+    "mkl-devel",
+    "intel-openmp",
+    "typing-extensions",
+    "pyyaml",
+    "packaging",
+    "triton",
+    "nvidia-cuda-nvcc",
+    "nvidia-cudnn-cu11",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "astunparse",
+    "requests",
+    "jinja2",
+    "sympy",
+    "filelock",
+    "networkx",
+    "six",
+]
 found = {}
-try:
+with contextlib.suppress(ImportError):
     from importlib import metadata
 
     for name in names:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            pass
-except ImportError:
-    pass
 here = sysconfig.get_paths()
 folders = []
 for folder in (here.get("platlib"), here.get("purelib"), site.ENABLE_USER_SITE and site.getusersitepackages()):
     if folder and folder not in folders:
         folders.append(folder)
-print(
-    json.dumps(
-        {
-            "version": "%d.%d.%d" % sys.version_info[:3],
-            "implementation": getattr(sys, "implementation", None) and sys.implementation.name,
-            "bits": struct.calcsize("P") * 8,
-            "executable": sys.executable,
-            "prefix": sys.prefix,
-            "base_prefix": getattr(sys, "base_prefix", sys.prefix),
-            "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-            "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
-            "site_packages": folders,
-            "packages": found,
-        }
-    )
-)
+answer = {
+    "version": ".".join(str(part) for part in sys.version_info[:3]),
+    "implementation": sys.implementation.name,
+    "bits": struct.calcsize("P") * 8,
+    "executable": sys.executable,
+    "prefix": sys.prefix,
+    "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "conda": Path(sys.prefix, "conda-meta").is_dir(),
+    "site_packages": folders,
+    "packages": found,
+}
+print(json.dumps(answer))

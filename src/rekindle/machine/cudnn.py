@@ -73,7 +73,7 @@ def look(run: Run, root: str, how: str) -> FoundCudnn | None:
 
 def parse_header(text: str) -> Version:
     """The version that `cudnn_version.h` (or the `cudnn.h` of 7 and before) defines."""
-    numbers = {name: digits for name, digits in _DEFINED.findall(text)}
+    numbers = dict(_DEFINED.findall(text))
     if set(numbers) != {"MAJOR", "MINOR", "PATCHLEVEL"}:
         raise CouldNotRead("the header of cuDNN defines no version")
     return Version(".".join(str(int(numbers[name])) for name in ("MAJOR", "MINOR", "PATCHLEVEL")))

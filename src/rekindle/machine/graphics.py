@@ -180,8 +180,9 @@ def _driver(run: Run, answers: Answers, gpus: tuple[FoundGpu, ...]) -> FoundDriv
     cards = answers.get("pci") or []
     modules = [card.get("module") for card in cards if card.get("module")]
     if run.windows and not versions:
-        numbers = [pci.windows_driver(str(card["driver"])) for card in cards if card.get("driver")]
-        versions |= {"pci": Version(number) for number in numbers[:1] if number}
+        number = next((pci.windows_driver(str(card["driver"])) for card in cards if card.get("driver")), None)
+        if number:
+            versions["pci"] = Version(number)
     if not run.windows:
         loaded = kernel_version(run.text("/proc/driver/nvidia/version"))
         if loaded:
@@ -199,7 +200,7 @@ def _driver(run: Run, answers: Answers, gpus: tuple[FoundGpu, ...]) -> FoundDriv
 
 
 def kernel_version(text: str | None) -> Version | None:
-    """The loaded module's version from `/proc/driver/nvidia/version`; it can differ from the libraries' after an update."""
+    """The loaded module's version, `/proc/driver/nvidia/version`; after an update the libraries' may differ."""
     match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+){1,3})", text or "")
     return Version(match[1]) if match else None
 

@@ -8,6 +8,8 @@ from rekindle.machine.model import FoundIntel
 from rekindle.machine.run import Run
 from rekindle.version import Version
 
+_RELEASE = re.compile(r"\d{4}(\.\d{1,3}){0,3}")
+
 
 def probe(run: Run) -> tuple[FoundIntel, ...]:
     found: list[FoundIntel] = []
@@ -16,9 +18,11 @@ def probe(run: Run) -> tuple[FoundIntel, ...]:
         found.append(FoundIntel(root=root, version=_version_of(root), found_by=("MKLROOT",)))
     for base in _bases(run):
         folder = run.join(base, "mkl")
-        for name in run.names(folder):
-            if re.fullmatch(r"\d{4}(\.\d{1,3}){0,3}", name):
-                found.append(FoundIntel(root=run.join(folder, name), version=Version(name), found_by=("oneAPI",)))
+        found += [
+            FoundIntel(root=run.join(folder, name), version=Version(name), found_by=("oneAPI",))
+            for name in run.names(folder)
+            if _RELEASE.fullmatch(name)
+        ]
     if not run.windows and run.exists("/usr/include/mkl/mkl.h"):
         found.append(FoundIntel(root="/usr", found_by=("distro",)))
     return tuple(found)
@@ -35,4 +39,4 @@ def _bases(run: Run) -> list[str]:
 
 def _version_of(root: str) -> Version | None:
     name = re.split(r"[\\/]", root.rstrip("\\/"))[-1]
-    return Version(name) if re.fullmatch(r"\d{4}(\.\d{1,3}){0,3}", name) else None
+    return Version(name) if _RELEASE.fullmatch(name) else None

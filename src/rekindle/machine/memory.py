@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import sys
 from typing import Any
 
+from rekindle.machine import windows_calls
 from rekindle.machine.model import Memory, Processor
 from rekindle.machine.run import CouldNotRead, Run
 
 _LINUX_FLAGS = {"sse4_1": "sse4.1", "avx": "avx", "avx2": "avx2", "avx512f": "avx512", "asimd": "neon", "sve": "sve"}
-# IsProcessorFeaturePresent's numbers (winnt.h).
-_WINDOWS_FLAGS = {37: "sse4.1", 39: "avx", 40: "avx2", 41: "avx512", 19: "neon"}
 # cgroup v1 writes "no limit" as the largest number of pages; no machine has this much.
 _NO_LIMIT = 1 << 60
 
 
 def probe(run: Run) -> Memory:
     if run.windows:
-        return parse_windows(run.ask("GlobalMemoryStatusEx", _ask_windows))
+        return parse_windows(run.ask("GlobalMemoryStatusEx", windows_calls.memory))
     text = run.text("/proc/meminfo")
     if text is None:
         raise CouldNotRead("/proc/meminfo is not there")
@@ -75,7 +72,7 @@ def _upwards(path: str) -> list[str]:
 def processor(run: Run) -> Processor:
     cores = run.ask("cores", _ask_cores)
     if run.windows:
-        said = run.ask("processor features", _ask_features)
+        said = run.ask("processor features", windows_calls.processor)
         names = said.get("flags") if isinstance(said, dict) else None
         name = said.get("name") if isinstance(said, dict) else None
         return Processor(
@@ -116,38 +113,3 @@ def _ask_cores() -> int | None:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
-
-
-def _ask_windows() -> dict[str, int] | None:
-    if sys.platform != "win32":
-        return None
-
-    class Status(ctypes.Structure):
-        _fields_ = [
-            ("length", ctypes.c_ulong),
-            ("load", ctypes.c_ulong),
-            *[(name, ctypes.c_ulonglong) for name in ("total", "available", "commit_total", "commit_free", "virtual")],
-            ("virtual_free", ctypes.c_ulonglong),
-            ("extended", ctypes.c_ulonglong),
-        ]
-
-    status = Status()
-    status.length = ctypes.sizeof(Status)
-    if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
-        return None
-    return {name: getattr(status, name) for name in ("total", "available", "commit_total", "commit_free")}
-
-
-def _ask_features() -> dict[str, Any] | None:
-    if sys.platform != "win32":
-        return None
-    import winreg
-
-    present = ctypes.windll.kernel32.IsProcessorFeaturePresent
-    flags = [label for number, label in _WINDOWS_FLAGS.items() if present(number)]
-    try:
-        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, "HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0") as key:
-            name = str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
-    except OSError:
-        name = None
-    return {"flags": flags, "name": name}

@@ -13,7 +13,7 @@ from rekindle.version import Version
 
 
 class FoundGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One NVIDIA card. `sources` are those that saw it (nvml, cuda, nvidia-smi, pci); `clashes` what they disagree on."""
+    """One NVIDIA card. `sources` saw it (nvml, cuda, nvidia-smi, pci); `clashes` is what they disagree on."""
 
     name: str | None = None
     pci_id: str | None = None

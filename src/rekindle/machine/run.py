@@ -11,7 +11,6 @@ import os
 import platform
 import posixpath
 import re
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 import msgspec
 
 from rekindle import run as programs
+from rekindle.machine import windows_calls
 from rekindle.run import Result
 
 _TEXT_LIMIT = 4 * 1024 * 1024
@@ -29,13 +29,14 @@ _TEXT_LIMIT = 4 * 1024 * 1024
 # The variables a build listens to, and those by which this shell was set up. Nothing else is recorded.
 MATTERS = re.compile(
     r"""(?ix)
-    PATH | PATHEXT | OS | PROCESSOR_ARCHITEW?6?4?3?2? | SYSTEMROOT | SYSTEMDRIVE | PROGRAM(FILES|DATA|W6432).* | TE?MP | TMPDIR
-    | CUDA.* | CUDNN.* | NV(CC|TOOLSEXT).* | NCCL.* | CONDA_(PREFIX|DEFAULT_ENV|SHLVL|EXE|PREFIX_\d+) | VIRTUAL_ENV | PYENV_VERSION
-    | VS(CMD|INSTALL|\d+COMNTOOLS).* | VC(TOOLS|INSTALL|IDE).* | VISUALSTUDIOVERSION | WINDOWSSDK(DIR|VERSION|LIBVERSION)
-    | INCLUDE | LIB | LIBPATH | LD_LIBRARY_PATH | LD_PRELOAD | CPATH | LIBRARY_PATH | DISTUTILS_USE_SDK | MSSDK
-    | ONEAPI_ROOT | MKLROOT | ICPP_COMPILER.* | IC[XC] | CC | CXX | CFLAGS | CXXFLAGS | LDFLAGS | CMAKE_.* | MAX_JOBS
-    | TORCH_.* | PYTORCH_.* | USE_.* | BUILD_.* | PYTHON(HOME|PATH|UTF8|IOENCODING|NOUSERSITE) | LANG | LC_ALL | LC_CTYPE
-    | WSL_.* | WT_SESSION | TERM | HOME | USERPROFILE | LOCALAPPDATA | APPDATA
+    PATH | PATHEXT | OS | PROCESSOR_ARCHITE\w+ | SYSTEMROOT | SYSTEMDRIVE | PROGRAM(FILES|DATA|W6432).* | TE?MP | TMPDIR
+    | CUDA.* | CUDNN.* | NV(CC|TOOLSEXT).* | NCCL.* | CONDA_(PREFIX|DEFAULT_ENV|SHLVL|EXE|PREFIX_\d+) | VIRTUAL_ENV
+    | VS(CMD|INSTALL|\d+COMNTOOLS).* | VC(TOOLS|INSTALL|IDE).* | VISUALSTUDIOVERSION
+    | WINDOWSSDK(DIR|VERSION|LIBVERSION) | INCLUDE | LIB | LIBPATH | LD_LIBRARY_PATH | LD_PRELOAD | CPATH | LIBRARY_PATH
+    | DISTUTILS_USE_SDK | MSSDK | ONEAPI_ROOT | MKLROOT | ICPP_COMPILER.* | IC[XC] | CC | CXX | CFLAGS | CXXFLAGS
+    | LDFLAGS | CMAKE_.* | MAX_JOBS | TORCH_.* | PYTORCH_.* | USE_.* | BUILD_.* | PYENV_VERSION
+    | PYTHON(HOME|PATH|UTF8|IOENCODING|NOUSERSITE) | LANG | LC_ALL | LC_CTYPE | WSL_.* | WT_SESSION | TERM
+    | HOME | USERPROFILE | LOCALAPPDATA | APPDATA
     """
 )
 
@@ -185,7 +186,7 @@ class Host(Run):
 
     def names(self, folder: str) -> tuple[str, ...]:
         try:
-            found = tuple(sorted(os.listdir(folder)))
+            found = tuple(sorted(entry.name for entry in Path(folder).iterdir()))
         except OSError:
             return ()
         with self._lock:
@@ -194,7 +195,7 @@ class Host(Run):
 
     def exists(self, path: str) -> bool:
         try:
-            found = os.path.exists(path)
+            found = Path(path).exists()
         except (OSError, ValueError):
             return False
         if found:
@@ -205,8 +206,8 @@ class Host(Run):
 
     def real(self, path: str) -> str:
         try:
-            found = os.path.realpath(path)
-        except OSError:
+            found = str(Path(path).resolve())
+        except (OSError, RuntimeError):
             return path
         if found != path:
             with self._lock:
@@ -214,9 +215,7 @@ class Host(Run):
         return found
 
     def registry(self, key: str) -> Mapping[str, Any] | None:
-        if sys.platform != "win32":
-            return None
-        found = _registry(key)
+        found = windows_calls.registry(key)
         if found is not None:
             with self._lock:
                 self.recording.registry[key] = dict(found)
@@ -292,29 +291,3 @@ def _architecture() -> str:
     if os.name == "nt" and os.environ.get("PROCESSOR_ARCHITEW6432"):
         name = os.environ["PROCESSOR_ARCHITEW6432"].lower()
     return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)
-
-
-def _registry(key: str) -> dict[str, Any] | None:
-    if sys.platform != "win32":
-        return None
-    import winreg
-
-    hive, _, rest = key.partition("\\")
-    hives = {"HKLM": winreg.HKEY_LOCAL_MACHINE, "HKCU": winreg.HKEY_CURRENT_USER}
-    try:
-        with winreg.OpenKey(hives[hive], rest, 0, winreg.KEY_READ | winreg.KEY_WOW64_64KEY) as opened:
-            children, values, _ = winreg.QueryInfoKey(opened)
-            found: dict[str, Any] = {}
-            for index in range(values):
-                name, value, _kind = winreg.EnumValue(opened, index)
-                found[name or "(default)"] = value if isinstance(value, (str, int)) else _plain(value)
-            found[""] = [winreg.EnumKey(opened, index) for index in range(children)]
-            return found
-    except OSError:
-        return None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [str(item) for item in value]
-    return None if value is None else value.hex() if isinstance(value, bytes) else str(value)

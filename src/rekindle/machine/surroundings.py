@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from rekindle.machine import windows_calls
 from rekindle.machine.model import Disk, Surroundings
 from rekindle.machine.run import Run
 from rekindle.version import Version
@@ -110,10 +111,7 @@ def _ask_disks() -> list[dict[str, Any]]:
 
 def _ask_console() -> dict[str, Any]:
     found: dict[str, Any] = {"encoding": sys.stdout.encoding if sys.stdout else None, "utf8_mode": sys.flags.utf8_mode}
-    if sys.platform == "win32":
-        import ctypes
-
-        found["code_page"] = ctypes.windll.kernel32.GetConsoleOutputCP() or None
+    found["code_page"] = windows_calls.console_code_page()
     return found
 
 

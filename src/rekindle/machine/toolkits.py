@@ -7,7 +7,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 from rekindle.knowledge.capability import Target
-from rekindle.machine import nvcc
+from rekindle.machine import nvcc, windows_calls
 from rekindle.machine.model import CalledTool, FoundToolkit
 from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
@@ -180,21 +180,8 @@ def _integration(run: Run, root: str) -> bool | None:
 def _short(run: Run, root: str) -> str | None:
     if not run.windows or " " not in root:
         return None
-    found: str | None = run.ask(f"short path of {root}", lambda: short_path(root))
+    found: str | None = run.ask(f"short path of {root}", lambda: windows_calls.short_path(root))
     return found
-
-
-def short_path(path: str) -> str | None:
-    """The 8.3 spelling, or None where the volume keeps none."""
-    import sys
-
-    if sys.platform != "win32":
-        return None
-    import ctypes
-
-    buffer = ctypes.create_unicode_buffer(1024)
-    size = ctypes.windll.kernel32.GetShortPathNameW(path, buffer, 1024)
-    return buffer.value if size and " " not in buffer.value else None
 
 
 def _joined(one: FoundToolkit, other: FoundToolkit) -> FoundToolkit:

@@ -1,0 +1,55 @@
+"""The look at a machine: probes side by side, and a snapshot that gives the same machine again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rekindle.codec import to_json
+from rekindle.errors import BadInput
+from rekindle.machine import snapshot
+from rekindle.machine.look import look, together
+from rekindle.machine.run import CouldNotRead, Host
+
+
+def test_a_snapshot_of_this_machine_replays_to_the_same_machine(tmp_path: Path) -> None:
+    taken = snapshot.take()
+    file = tmp_path / "machine.json"
+    snapshot.save(taken, file)
+    assert to_json(snapshot.load(file)) == to_json(taken.machine)
+
+
+def test_a_probe_that_hangs_costs_its_own_answer_only() -> None:
+    begun = time.monotonic()
+    answers = together({"hangs": lambda: time.sleep(30), "answers": lambda: 7}, time_limit=0.2)
+    assert time.monotonic() - begun < 5
+    assert answers["answers"] == 7
+    assert isinstance(answers["hangs"], CouldNotRead)
+    assert "0 s" in str(answers["hangs"])
+
+
+def test_this_machine_is_read_without_a_gpu_or_with() -> None:
+    machine = look(Host())
+    assert machine.python is not None
+    assert machine.memory.physical
+    assert machine.memory.physical > 1024**3
+    assert machine.disks
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{}", "schema"),
+        ('{"schema": "rekindle.machine/9"}', "rekindle.machine/9"),
+        ('{"schema": "rekindle.machine/1"}', "neither"),
+        ("[1, 2", "cannot be read"),
+        ('{"schema": "rekindle.machine/1", "machine": {"os": 3}}', "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_snapshot_says_so(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "machine.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=says):
+        snapshot.load(file)
