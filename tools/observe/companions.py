@@ -1,48 +1,61 @@
-"""Regenerates `observed/companions.json`: which torchvision and torchaudio were built for which torch.
+"""Regenerates `observed/companions.json`: which torchvision and torchaudio belong to which torch.
 
-Read from the requirement `torch==X` in the metadata of every torchvision and torchaudio wheel of the index.
+Read from the requirement on torch in the metadata of every torchvision and torchaudio wheel of the index: `torch==X`
+names one release, `torch>=X` (torchvision from 0.29.1 on) any later one that has no wheel of its own.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tools.observe import index, table
 
 PYTHONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
+SOURCE = "requirement on torch in the metadata of the torchvision and torchaudio wheels of the index"
 
 
-def observe() -> dict[str, list[dict[str, object]]]:
-    found: dict[str, dict[str, str]] = {}
-    for package in ("torchvision", "torchaudio"):
+def observe() -> dict[str, list[dict[str, Any]]]:
+    exact: dict[str, dict[str, str]] = {}
+    from_on: dict[str, list[tuple[str, str]]] = {"torchvision": [], "torchaudio": []}
+    for package in from_on:
         for version in index.versions(package, PYTHONS):
-            torch = _torch_of(package, version)
-            if torch:
-                found.setdefault(torch, {}).setdefault(package, version)
-    rows: list[dict[str, object]] = [
-        {
-            "torch": torch,
-            "torchvision": found[torch].get("torchvision"),
-            "torchaudio": found[torch].get("torchaudio"),
-            "source": "requirement torch==… in the metadata of the torchvision and torchaudio wheels of the index",
-            "observed_at": table.today(),
-            "evidence": "binary",
-        }
-        for torch in sorted(found, key=lambda text: [int(part) for part in text.split(".")])
-    ]
-    return {"companions": rows}
+            match = _requirement(package, version)
+            if match and match[1] == "==":
+                exact.setdefault(match[2], {}).setdefault(package, version)
+            elif match:
+                from_on[package].append((match[2], version))
+    for row in table.read("torch_releases")["releases"]:
+        for torch in row["patches"]:
+            for package, floors in from_on.items():
+                fitting = [version for floor, version in floors if _number(floor) <= _number(torch)]
+                if fitting and package not in exact.get(torch, {}):
+                    exact.setdefault(torch, {})[package] = max(fitting, key=_number)
+    return {"companions": [_row(torch, exact[torch]) for torch in sorted(exact, key=_number)]}
 
 
-def _torch_of(package: str, version: str) -> str | None:
+def _row(torch: str, found: dict[str, str]) -> dict[str, Any]:
+    return {
+        "torch": torch,
+        "torchvision": found.get("torchvision"),
+        "torchaudio": found.get("torchaudio"),
+        "source": SOURCE,
+        "observed_at": table.today(),
+        "evidence": "binary",
+    }
+
+
+def _requirement(package: str, version: str) -> re.Match[str] | None:
     for python in ("3.11", "3.9", "3.12", "3.13", "3.8"):
         data = index.metadata(f"{package}=={version}", "linux", python)
-        for requirement in (data or {}).get("requires_dist", []):
-            match = re.match(r"torch\s*\(?==\s*([\d.]+)", requirement)
-            if match:
-                return match[1]
         if data is not None:
-            return None
+            found = [re.match(r"torch\s*\(?(==|>=)\s*([\d.]+)", text) for text in data.get("requires_dist", [])]
+            return next((match for match in found if match), None)
     return None
+
+
+def _number(text: str) -> list[int]:
+    return [int(part) for part in text.split(".")]
 
 
 if __name__ == "__main__":

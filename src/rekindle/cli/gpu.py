@@ -1,8 +1,124 @@
+"""`rekindle gpu`: what is true of a card."""
+
 from __future__ import annotations
 
 import click
 
+from rekindle import console
+from rekindle.cli import options
+from rekindle.errors import UsageError
+from rekindle.knowledge.card import CardAnswer, ServingWheel, describe
+
 
 @click.command("gpu")
-def command() -> None:
-    """What is true of a card."""
+@click.argument("name", required=False)
+@click.option("--list", "every", is_flag=True, help="List every card of the tables.")
+@options.as_json
+def command(name: str | None, every: bool, as_json: bool) -> None:
+    """What is true of a card, by NAME, PCI id (10de:1024) or capability (sm_35)."""
+    if every == (name is not None):
+        message = "name one card, or ask for `--list`"
+        raise UsageError(message, hint='for example `rekindle gpu "Tesla K40c"`')
+    if name is None:
+        _list(as_json)
+        return
+    answer = describe(name)
+    if as_json:
+        console.out_json(answer)
+    else:
+        _show(answer)
+
+
+def _list(as_json: bool) -> None:
+    from rekindle.knowledge.gpus import GpuList, gpus
+
+    rows = sorted(gpus(), key=lambda gpu: (gpu.capability, gpu.name))
+    if as_json:
+        console.out_json(GpuList(gpus=tuple(rows)))
+        return
+    lines = [(gpu.name, str(gpu.capability), gpu.architecture, gpu.chip, ", ".join(gpu.pci_ids)) for gpu in rows]
+    console.out(console.table(lines, head=("name", "capability", "architecture", "chip", "PCI ids")))
+
+
+def _show(answer: CardAnswer) -> None:
+    console.out(console.paint(answer.name, "bold"))
+    if answer.ambiguous:
+        _show_candidates(answer)
+        return
+    console.out(console.table(_facts(answer), indent="  "))
+    console.out()
+    console.out("Official PyTorch wheels with its code")
+    console.out(
+        console.table([(s.capitalize(), _wheels(rows)) for s, rows in answer.official_wheels.items()], indent="  ")
+    )
+    if answer.lacks:
+        console.out()
+        console.out("What will not work on it, whatever is installed")
+        for item in answer.lacks:
+            console.out(console.wrap(item, first="  - ", indent="    "))
+    console.out()
+    console.out(f"Next: {answer.next}")
+
+
+def _facts(answer: CardAnswer) -> list[tuple[str, str]]:
+    capability = answer.compute_capability
+    assert capability is not None
+    cuda = f"{answer.first_cuda or '?'} to {answer.last_cuda or 'the newest'}"
+    return [
+        ("compute capability", f"{capability} ({capability.sm}), {answer.architecture}" + _chip(answer)),
+        ("PCI ids", _shortened([f"10de:{pci}" for pci in answer.pci_ids]) or "none in the tables"),
+        (
+            "last driver",
+            f"R{answer.last_driver_branch}" if answer.last_driver_branch else "the newest still supports it",
+        ),
+        ("CUDA toolkits", cuda),
+        ("last cuDNN", str(answer.last_cudnn) if answer.last_cudnn else _open_cudnn(answer)),
+        ("PyTorch", answer.torch or "not in the tables: UNVERIFIED"),
+    ]
+
+
+def _open_cudnn(answer: CardAnswer) -> str:
+    return "the newest still has its code" if answer.last_cuda is None else "none has its code"
+
+
+def _show_candidates(answer: CardAnswer) -> None:
+    console.out(
+        console.wrap("This name was sold with different chips. The PCI id tells which one yours is:", indent="  ")
+    )
+    rows = [
+        (str(c.compute_capability), c.architecture, c.chip, _shortened([f"10de:{pci}" for pci in c.pci_ids]))
+        for c in answer.candidates
+    ]
+    console.out(console.table(rows, head=("capability", "architecture", "chip", "PCI ids"), indent="  "))
+    console.out()
+    pci = next((pci for c in answer.candidates for pci in c.pci_ids), "1287")
+    console.out(console.wrap("Next: find the id with `lspci -nn` (Linux) or in the Device Manager (Windows), then"))
+    console.out(f"  rekindle gpu 10de:{pci.partition(':')[0]}")
+
+
+def _wheels(rows: tuple[ServingWheel, ...]) -> str:
+    if not rows:
+        return "none of 1.10 to 2.15"
+    text = "; ".join(_wheel(row) for row in rows[:2]) + (f"; {len(rows) - 2} more" if len(rows) > 2 else "")
+    sure = "" if rows[0].evidence.confirmed else " (by the build scripts: not yet confirmed)"
+    lost = next((row for row in rows if row.cudnn_serves is False), None)
+    kept = next((row for row in rows if row.cudnn_serves), None)
+    if lost and kept and rows.index(lost) < rows.index(kept):
+        text += f"; the newest whose cuDNN has its code too: {_wheel(kept)}"
+    return text + sure
+
+
+def _wheel(row: ServingWheel) -> str:
+    return (
+        f"{row.torch}+{row.variant}"
+        + (" by JIT" if row.by_jit else "")
+        + (" without cuDNN" if row.cudnn_serves is False else "")
+    )
+
+
+def _chip(answer: CardAnswer) -> str:
+    return f", chip {answer.chip}" if answer.chip else f", {len(answer.candidates)} cards in the tables"
+
+
+def _shortened(words: list[str], most: int = 6) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

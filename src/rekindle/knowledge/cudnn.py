@@ -6,6 +6,7 @@ import msgspec
 
 from rekindle.knowledge.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.toolkits import toolkit
 from rekindle.version import Version
 
 
@@ -19,10 +20,12 @@ class Cudnn(Row, frozen=True, kw_only=True):
     packages: dict[str, tuple[str, ...]]
     yanked: tuple[str, ...] = ()
 
-    def serves(self, card: Capability) -> bool:
+    def serves(self, card: Capability) -> bool | None:
+        """Does it hold native code for a card? None: this release was not opened. PTX does not count: a cuDNN that
+        NVIDIA never tried on a card is not one to rely on."""
         if self.targets is None:
-            return card >= self.min_capability
-        return any(runs(target, card) is not Runs.NO for target in self.targets)
+            return None
+        return any(runs(target, card) is Runs.NATIVE for target in self.targets)
 
 
 class CudnnFamily(Row, frozen=True, kw_only=True):
@@ -41,8 +44,9 @@ class MathLibrary(Row, frozen=True, kw_only=True):
     library: str
     targets: tuple[Target, ...]
 
-    def serves(self, card: Capability) -> bool:
-        return any(runs(target, card) is not Runs.NO for target in self.targets)
+    @property
+    def floor(self) -> Capability:
+        return min(target.capability for target in self.targets if not target.ptx)
 
 
 class _Tables(msgspec.Struct, frozen=True):
@@ -55,21 +59,19 @@ def _tables() -> _Tables:
     return observed("cudnn", _Tables)
 
 
+@cached
 def releases() -> tuple[Cudnn, ...]:
     return tuple(sorted(_tables().releases, key=lambda row: row.version))
 
 
 def serves(version: Version, card: Capability, *, cuda_major: int = 11) -> bool | None:
     """Does cuDNN `version` hold code for this card? None when it is newer than the tables or unknown."""
-    exact = next((row for row in releases() if row.version == version), None)
-    if exact:
-        return exact.serves(card)
+    row = row_of(version)
+    if row is not None:
+        return row.serves(card) if row.targets is not None else _between(row.version, card)
     short = Version(".".join(str(part) for part in version.parts[:3]))
-    near = [row for row in releases() if row.version.starts_with(short)]
-    if near:
-        return near[-1].serves(card)
     family = next((row for row in _tables().families if row.first <= short <= row.last), None)
-    if family is None:
+    if family is None or short > releases()[-1].version:
         return None
     floor = family.min_capability_cuda10 if cuda_major == 10 and family.min_capability_cuda10 else family.min_capability
     return card >= floor
@@ -78,9 +80,9 @@ def serves(version: Version, card: Capability, *, cuda_major: int = 11) -> bool 
 def last_for(card: Capability) -> Version | None:
     """The last cuDNN that holds code for a card; None when the newest still does, or when none ever did."""
     rows = releases()
-    if rows[-1].serves(card):
+    if serves(rows[-1].version, card):
         return None
-    return next((row.version for row in reversed(rows) if row.serves(card)), None)
+    return next((row.version for row in reversed(rows) if serves(row.version, card)), None)
 
 
 def row_of(version: Version) -> Cudnn | None:
@@ -93,8 +95,24 @@ def math_libraries() -> tuple[MathLibrary, ...]:
     return observed("mathlibs", dict[str, tuple[MathLibrary, ...]])["libraries"]
 
 
-def math_serves(cuda_major: int, card: Capability) -> bool | None:
-    """Do cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a CUDA major hold code for a card? None: not scanned."""
-    suffix = f"-cu{cuda_major}" if cuda_major < 13 else ""
-    rows = [row for row in math_libraries() if row.package.endswith(suffix) and (suffix or "-cu1" not in row.package)]
-    return all(row.serves(card) for row in rows) if rows else None
+def math_serves(cuda: Version, card: Capability) -> bool | None:
+    """Do cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a toolkit hold code for a card? None: never opened.
+
+    They were opened for the first and last toolkit of each major, so their floor is known for all of it; upwards they
+    reach as far as their toolkit does.
+    """
+    rows = [row for row in math_libraries() if row.package.endswith(f"-cu{cuda.major}")]
+    if cuda.major >= 13:
+        rows = [row for row in math_libraries() if "-cu1" not in row.package]
+    if not rows:
+        return None
+    return card >= max(row.floor for row in rows) and toolkit(cuda).compiles_for(card)
+
+
+def _between(version: Version, card: Capability) -> bool | None:
+    """For a release that was not opened: what both opened neighbours say, if they agree."""
+    opened = [row for row in releases() if row.targets is not None]
+    below = next((row for row in reversed(opened) if row.version < version), None)
+    above = next((row for row in opened if row.version > version), None)
+    answers = {row.serves(card) for row in (below, above) if row is not None}
+    return answers.pop() if len(answers) == 1 else None

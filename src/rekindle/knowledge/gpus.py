@@ -36,6 +36,13 @@ class Gpu(Row, frozen=True, kw_only=True):
     last_driver_branch: str | None = None
 
 
+class GpuList(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle gpu --list`."""
+
+    schema: str = "rekindle.gpu-list/1"
+    gpus: tuple[Gpu, ...]
+
+
 class MatchedBy(str, Enum):
     PCI_ID = "pci-id"
     CAPABILITY = "capability"
@@ -107,16 +114,13 @@ def by_name(name: str) -> tuple[Gpu, ...]:
     wanted = _tokens(name)
     if not wanted:
         return ()
-    found = tuple(gpu for gpu in gpus() if _tokens(gpu.name) == wanted)
+    exact = tuple(gpu for gpu in gpus() if gpu.name == name)
+    found = exact or tuple(gpu for gpu in gpus() if _tokens(gpu.name) == wanted)
     if found:
-        return _preferring_official(found)
-    # "k40c" and "rtx 5070" are said without the family's name.
+        return found
+    # "k40c" and "rtx 5070" are said without the family's name, and some are listed without it.
     short = [token for token in wanted if token not in _FAMILY]
-    if short and short != wanted:
-        return _preferring_official(tuple(gpu for gpu in gpus() if _tokens(gpu.name) == short))
-    return _preferring_official(
-        tuple(gpu for gpu in gpus() if [t for t in _tokens(gpu.name) if t not in _FAMILY] == short)
-    )
+    return tuple(gpu for gpu in gpus() if short and [t for t in _tokens(gpu.name) if t not in _FAMILY] == short)
 
 
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:
@@ -177,12 +181,6 @@ def _tokens(name: str) -> list[str]:
     split = re.sub(r"\b(gtx|rtx|gt|gts|mx)(?=\d)", r"\1 ", lowered)
     split = re.sub(r"(?<=\d)(ti|super)\b", r" \1", split)
     return [word for word in re.split(r"[^a-z0-9.+]+", split) if word and word not in _NOISE]
-
-
-def _preferring_official(found: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """NVIDIA's own lists decide when they know the name; hobbyists' lists fill in where they do not."""
-    official = tuple(gpu for gpu in found if gpu.official)
-    return official or found
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -1,0 +1,246 @@
+"""The tables: every row says where it comes from, the look-ups answer what the sources say, overlays work."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rekindle
+from rekindle.errors import BadInput, NotFound, UnknownName
+from rekindle.knowledge import capabilities, cudnn, dlls, options, releases, tables, toolkits
+from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.compilers import accepts_clang, accepts_gcc, accepts_msvc, toolset_of_compiler, toolset_range
+from rekindle.version import Version
+from support.command import rekindle_command
+
+KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
+TABLES = sorted([*KNOWLEDGE.glob("observed/*.json"), *KNOWLEDGE.rglob("decided/**/*.toml")])
+K40, K80, P100, V100, RTX5070 = (Capability.parse(c) for c in ("3.5", "3.7", "6.0", "7.0", "12.0"))
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    """Every row: the objects in the lists at the top of a table, and tables-of-rows inside them that claim a source."""
+    assert isinstance(value, dict)
+    if "source" in value:
+        return [value]
+    return [row for rows in value.values() if isinstance(rows, list) for row in rows if isinstance(row, dict)]
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
+def test_every_row_has_source_date_and_evidence(path: Path) -> None:
+    rows = _rows(tables._read(path, Any))
+    assert rows
+    for row in rows:
+        assert row.get("source"), row
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", row.get("observed_at", "")), row
+        assert row.get("evidence") in {"binary", "script", "notes"}, row
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
+def test_tables_are_plain_utf8_without_foreign_hosts(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert "\r" not in text
+    assert not re.search(r"p[y]pi\.|python[h]osted|[d]ebian\.org|npm[j]s", text)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "toolset", "accepted"),
+    [
+        ("11.4", "14.29", True),
+        ("11.4", "14.30", False),
+        ("11.8", "14.39", True),
+        ("11.8", "14.40", False),
+        ("12.3", "14.44", False),
+        ("12.4", "14.44", True),
+        ("12.3", "14.39", True),
+        ("12.9", "14.44", True),
+        ("13.0", "14.16", False),
+        ("13.0", "14.50", False),
+        ("13.2", "14.50", True),
+        ("13.2", "14.51", True),
+        ("11.6", "14.29", None),
+    ],
+)
+def test_both_msvc_gates(cuda: str, toolset: str, accepted: bool | None) -> None:
+    assert accepts_msvc(Version(cuda), Version(toolset)).accepted is accepted
+
+
+def test_the_stl_gate_is_told_apart_from_nvccs_own() -> None:
+    # CUDA 11.5 ends at _MSC_VER 1929, so nvcc refuses 14.34 first; an STL of 17.11 asks 12.3 for 12.4 although the
+    # header of 12.3 (1910 to 1939) would refuse it too: what is said must name the gate that speaks.
+    assert "nvcc" in accepts_msvc(Version("11.5"), Version("14.34")).reason
+    assert str(toolset_of_compiler(Version("19.29.30133"))) == "14.29"
+
+
+def test_toolset_ranges_of_the_seeds_toolkits() -> None:
+    assert [str(v) for v in toolset_range(Version("11.4")) or ()] == ["14.10", "14.29"]
+    assert [str(v) for v in toolset_range(Version("12.9")) or ()] == ["14.10", "14.44"]
+
+
+def test_gcc_and_clang_limits() -> None:
+    assert accepts_gcc(Version("11.8"), 11).accepted is True
+    assert accepts_gcc(Version("11.8"), 12).accepted is False
+    assert accepts_gcc(Version("13.4"), 16).accepted is True
+    assert accepts_clang(Version("12.8"), 19).accepted is True
+    assert accepts_clang(Version("12.8"), 20).accepted is False
+    assert accepts_gcc(Version("14.9"), 12).accepted is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "system", "full", "minor"),
+    [
+        ("472.50", "windows", "11.4", "11.8"),
+        ("470.256.02", "linux", "11.4", "11.8"),
+        ("463.15", "windows", "11.2", "11.8"),
+        ("528.33", "windows", "12.0", "12.9"),
+        ("546.33", "windows", "12.3", "12.9"),
+        ("575.51.03", "linux", "12.9", "12.9"),
+        ("580.65.06", "linux", "13.0", "13.4"),
+        ("391.35", "windows", None, None),
+    ],
+)
+def test_what_a_driver_runs(driver: str, system: str, full: str | None, minor: str | None) -> None:
+    found = toolkits.newest_for_driver(Version(driver), system)
+    assert (str(found.version) if found else None) == full
+    found = toolkits.newest_by_minor_compatibility(Version(driver), system)
+    assert (str(found.version) if found else None) == minor
+
+
+def test_which_toolkits_reach_which_card() -> None:
+    assert str(toolkits.last_toolkit_for(K40).version) == "11.8"  # type: ignore[union-attr]
+    assert str(toolkits.last_toolkit_for(V100).version) == "12.9"  # type: ignore[union-attr]
+    assert str(toolkits.first_toolkit_for(RTX5070).version) == "12.8"  # type: ignore[union-attr]
+    assert not toolkits.toolkit("12.3").compiles_for(RTX5070)
+    assert toolkits.still_supported(RTX5070)
+    assert toolkits.last_toolkit_for(Capability(2, 1)) is None
+
+
+def test_capability_facts_agree_with_the_toolkit_table() -> None:
+    """Two tables written from different sources must say the same wherever both speak."""
+    first_in_tables = toolkits.toolkits()[0].version
+    for capability in capabilities.known():
+        facts = capabilities.facts(capability)
+        assert facts is not None
+        last = toolkits.last_toolkit_for(capability)
+        if facts.last_cuda and facts.last_cuda >= first_in_tables:
+            assert last is not None
+            assert last.version == facts.last_cuda, capability
+        elif facts.last_cuda is None:
+            assert toolkits.still_supported(capability), capability
+        first = toolkits.first_toolkit_for(capability)
+        if first and facts.first_cuda > first_in_tables and capability != Capability(11, 0):
+            assert first.version == facts.first_cuda, capability
+        if facts.last_cudnn and facts.last_cudnn >= Version("8.5"):
+            last_cudnn = cudnn.last_for(capability)
+            assert last_cudnn is not None
+            assert last_cudnn.starts_with(facts.last_cudnn), capability
+
+
+@pytest.mark.parametrize(
+    ("version", "card", "serves"),
+    [
+        ("8.7.0", K40, True),
+        ("8.7.0.84", K80, True),
+        ("8.8.0", K40, False),
+        ("8.9.2.26", K80, False),
+        ("9.10.2.21", P100, True),
+        ("9.11.0.98", P100, False),
+        ("9.11.0.98", V100, False),
+        ("9.5.1.17", RTX5070, False),
+        ("9.6.0.74", RTX5070, None),  # not opened, and its neighbours differ
+        ("9.7.1.26", RTX5070, True),
+        ("8.3.2.44", K40, True),
+        ("99.0", K40, None),
+    ],
+)
+def test_cudnn_and_its_gpu_code(version: str, card: Capability, serves: bool | None) -> None:
+    assert cudnn.serves(Version(version), card) is serves
+
+
+def test_math_libraries() -> None:
+    assert cudnn.math_serves(Version("11.8"), K40) is True
+    assert cudnn.math_serves(Version("12.0"), K40) is False
+    assert cudnn.math_serves(Version("12.9"), V100) is True
+    assert cudnn.math_serves(Version("13.0"), V100) is False
+    assert cudnn.math_serves(Version("12.4"), RTX5070) is False
+    assert cudnn.math_serves(Version("12.8"), RTX5070) is True
+    assert cudnn.math_serves(Version("10.2"), K40) is None
+
+
+def test_releases_as_people_write_them() -> None:
+    for text in ("2.7", "2.7.1", "v2.7.1", "2.7.1+cu118"):
+        assert releases.full_version(text) == "2.7.1"
+    assert releases.full_version("2.7.0") == "2.7.0"
+    with pytest.raises(UnknownName, match="newer than my tables"):
+        releases.torch_release("2.99")
+    with pytest.raises(UnknownName, match="there is no PyTorch"):
+        releases.torch_release("2.7.9")
+    with pytest.raises(UnknownName, match="newer than my tables"):
+        toolkits.toolkit("14.0")
+    with pytest.raises(UnknownName, match="never released"):
+        toolkits.toolkit("12.7")
+
+
+def test_companions_of_a_release() -> None:
+    row = releases.companions("2.7.1")
+    assert row is not None
+    assert (row.torchvision, row.torchaudio) == ("0.22.1", "2.7.1")
+    row = releases.companions("2.0.1")
+    assert row is not None
+    assert (row.torchvision, row.torchaudio) == ("0.15.2", "2.0.2")
+
+
+def test_options_that_exist_and_that_do_not() -> None:
+    assert options.exists("USE_KINETO", "2.7.1")
+    assert options.exists("BUILD_CAFFE2", "2.3.1")
+    assert not options.exists("BUILD_CAFFE2", "2.4.1")
+    assert not options.exists("USE_CAFFE2", "1.13.1")
+    assert not options.exists("USE_CUPTI", "2.7.1")
+    assert options.verdicts()["USE_CAFFE2"].verdict == "never-existed"
+    assert "USE_KINETO" in options.nearest("USE_KINETOO", "2.7.1")
+
+
+def test_the_dlls_of_seed_001_have_a_provider() -> None:
+    cupti = dlls.providers("cupti64_2022.2.1.dll")
+    assert [(row.package, row.version) for row in cupti] == [("nvidia-cuda-cupti-cu11", "11.7.101")]
+    assert dlls.providers("LIBIOMP5MD.dll")[0].package == "intel-openmp"
+    assert dlls.providers("mkl_intel_thread.2.dll")[0].package == "mkl"
+    assert dlls.providers("msvcp140.dll")[0].package == "msvc-runtime"
+    assert dlls.providers("zlibwapi.dll") == ()
+
+
+def test_an_overlay_adds_and_replaces_rows(tmp_path: Path) -> None:
+    row = {
+        "name": "GeForce RTX 9090",
+        "capability": "12.0",
+        "architecture": "Blackwell",
+        "chip": "GB202",
+        "pci_ids": ["ffee"],
+        "official": True,
+        "source": "a test",
+        "observed_at": "2026-11-15",
+        "evidence": "notes",
+    }
+    (tmp_path / "gpus.json").write_text(json.dumps({"gpus": [row]}), encoding="utf-8")
+    try:
+        seen = rekindle_command("--knowledge", str(tmp_path), "gpu", "10de:ffee", "--json")
+        assert seen.json()["name"] == "GeForce RTX 9090"
+        assert rekindle_command("--knowledge", str(tmp_path), "gpu", "Tesla K40c").code == 0
+    finally:
+        tables.use_overlay(None)
+    assert rekindle_command("gpu", "10de:ffee").code == 3
+
+
+def test_a_broken_overlay_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "gpus.json").write_text('{"gpus": [{"name": 1}]}', encoding="utf-8")
+    try:
+        seen = rekindle_command("--knowledge", str(tmp_path), "gpu", "Tesla K40c")
+    finally:
+        tables.use_overlay(None)
+    assert seen.code == BadInput.exit_code
+    assert "gpus.json" in seen.err
+    assert rekindle_command("--knowledge", str(tmp_path / "absent"), "gpu", "k40c").code == NotFound.exit_code
