@@ -1,0 +1,70 @@
+"""Set up a real Windows CPython on Linux (Wine 10) and run the tests there as win32.
+
+    python tools/windows_bench.py setup             fetch and prepare; goes on where it stopped
+    python tools/windows_bench.py test [PYTEST ...] the unit suite and tests/windows, as win32
+    python tools/windows_bench.py run PROGRAM ...   one Windows program (`python` is the bench's interpreter)
+    python tools/windows_bench.py stop              end the server
+
+Where Windows cannot be run, it says UNVERIFIED and why, and ends with exit code 9: never with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(PROJECT / "src"), str(PROJECT / "tests")]
+
+from support.windows_python import PYTHONS, WindowsPython  # noqa: E402
+from support.wine import Bench, CannotSetUp, windows_path  # noqa: E402
+
+UNVERIFIED = 9
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default="3.11", choices=list(PYTHONS), help="which Windows Python")
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for the program or the tests")
+    parser.add_argument("what", choices=["setup", "test", "run", "stop"])
+    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    bench = Bench(say=lambda text: print(text, file=sys.stderr, flush=True))
+    if options.what == "stop":
+        bench.stop()
+        return 0
+    begun = time.monotonic()
+    try:
+        bench.set_up()
+        python = WindowsPython(bench, options.python)
+        python.set_up(PROJECT)
+    except CannotSetUp as error:
+        print(f"UNVERIFIED: the tests could not be run as Windows: {error}")
+        return UNVERIFIED
+    print(f"windows bench: ready in {time.monotonic() - begun:.1f} s", file=sys.stderr, flush=True)
+    if options.what == "setup":
+        return 0
+    if options.what == "run":
+        program, *rest = options.rest
+        args = [python.executable if program == "python" else program, *rest]
+        return bench.call(
+            args, env=environment(), cwd=Path.cwd(), timeout=options.timeout, capture=False
+        ).returncode
+    chosen = options.rest or ["tests/unit", "tests/windows"]
+    command = [python.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
+    return bench.call(command, env=environment(), cwd=PROJECT, timeout=options.timeout, capture=False).returncode
+
+
+def environment() -> dict[str, str]:
+    """The variables the interpreter needs to find the project; compiled files stay out of the working tree."""
+    return {
+        "PYTHONPATH": windows_path(PROJECT / "src"),
+        "PYTHONPYCACHEPREFIX": r"C:\pycache",
+        "HYPOTHESIS_STORAGE_DIRECTORY": r"C:\hypothesis",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
