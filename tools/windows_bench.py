@@ -49,9 +49,7 @@ def main() -> int:
     if options.what == "run":
         program, *rest = options.rest
         args = [python.executable if program == "python" else program, *rest]
-        return bench.call(
-            args, env=environment(), cwd=Path.cwd(), timeout=options.timeout, capture=False
-        ).returncode
+        return bench.call(args, env=environment(), cwd=Path.cwd(), timeout=options.timeout, capture=False).returncode
     chosen = options.rest or ["tests/unit", "tests/windows"]
     command = [python.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
     return bench.call(command, env=environment(), cwd=PROJECT, timeout=options.timeout, capture=False).returncode

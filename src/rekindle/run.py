@@ -46,7 +46,10 @@ def call(
     input: bytes | None = None,
     encoding: str | None = None,
 ) -> Result:
-    """Run a program and wait. `env` replaces the whole environment; None hands on this process's own."""
+    """Run a program and wait. `env` replaces the whole environment; None hands on this process's own.
+
+    `encoding` is that of stdout; what comes on stderr may be of any program below it and is always guessed.
+    """
     words = tuple(os.fspath(arg) for arg in args)
     begun = time.monotonic()
     try:
@@ -66,7 +69,7 @@ def call(
             args=words,
             code=None,
             out=decode(late.stdout or b"", encoding),
-            err=decode(late.stderr or b"", encoding),
+            err=decode(late.stderr or b""),
             seconds=time.monotonic() - begun,
             timed_out=True,
         )
@@ -76,7 +79,7 @@ def call(
         args=words,
         code=done.returncode,
         out=decode(done.stdout, encoding),
-        err=decode(done.stderr, encoding),
+        err=decode(done.stderr),
         seconds=time.monotonic() - begun,
     )
 

@@ -12,10 +12,10 @@ import zipfile
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from support.artefacts import cache
-from support.wine import Bench, CannotSetUp
 
 from rekindle.fetch import download
+from support.artefacts import cache
+from support.wine import Bench, CannotSetUp
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from filelock import FileLock
+
 from support.artefacts import cache
 
 Say = Callable[[str], None]
