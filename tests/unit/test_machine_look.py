@@ -11,7 +11,7 @@ from rekindle.codec import to_json
 from rekindle.errors import BadInput
 from rekindle.machine import snapshot
 from rekindle.machine.look import look, together
-from rekindle.machine.run import CouldNotRead, Host
+from rekindle.machine.run import CouldNotRead, Host, Recording
 
 
 def test_a_snapshot_of_this_machine_replays_to_the_same_machine(tmp_path: Path) -> None:
@@ -19,6 +19,13 @@ def test_a_snapshot_of_this_machine_replays_to_the_same_machine(tmp_path: Path) 
     file = tmp_path / "machine.json"
     snapshot.save(taken, file)
     assert to_json(snapshot.load(file)) == to_json(taken.machine)
+
+
+def test_names_are_taken_out_of_lists_inside_too() -> None:
+    recording = Recording(os="windows", arch="x86_64", folders={"D:\\": (r"C:\Users\Zoë Ångström\cuda",)})
+    clean = snapshot.redacted(snapshot.Snapshot(recording=recording))
+    assert clean.recording is not None
+    assert clean.recording.folders == {"D:\\": (r"C:\Users\<user>\cuda",)}
 
 
 def test_a_probe_that_hangs_costs_its_own_answer_only() -> None:

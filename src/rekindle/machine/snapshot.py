@@ -73,6 +73,6 @@ def _walk(value: Any, names: set[str]) -> Any:
         return redact(value, names=names)
     if isinstance(value, dict):
         return {redact(key, names=names): _walk(item, names) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_walk(item, names) for item in value]
     return value
