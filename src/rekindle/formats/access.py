@@ -1,0 +1,110 @@
+"""Bytes to read from: a file on disk, a buffer, a member of a wheel. The format readers ask for ranges and no more.
+
+Every reader treats its input as hostile: a range that lies outside the file is an error with the file's name in it,
+never a crash, and nothing reads more than it asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol
+
+from rekindle.errors import BadInput, NotFound
+
+CHUNK = 1 << 20
+
+
+class Bytes(Protocol):
+    """Something with a name and a size from which ranges can be read, in any order."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer at the end, none beyond it."""
+
+
+class Buffer:
+    """Bytes that are already in memory."""
+
+    def __init__(self, data: bytes | bytearray | memoryview, name: str = "the data") -> None:
+        self.name = name
+        self.size = len(data)
+        self._data = memoryview(data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return bytes(self._data[offset : offset + size])
+
+
+class File:
+    """A file on disk. Ranges are read, not mapped: a mapping of a whole torch library would count as memory in use."""
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        self.name = name or path.name
+        self._stream: BinaryIO = open_file(path)
+        self.size = self._stream.seek(0, 2)
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset < 0 or offset >= self.size:
+            return b""
+        self._stream.seek(offset)
+        return self._stream.read(size)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def open_file(path: Path) -> BinaryIO:
+    """The file a user named, opened for reading, or an error that says what is wrong with it."""
+    try:
+        if path.is_dir():
+            message = f"`{path}` is a folder, not a file"
+            raise NotFound(message, hint="name the file itself")
+        # Unbuffered: the readers ask for exactly what they need, and a read-ahead would be thrown away at each hop.
+        return path.open("rb", buffering=0)
+    except FileNotFoundError as error:
+        message = f"there is no file `{path}`"
+        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+    except (OSError, ValueError) as error:
+        message = f"cannot read `{str(path)[:200]}`: {getattr(error, 'strerror', None) or error}"
+        raise NotFound(message, hint="check the path and the permissions of the file") from error
+
+
+def exactly(source: Bytes, offset: int, size: int, what: str) -> bytes:
+    """The range, whole; an error that names `what` was to be there if the file ends before."""
+    if offset < 0 or size < 0 or offset + size > source.size:
+        raise broken(source, f"{what} would lie outside the file (offset {offset:#x}, {size} bytes)")
+    data = source.read(offset, size)
+    if len(data) != size:
+        raise broken(source, f"it ends in the middle of {what}")
+    return data
+
+
+def unpack(layout: str, source: Bytes, offset: int, what: str) -> tuple[Any, ...]:
+    return struct.unpack(layout, exactly(source, offset, struct.calcsize(layout), what))
+
+
+def blocks(source: Bytes, offset: int, end: int) -> Iterator[bytes]:
+    """The range from `offset` to `end`, a piece at a time."""
+    while offset < end:
+        data = source.read(offset, min(CHUNK, end - offset))
+        if not data:
+            return
+        yield data
+        offset += len(data)
+
+
+def broken(source: Bytes, problem: str) -> BadInput:
+    return BadInput(f"`{source.name}` is broken: {problem}", hint="download or build the file again")

@@ -1,0 +1,104 @@
+"""Any compiled file, read once: what kind it is, what it needs and offers, and its GPU code."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.errors import BadInput
+from rekindle.formats import elf, fatbin, pe, static
+from rekindle.formats.access import Bytes
+from rekindle.formats.archive import Inflated
+from rekindle.knowledge.gpu_code import GpuCode
+
+_SUFFIXES = (".dll", ".pyd", ".exe", ".so", ".a", ".lib", ".o", ".obj", ".fatbin", ".cubin", ".dylib")
+
+
+class Binary(msgspec.Struct, frozen=True, kw_only=True):
+    """`format` is `elf`, `pe`, `static`, `fatbin` or `other`; `problem` says why the headers could not be read."""
+
+    name: str
+    size: int
+    format: str
+    pe: pe.Pe | None = None
+    elf: elf.Elf | None = None
+    symbols: elf.Symbols | None = None
+    containers: tuple[fatbin.Container, ...] = ()
+    problem: str | None = None
+
+    @property
+    def code(self) -> GpuCode:
+        return fatbin.gpu_code(self.name, self.containers)
+
+    @property
+    def machine(self) -> str | None:
+        return self.pe.machine if self.pe else self.elf.machine if self.elf else None
+
+    @property
+    def file(self) -> str:
+        """The file's own name, without its folder."""
+        return self.name.rpartition("/")[2]
+
+
+def is_binary(name: str) -> bool:
+    """Is this a name of a compiled file? `libcudnn.so.9` and `libgomp-a34b3233.so.1.0.0` are."""
+    last = name.rpartition("/")[2].lower()
+    stem, found, version = last.partition(".so.")
+    return last.endswith(_SUFFIXES) or bool(found and stem and version.replace(".", "").isdigit())
+
+
+def read(source: Bytes, *, symbols: bool = False) -> Binary:
+    """Read a file once. With `symbols`, the dynamic symbols of an ELF library too (a PE's come with its tables)."""
+    if isinstance(source, Inflated):
+        head = b""
+
+        def keep(first: bytes) -> list[tuple[int, int]]:
+            nonlocal head
+            head = first[:4096]
+            return _regions(first, source.size)
+
+        stream = fatbin.Stream(source.size, source.name)
+        source.walk(keep, stream.push)
+        containers = stream.finish()
+    else:
+        head = source.read(0, 4096)
+        containers = fatbin.scan(source)
+    return _understood(source, head, tuple(containers), symbols)
+
+
+def _understood(source: Bytes, head: bytes, containers: tuple[fatbin.Container, ...], symbols: bool) -> Binary:
+    kind = _kind(head)
+    if kind == "other" and containers:
+        kind = "fatbin"
+    facts: dict[str, object] = {}
+    try:
+        if kind == "elf":
+            facts["elf"] = elf.read(source)
+            if symbols:
+                facts["symbols"] = elf.symbols(source)
+        elif kind == "pe":
+            facts["pe"] = pe.read(source)
+        elif kind == "static":
+            for _ in static.parts(source):
+                pass
+    except BadInput as error:
+        facts["problem"] = error.message
+    return Binary(name=source.name, size=source.size, format=kind, containers=containers, **facts)  # type: ignore[arg-type]
+
+
+def _kind(head: bytes) -> str:
+    if head[:4] == elf.MAGIC:
+        return "elf"
+    if head[:2] == pe.MAGIC:
+        return "pe"
+    if head[:8] == static.MAGIC:
+        return "static"
+    return "fatbin" if head[:4] == fatbin.MAGIC else "other"
+
+
+def _regions(head: bytes, size: int) -> list[tuple[int, int]]:
+    kind = _kind(head)
+    if kind == "elf":
+        return elf.regions(head, size)
+    if kind == "pe":
+        return pe.regions(head, size)
+    return [(0, len(head))]

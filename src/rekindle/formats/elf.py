@@ -1,0 +1,298 @@
+"""Linux libraries: what they need to load, what they offer, and how new a glibc and libstdc++ they want.
+
+Read from the program headers and the dynamic section, as the loader does, so that a stripped file or one that
+`patchelf` has rearranged is read like any other. `pyelftools` does this too, at 20 microseconds a symbol and with the
+whole file at hand; libtorch_cpu.so has 75,000 symbols and may be a member of a zip. The tests compare the two.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from rekindle.formats.access import Buffer, Bytes, broken, exactly
+from rekindle.version import Version
+
+MAGIC = b"\x7fELF"
+
+_MACHINES = {3: "x86", 62: "x86_64", 40: "arm", 183: "aarch64", 21: "ppc64le", 243: "riscv64", 190: "cuda"}
+_KINDS = {1: "object", 2: "program", 3: "library", 4: "core"}
+_LOAD, _DYNAMIC, _PROPERTY = 1, 2, 0x6474E553
+_NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
+_GNU_HASH, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFFE, 0x6FFFFFFF
+_LARGEST_TABLE = 512 << 20
+_HEAD = 64 << 20
+_SMALL = 16 << 20
+
+
+class Elf(msgspec.Struct, frozen=True, kw_only=True):
+    """`versions` are the symbol versions wanted, by library: `libc.so.6` → `GLIBC_2.17`, …
+
+    `isa` is the x86-64 level that the file's own note demands (`v3` means AVX2); None when it says nothing, which is
+    the rule and no promise.
+    """
+
+    name: str
+    machine: str
+    bits: int
+    kind: str
+    needed: tuple[str, ...] = ()
+    soname: str | None = None
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    versions: dict[str, tuple[str, ...]] = {}
+    isa: str | None = None
+
+    def floor(self, family: str) -> Version | None:
+        """The newest version of a family (`GLIBC`, `GLIBCXX`, `CXXABI`) that is wanted."""
+        wanted = [
+            Version(text.removeprefix(family + "_"))
+            for names in self.versions.values()
+            for text in names
+            if text.startswith(family + "_") and text.removeprefix(family + "_").replace(".", "").isdigit()
+        ]
+        return max(wanted, default=None)
+
+
+class Symbols(msgspec.Struct, frozen=True, kw_only=True):
+    """The dynamic symbols: what the library offers, what it must find elsewhere, and what it can do without."""
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+    weak: frozenset[str]
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    size: int
+
+
+def read(source: Bytes) -> Elf:
+    """What the file says of itself, from a few kilobytes of it."""
+    image = _Image(source)
+    entries = image.dynamic
+    return Elf(
+        name=source.name,
+        machine=image.machine,
+        bits=image.bits,
+        kind=image.kind,
+        needed=tuple(image.text(value) for tag, value in entries if tag == _NEEDED),
+        soname=next((image.text(value) for tag, value in entries if tag == _SONAME), None),
+        rpath=_paths(image, _RPATH),
+        runpath=_paths(image, _RUNPATH),
+        versions=image.versions(),
+        isa=image.isa(),
+    )
+
+
+def symbols(source: Bytes) -> Symbols:
+    """All dynamic symbols, by their mangled names."""
+    return _Image(source).symbols()
+
+
+def regions(head: bytes, size: int) -> list[tuple[int, int]]:
+    """The ranges that `read` and `symbols` will ask for, judged by the first bytes of the file.
+
+    The symbol and string tables lie in the first segment, or, after patchelf, in a small one at the end.
+    """
+    try:
+        image = _Image(Buffer(head), size=size)
+        segments = image.segments
+    except Exception:
+        return [(0, len(head))]
+    wanted = [(0, len(head)), (size - (64 << 10), size)]
+    for number, segment in enumerate(s for s in segments if s.kind == _LOAD):
+        if number == 0:
+            wanted.append((segment.offset, segment.offset + min(segment.size, _HEAD)))
+        elif not segment.flags & 1 and segment.size <= _SMALL:
+            wanted.append((segment.offset, segment.offset + segment.size))
+    wanted += [(s.offset, s.offset + s.size) for s in segments if s.kind in (_DYNAMIC, _PROPERTY) and s.size <= _SMALL]
+    return wanted
+
+
+class _Image:
+    def __init__(self, source: Bytes, size: int | None = None) -> None:
+        self.source = source
+        ident = exactly(source, 0, 64 if source.size >= 64 else 52, "the ELF header")
+        if ident[:4] != MAGIC or ident[4] not in (1, 2) or ident[5] not in (1, 2):
+            raise broken(source, "it is not an ELF file")
+        self.bits = 64 if ident[4] == 2 else 32
+        if self.bits == 64 and len(ident) < 64:
+            raise broken(source, "it ends in the middle of the ELF header")
+        self.order = "<" if ident[5] == 1 else ">"
+        layout = "16xHHIQQQIHHHHHH" if self.bits == 64 else "16xHHIIIIIHHHHHH"
+        fields = struct.unpack_from(self.order + layout, ident)
+        self.kind = _KINDS.get(fields[0], "other")
+        self.machine = _MACHINES.get(fields[1], f"machine-{fields[1]}")
+        self._programs = (fields[4], fields[8], fields[9])
+        self.sections_at = (fields[5], fields[10], fields[11])
+        self.size = size or source.size
+        self._segments: list[Segment] | None = None
+        self._dynamic: list[tuple[int, int]] | None = None
+
+    @property
+    def segments(self) -> list[Segment]:
+        if self._segments is None:
+            self._segments = list(self._read_segments())
+        return self._segments
+
+    def _read_segments(self) -> Iterator[Segment]:
+        at, width, count = self._programs
+        layout = self.order + ("IIQQQQQQ" if self.bits == 64 else "IIIIIIII")
+        if not count:
+            return
+        if width != struct.calcsize(layout):
+            raise broken(self.source, "its program headers have an unknown size")
+        data = exactly(self.source, at, width * count, "the program headers")
+        for fields in struct.iter_unpack(layout, data):
+            if self.bits == 64:
+                kind, flags, offset, address, _, size = fields[:6]
+            else:
+                kind, offset, address, _, size, _, flags = fields[:7]
+            yield Segment(kind=kind, flags=flags, offset=offset, address=address, size=size)
+
+    @property
+    def dynamic(self) -> list[tuple[int, int]]:
+        if self._dynamic is None:
+            self._dynamic = self._read_dynamic()
+        return self._dynamic
+
+    def _read_dynamic(self) -> list[tuple[int, int]]:
+        segment = next((s for s in self.segments if s.kind == _DYNAMIC), None)
+        # A separate file of debug symbols keeps the headers and no contents.
+        if segment is None or not segment.size:
+            return []
+        if segment.size > 1 << 20:
+            raise broken(self.source, "its dynamic section is larger than any real one")
+        layout = self.order + ("QQ" if self.bits == 64 else "II")
+        data = exactly(self.source, segment.offset, segment.size, "the dynamic section")
+        entries = []
+        for tag, value in struct.iter_unpack(layout, data[: len(data) - len(data) % struct.calcsize(layout)]):
+            if tag == 0:
+                break
+            entries.append((tag, value))
+        return entries
+
+    def value(self, tag: int) -> int | None:
+        return next((value for found, value in self.dynamic if found == tag), None)
+
+    def offset(self, address: int, what: str) -> int:
+        """Where in the file the loader would find this address."""
+        for segment in self.segments:
+            if segment.kind == _LOAD and segment.address <= address < segment.address + segment.size:
+                return segment.offset + address - segment.address
+        raise broken(self.source, f"{what} would lie outside every segment")
+
+    def text(self, index: int) -> str:
+        """A string of the dynamic string table, read alone: the table may have 50 MB."""
+        table, size = self.value(_STRTAB), self.value(_STRSZ) or 0
+        if table is None or index >= size:
+            raise broken(self.source, "a name lies outside its string table")
+        data = self.source.read(self.offset(table, "the string table") + index, min(4096, size - index))
+        return data.partition(b"\0")[0].decode("utf-8", "replace")
+
+    def versions(self) -> dict[str, tuple[str, ...]]:
+        address, count = self.value(_VERNEED), self.value(_VERNEEDNUM) or 0
+        if address is None or not 0 < count <= 4096:
+            return {}
+        at = self.offset(address, "the version needs")
+        found: dict[str, tuple[str, ...]] = {}
+        for _ in range(count):
+            data = exactly(self.source, at, 16, "the version needs")
+            _, names, file, first, following = struct.unpack(self.order + "HHIII", data)
+            found[self.text(file)] = tuple(sorted(self._version_names(at + first, names)))
+            if not following:
+                break
+            at += following
+        return found
+
+    def _version_names(self, at: int, count: int) -> Iterator[str]:
+        for _ in range(min(count, 4096)):
+            data = exactly(self.source, at, 16, "a version name")
+            _, _, _, name, following = struct.unpack(self.order + "IHHII", data)
+            yield self.text(name)
+            if not following:
+                return
+            at += following
+
+    def isa(self) -> str | None:
+        """The level in the note `GNU_PROPERTY_X86_ISA_1_NEEDED`, which compilers write only when told to."""
+        segment = next((s for s in self.segments if s.kind == _PROPERTY), None)
+        if segment is None or not 16 <= segment.size <= 4096 or not self.machine.startswith("x86"):
+            return None
+        data = self.source.read(segment.offset, segment.size)[16:]
+        at = 0
+        while at + 12 <= len(data):
+            kind, size, bits = struct.unpack_from(self.order + "III", data, at)
+            if kind == 0xC0008002:
+                return next((level for bit, level in ((8, "v4"), (4, "v3"), (2, "v2"), (1, "v1")) if bits & bit), None)
+            at += 8 + (size + 7) // 8 * 8
+        return None
+
+    def symbols(self) -> Symbols:
+        address, strings, length = self.value(_SYMTAB), self.value(_STRTAB), self.value(_STRSZ) or 0
+        if address is None or strings is None:
+            return Symbols(defined=frozenset(), undefined=frozenset(), weak=frozenset())
+        layout = self.order + ("IBBHQQ" if self.bits == 64 else "IIIBBH")
+        total = self._symbol_count() * struct.calcsize(layout)
+        if total > _LARGEST_TABLE or length > _LARGEST_TABLE:
+            raise broken(self.source, "its symbol table is larger than any real one")
+        table = exactly(self.source, self.offset(address, "the symbol table"), total, "the symbol table")
+        names = exactly(self.source, self.offset(strings, "the string table"), length, "the string table")
+        defined, undefined, weak = set(), set(), set()
+        for fields in struct.iter_unpack(layout, table):
+            name, info, section = (
+                (fields[0], fields[1], fields[3]) if self.bits == 64 else (fields[0], fields[3], fields[5])
+            )
+            end = names.find(b"\0", name)
+            if not name or end < 0:
+                continue
+            text = names[name : min(end, name + 65536)].decode("utf-8", "replace")
+            if section:
+                defined.add(text)
+            elif info >> 4 == 2:
+                weak.add(text)
+            else:
+                undefined.add(text)
+        return Symbols(defined=frozenset(defined), undefined=frozenset(undefined), weak=frozenset(weak))
+
+    def _symbol_count(self) -> int:
+        """The dynamic section does not say; the hash tables do."""
+        address = self.value(_HASH)
+        if address is not None:
+            data = exactly(self.source, self.offset(address, "the hash table"), 8, "the hash table")
+            count: int = struct.unpack(self.order + "II", data)[1]
+            return count
+        address = self.value(_GNU_HASH)
+        if address is None:
+            return 0
+        at = self.offset(address, "the hash table")
+        buckets, first, bloom, _ = struct.unpack(self.order + "IIII", exactly(self.source, at, 16, "the hash table"))
+        at += 16 + bloom * self.bits // 8
+        if buckets > 1 << 24:
+            raise broken(self.source, "its hash table is larger than any real one")
+        data = exactly(self.source, at, buckets * 4, "the hash table")
+        last: int = max(struct.unpack(f"{self.order}{buckets}I", data), default=0)
+        if last < first:
+            return first
+        at += buckets * 4 + (last - first) * 4
+        # Each chain ends with an odd value.
+        while True:
+            data = self.source.read(at, 4096)
+            for (value,) in struct.iter_unpack(self.order + "I", data[: len(data) & ~3]):
+                last += 1
+                if value & 1:
+                    return last
+            if len(data) < 4096:
+                raise broken(self.source, "its hash table does not end")
+            at += 4096
+
+
+def _paths(image: _Image, tag: int) -> tuple[str, ...]:
+    value = image.value(tag)
+    return () if value is None else tuple(path for path in image.text(value).split(":") if path)

@@ -1,0 +1,53 @@
+"""Ninja's `.ninja_log`: which output took how long, the last time it was built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from rekindle import files
+from rekindle.errors import BadInput
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished command, by its output. Times are milliseconds since that ninja started."""
+
+    output: str
+    start: int
+    end: int
+
+    @property
+    def milliseconds(self) -> int:
+        return self.end - self.start
+
+
+def read(path: Path) -> list[Step]:
+    return parse(files.read_bytes(path), name=str(path))
+
+
+def parse(data: bytes, *, name: str = "the log") -> list[Step]:
+    """The steps in the order they ended. A later line about the same output replaces the earlier one, as in ninja.
+
+    A command with several outputs has a line for each, with the same times.
+    """
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines or not lines[0].startswith("# ninja log v"):
+        message = f"`{name}` is not a ninja log"
+        raise BadInput(message, hint="it is called `.ninja_log` and lies in the build folder")
+    steps: dict[str, Step] = {}
+    for line in lines[1:]:
+        fields = line.split("\t")
+        # A build that was killed leaves half a line.
+        if len(fields) < 5 or not (_number(fields[0]) and _number(fields[1])):
+            continue
+        start, end = int(fields[0]), int(fields[1])
+        if end < start:
+            continue
+        steps.pop(fields[3], None)
+        steps[fields[3]] = Step(output=fields[3], start=start, end=end)
+    return list(steps.values())
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16

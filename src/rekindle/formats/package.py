@@ -1,0 +1,177 @@
+"""A distribution wherever it lies: a wheel on disk or on the web, an unpacked one, an installed one, a bare folder.
+
+All look the same from outside: files by their relative path, `METADATA`, `WHEEL` and `RECORD` if there are any.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from rekindle.errors import BadInput, NotFound
+from rekindle.formats import binary
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
+from rekindle.formats.binary import Binary
+from rekindle.formats.remote import Remote
+
+_MOST_FILES = 500_000
+
+
+class Package(Protocol):
+    """`kind` is `wheel`, `installed` or `folder`; `files` are the sizes of all files by relative path."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def files(self) -> Mapping[str, int]: ...
+
+    def read(self, name: str, *, limit: int = 64 << 20) -> bytes: ...
+
+    def binary(self, name: str, *, symbols: bool = False) -> Binary: ...
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of RECORD."""
+
+    path: str
+    digest: str
+    size: int | None
+
+
+class Wheel:
+    """A wheel file, read in place: nothing is unpacked to disk."""
+
+    kind = "wheel"
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self.name = archive.name
+        self.files: dict[str, int] = {name: member.size for name, member in archive.members.items()}
+
+    def read(self, name: str, *, limit: int = 64 << 20) -> bytes:
+        return self.archive.read(name, limit=limit)
+
+    def binary(self, name: str, *, symbols: bool = False) -> Binary:
+        return binary.read(self.archive.open(name), symbols=symbols)
+
+
+class Folder:
+    """Files under a folder. `only` keeps those whose path begins with one of these words."""
+
+    def __init__(self, root: Path, *, kind: str = "folder", name: str | None = None, only: tuple[str, ...] = ()) -> None:
+        self.root = root
+        self.kind = kind
+        self.name = name or root.name
+        self.files: dict[str, int] = dict(_listing(root, only))
+
+    def read(self, name: str, *, limit: int = 64 << 20) -> bytes:
+        with File(self.root / name, name) as file:
+            if file.size > limit:
+                message = f"`{name}` is {file.size} bytes, more than {limit}"
+                raise BadInput(message, hint="this is not the kind of file expected there")
+            return file.read(0, file.size)
+
+    def binary(self, name: str, *, symbols: bool = False) -> Binary:
+        with File(self.root / name, name) as file:
+            return binary.read(file, symbols=symbols)
+
+
+def open_package(where: str | Path) -> Package:
+    """A wheel by path or address, or a folder: site-packages/torch, an unpacked wheel, anything with libraries in it."""
+    text = str(where)
+    if text.startswith(("http://", "https://")):
+        return Wheel(Archive(Remote(text)))
+    path = Path(where)
+    if path.is_dir():
+        return _open_folder(path)
+    return Wheel(Archive(File(path)))
+
+
+def dist_info(package: Package, project: str | None = None) -> str | None:
+    """The package's `.dist-info` folder; that of `project`, or torch's, when there are several."""
+    found = sorted({name.split("/", 1)[0] for name in package.files if name.split("/", 1)[0].endswith(".dist-info")})
+    for wanted in (project, "torch"):
+        for folder in found:
+            if wanted and folder.lower().startswith(wanted.lower().replace("-", "_") + "-"):
+                return folder
+    return found[0] if len(found) == 1 else None
+
+
+def headers(package: Package, name: str) -> dict[str, list[str]]:
+    """The fields of METADATA or WHEEL; empty if the file is not there."""
+    folder = dist_info(package)
+    path = f"{folder}/{name}"
+    if folder is None or path not in package.files:
+        return {}
+    from email.parser import HeaderParser
+
+    message = HeaderParser().parsestr(package.read(path).decode("utf-8", "replace"))
+    fields: dict[str, list[str]] = {}
+    for key, value in message.items():
+        fields.setdefault(key, []).append(str(value))
+    return fields
+
+
+def record(package: Package) -> list[Entry] | None:
+    """The lines of RECORD, or None where there is none."""
+    folder = dist_info(package)
+    path = f"{folder}/RECORD"
+    if folder is None or path not in package.files:
+        return None
+    text = package.read(path).decode("utf-8", "replace")
+    entries = []
+    try:
+        for row in csv.reader(io.StringIO(text)):
+            if len(row) >= 3:
+                size = int(row[2]) if row[2].isascii() and row[2].isdigit() and len(row[2]) < 16 else None
+                entries.append(Entry(path=row[0], digest=row[1], size=size))
+    except csv.Error as error:
+        message = f"RECORD of `{package.name}` cannot be read: {error}"
+        raise BadInput(message, hint="the wheel was not made by a proper tool; build it again") from error
+    return entries
+
+
+def _open_folder(path: Path) -> Folder:
+    path = path.resolve()
+    infos = sorted(path.parent.glob(f"{_escaped(path.name)}-*.dist-info"))
+    if (path / "__init__.py").is_file() and infos:
+        return Folder(path.parent, kind="installed", name=path.name, only=(f"{path.name}/", f"{infos[0].name}/"))
+    installed = any(path.glob("*.dist-info/INSTALLER"))
+    return Folder(path, kind="installed" if installed else "folder")
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _listing(root: Path, only: tuple[str, ...]) -> list[tuple[str, int]]:
+    if not root.is_dir():
+        message = f"there is no folder `{root}`"
+        raise NotFound(message, hint="check the path; quote it if it has spaces")
+    found: list[tuple[str, int]] = []
+    starts = [root / word.rstrip("/") for word in only] or [root]
+    for start in starts:
+        for folder, _, names in os.walk(start):
+            for name in names:
+                path = Path(folder, name)
+                try:
+                    if path.is_symlink() and not path.exists():
+                        continue
+                    found.append((path.relative_to(root).as_posix(), path.stat().st_size))
+                except OSError:
+                    continue
+            if len(found) > _MOST_FILES:
+                message = f"`{root}` has more than {_MOST_FILES} files"
+                raise BadInput(message, hint="name the package's own folder, such as site-packages/torch")
+    return found
