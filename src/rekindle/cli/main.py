@@ -16,6 +16,7 @@ from rekindle.errors import Interrupted, RekindleError, UsageError
 # verb -> (module, what it does). The module holds a click command named `command`.
 VERBS: dict[str, tuple[str, str]] = {
     "gpu": ("rekindle.cli.gpu", "What is true of a card: capability, drivers, toolkits, wheels that serve it"),
+    "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
 }
 
 

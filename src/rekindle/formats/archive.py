@@ -97,7 +97,7 @@ class Archive:
             message = f"`{member.name}` in `{self.name}` is encrypted"
             raise BadInput(message, hint="wheels are not encrypted; download it again")
         if member.size > _BOMB_SIZE and member.packed * _BOMB_RATIO < member.size:
-            message = f"`{member.name}` in `{self.name}` unpacks to {member.size} bytes from {member.packed}: a zip bomb"
+            message = f"`{member.name}` in `{self.name}` is a zip bomb: {member.size} bytes from {member.packed}"
             raise BadInput(message, hint="do not install this file")
         done = crc = 0
         for data in self._unpacked(member):
@@ -130,7 +130,7 @@ class Archive:
                     data = inflate.decompress(inflate.unconsumed_tail, 4 * CHUNK)
             if not inflate.eof:
                 raise broken(self.source, f"the compressed data of `{member.name}` stops early")
-        except isal_zlib.error as error:
+        except isal_zlib.IsalError as error:  # type: ignore[misc]  # a class, though its stub says an instance
             raise broken(self.source, f"`{member.name}` cannot be inflated ({error})") from error
 
     def read(self, name: str, *, limit: int = 64 << 20) -> bytes:
@@ -176,10 +176,8 @@ class Inflated:
         self.walk(lambda _: [(offset, offset + size)])
         return next((data[offset - begin :][:size] for begin, data in reversed(self._kept) if begin == offset), b"")
 
-    def walk(
-        self, keep: Callable[[bytes], list[tuple[int, int]]], look: Callable[[bytes], None] | None = None
-    ) -> None:
-        """Inflate once, showing every piece to `look` and keeping the ranges that `keep` asks for on seeing the first."""
+    def walk(self, keep: Callable[[bytes], list[tuple[int, int]]], look: Callable[[bytes], None] | None = None) -> None:
+        """Inflate once. Every piece is shown to `look`; what `keep` asks for on seeing the first one is kept."""
         self._passes += 1
         if self._passes > self._MOST_PASSES:
             raise broken(self._archive.source, f"`{self.name}` points all over itself")

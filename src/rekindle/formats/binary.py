@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from rekindle.errors import BadInput
 from rekindle.formats import elf, fatbin, pe, static
-from rekindle.formats.access import Bytes
+from rekindle.formats.access import Bytes, blocks
 from rekindle.formats.archive import Inflated
+from rekindle.formats.elf import Elf, Symbols
+from rekindle.formats.pe import Pe
 from rekindle.knowledge.gpu_code import GpuCode
 
 _SUFFIXES = (".dll", ".pyd", ".exe", ".so", ".a", ".lib", ".o", ".obj", ".fatbin", ".cubin", ".dylib")
 
 
 class Binary(msgspec.Struct, frozen=True, kw_only=True):
-    """`format` is `elf`, `pe`, `static`, `fatbin` or `other`; `problem` says why the headers could not be read."""
+    """`format` is `elf`, `pe`, `static`, `fatbin` or `other`; `problem` says why the headers could not be read.
+
+    `texts` are those of the texts asked for that occur anywhere in the file.
+    """
 
     name: str
     size: int
     format: str
-    pe: pe.Pe | None = None
-    elf: elf.Elf | None = None
-    symbols: elf.Symbols | None = None
+    pe: Pe | None = None
+    elf: Elf | None = None
+    symbols: Symbols | None = None
     containers: tuple[fatbin.Container, ...] = ()
     problem: str | None = None
+    texts: frozenset[str] = frozenset()
 
     @property
     def code(self) -> GpuCode:
@@ -46,8 +54,13 @@ def is_binary(name: str) -> bool:
     return last.endswith(_SUFFIXES) or bool(found and stem and version.replace(".", "").isdigit())
 
 
-def read(source: Bytes, *, symbols: bool = False) -> Binary:
-    """Read a file once. With `symbols`, the dynamic symbols of an ELF library too (a PE's come with its tables)."""
+def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
+    """Read a file once.
+
+    With `symbols`, the dynamic symbols of an ELF library too (a PE's come with its tables); with `texts`, which of
+    these occur in it.
+    """
+    search = _Search(texts)
     if isinstance(source, Inflated):
         head = b""
 
@@ -56,20 +69,49 @@ def read(source: Bytes, *, symbols: bool = False) -> Binary:
             head = first[:4096]
             return _regions(first, source.size)
 
+        def look(data: bytes) -> None:
+            stream.push(data)
+            search.push(data)
+
         stream = fatbin.Stream(source.size, source.name)
-        source.walk(keep, stream.push)
+        source.walk(keep, look if texts else stream.push)
         containers = stream.finish()
     else:
         head = source.read(0, 4096)
         containers = fatbin.scan(source)
-    return _understood(source, head, tuple(containers), symbols)
+        if texts:
+            for data in blocks(source, 0, source.size):
+                search.push(data)
+    return _understood(source, head, tuple(containers), symbols, frozenset(search.found))
 
 
-def _understood(source: Bytes, head: bytes, containers: tuple[fatbin.Container, ...], symbols: bool) -> Binary:
+class _Search:
+    """Which of some texts occur in a stream of pieces, one lying across two pieces included."""
+
+    def __init__(self, texts: Collection[str]) -> None:
+        self.found: set[str] = set()
+        self._left = {text: text.encode() for text in texts}
+        self._tail = b""
+        self._keep = max((len(word) for word in self._left.values()), default=1) - 1
+
+    def push(self, data: bytes) -> None:
+        if not self._left:
+            return
+        seam = self._tail + data[: self._keep]
+        for text, word in list(self._left.items()):
+            if word in seam or word in data:
+                self.found.add(text)
+                del self._left[text]
+        self._tail = (self._tail + data)[-self._keep :] if len(data) < self._keep else data[-self._keep :]
+
+
+def _understood(
+    source: Bytes, head: bytes, containers: tuple[fatbin.Container, ...], symbols: bool, texts: frozenset[str]
+) -> Binary:
     kind = _kind(head)
     if kind == "other" and containers:
         kind = "fatbin"
-    facts: dict[str, object] = {}
+    facts: dict[str, object] = {"texts": texts}
     try:
         if kind == "elf":
             facts["elf"] = elf.read(source)

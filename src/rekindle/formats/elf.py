@@ -279,7 +279,7 @@ class _Image:
         data = exactly(self.source, at, buckets * 4, "the hash table")
         last: int = max(struct.unpack(f"{self.order}{buckets}I", data), default=0)
         if last < first:
-            return first
+            return int(first)
         at += buckets * 4 + (last - first) * 4
         # Each chain ends with an odd value.
         while True:

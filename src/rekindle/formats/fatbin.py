@@ -35,7 +35,7 @@ _COMPRESSED = 0x2000 | 0x8000
 _EXACT = 0x100000
 _FAMILY = 0x200000
 # Real files: 571 containers and 3,000 entries in the largest torch library. Beyond this somebody is being funny.
-_MOST = 400_000
+_MOST = 200_000
 
 
 class Kind(IntEnum):
@@ -134,13 +134,13 @@ class Scanner:
             if not (self._entry(offset, data) if self.inside else self._search(offset, data)):
                 return
             self._steps += 1
-            if self._steps > 8 * _MOST:
+            if self._steps > 5 * _MOST:
                 message = f"`{self.name}` has more GPU code headers than any real file"
                 raise BadInput(message, hint="this is not a file that a CUDA compiler wrote")
 
     def finish(self) -> list[Container]:
         if self.inside:
-            self._close(whole=False)
+            self._close(whole=self._end - self.wanted < _ENTRY.size)
         return self._found
 
     def _search(self, offset: int, data: bytes) -> bool:
@@ -195,9 +195,7 @@ class Scanner:
     def _close(self, *, whole: bool) -> None:
         if self._entries:
             self._found.append(
-                Container(
-                    offset=self._begin, size=self._end - self._begin, entries=tuple(self._entries), whole=whole
-                )
+                Container(offset=self._begin, size=self._end - self._begin, entries=tuple(self._entries), whole=whole)
             )
         self._entries = []
         self.inside = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -38,7 +38,7 @@ class Package(Protocol):
 
     def read(self, name: str, *, limit: int = 64 << 20) -> bytes: ...
 
-    def binary(self, name: str, *, symbols: bool = False) -> Binary: ...
+    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary: ...
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,14 +62,16 @@ class Wheel:
     def read(self, name: str, *, limit: int = 64 << 20) -> bytes:
         return self.archive.read(name, limit=limit)
 
-    def binary(self, name: str, *, symbols: bool = False) -> Binary:
-        return binary.read(self.archive.open(name), symbols=symbols)
+    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
+        return binary.read(self.archive.open(name), symbols=symbols, texts=texts)
 
 
 class Folder:
-    """Files under a folder. `only` keeps those whose path begins with one of these words."""
+    """Files under a folder. `only` names the sub-folders to keep to."""
 
-    def __init__(self, root: Path, *, kind: str = "folder", name: str | None = None, only: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, root: Path, *, kind: str = "folder", name: str | None = None, only: tuple[str, ...] = ()
+    ) -> None:
         self.root = root
         self.kind = kind
         self.name = name or root.name
@@ -82,13 +84,13 @@ class Folder:
                 raise BadInput(message, hint="this is not the kind of file expected there")
             return file.read(0, file.size)
 
-    def binary(self, name: str, *, symbols: bool = False) -> Binary:
+    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
         with File(self.root / name, name) as file:
-            return binary.read(file, symbols=symbols)
+            return binary.read(file, symbols=symbols, texts=texts)
 
 
 def open_package(where: str | Path) -> Package:
-    """A wheel by path or address, or a folder: site-packages/torch, an unpacked wheel, anything with libraries in it."""
+    """A wheel by path or address, or a folder: site-packages/torch, an unpacked wheel, any place with libraries."""
     text = str(where)
     if text.startswith(("http://", "https://")):
         return Wheel(Archive(Remote(text)))

@@ -89,8 +89,7 @@ def served(code: GpuCode, card: Capability, *, driver_ptx: Version | None = None
     for group in counted:
         total += group.count
         how = {
-            runs(target, card, ptx_isa=code.ptx_isa.get(str(target)), driver_ptx=driver_ptx)
-            for target in group.targets
+            runs(target, card, ptx_isa=code.ptx_isa.get(str(target)), driver_ptx=driver_ptx) for target in group.targets
         }
         if Runs.NATIVE in how:
             native += group.count

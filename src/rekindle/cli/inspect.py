@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+
+
+@click.command("inspect")
+@click.argument("where", metavar="FILE|DIR|URL")
+@options.gpus
+@click.option("--check", is_flag=True, help="End with the exit code of the worst finding, not with 0.")
+@options.as_json
+def command(where: str, gpus: tuple[str, ...], check: bool, as_json: bool) -> int:
+    """Which GPUs a wheel, library or installed package serves, and what it needs to load.
+
+    Read from the bytes: no CUDA toolkit is needed and nothing is imported or run.
+    """
+    from rekindle import findings
+    from rekindle.wheels import inspection, report
+
+    found = inspection.inspect(where, cards=gpus)
+    if as_json:
+        console.out_json(found)
+    else:
+        console.out(report.text(found))
+    return findings.exit_code(findings.worst(found.findings)) if check else 0

@@ -1,0 +1,1 @@
+"""Wheels: what is in them, what they need to load, repair, verify, shelf."""

@@ -1,0 +1,211 @@
+"""`rekindle inspect`: which GPUs a wheel, library or installed package serves, and what it needs to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.errors import BadInput, UnknownName
+from rekindle.findings import Finding
+from rekindle.formats import archive, binary, package
+from rekindle.formats.access import File
+from rekindle.formats.binary import Binary
+from rekindle.formats.package import Package
+from rekindle.formats.remote import Remote
+from rekindle.knowledge import capabilities, gpus, toolkits
+from rekindle.knowledge.capability import Capability, Coverage
+from rekindle.knowledge.gpu_code import GpuCode, Served, overall, served, sums
+from rekindle.version import Version
+from rekindle.wheels import identity, integrity
+from rekindle.wheels.identity import Identity
+
+
+class FileCode(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU code of one file: how many containers, how many entries per target, and how far it serves each card."""
+
+    file: str
+    containers: int
+    targets: dict[str, int]
+    coverage: dict[str, Served] = {}
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one card that was asked for."""
+
+    query: str
+    name: str
+    capability: Capability
+    coverage: Coverage
+    by_jit: bool
+    files: dict[str, Served]
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What `inspect` prints with `--json`. `coverage` is that of all files together; null means unknown."""
+
+    schema: str = "rekindle.inspect/1"
+    kind: str
+    name: str
+    size: int
+    project: str | None = None
+    version: str | None = None
+    torch: str | None = None
+    cuda: Version | None = None
+    cudnn: str | None = None
+    min_driver: dict[str, Version | None] | None = None
+    full_driver: dict[str, Version | None] | None = None
+    python: str | None = None
+    platform: str | None = None
+    numpy_abi: tuple[int, ...] | None = None
+    cxx_abi: str | None = None
+    blas: str | None = None
+    glibc: Version | None = None
+    glibcxx: Version | None = None
+    cpu: str | None = None
+    gpu_code: tuple[FileCode, ...] = ()
+    targets: dict[str, int] = {}
+    coverage: dict[str, Coverage] = {}
+    by_jit: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
+    parts: dict[str, int] = {}
+    findings: tuple[Finding, ...] = ()
+
+
+def inspect(where: str | Path, *, cards: Sequence[str] = ()) -> Inspection:
+    """Read a file, folder or address. Nothing is imported, run or unpacked to disk."""
+    asked = [gpus.find(card) for card in cards]
+    text = str(where)
+    if text.startswith(("http://", "https://")) and not _is_wheel_name(text):
+        return _of_file(binary.read(Remote(text)), asked)
+    path = Path(where)
+    if not text.startswith(("http://", "https://")) and not path.is_dir() and not _is_zip(path):
+        with File(path) as file:
+            if _is_wheel_name(text):
+                archive.Archive(file)
+            return _of_file(binary.read(file), asked)
+    return _of_package(package.open_package(where), asked)
+
+
+def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
+    names = [name for name in found.files if binary.is_binary(name)]
+    binaries = [
+        found.binary(name, symbols=identity.wants_symbols(name), texts=identity.wanted_texts(name)) for name in names
+    ]
+    known = identity.identify(found, binaries)
+    return _answer(
+        kind=found.kind,
+        name=found.name,
+        size=sum(found.files.values()),
+        binaries=binaries,
+        known=known,
+        parts=integrity.parts(found.files),
+        findings=[*integrity.record_findings(found), *integrity.header_findings(binaries)],
+        asked=asked,
+    )
+
+
+def _of_file(found: Binary, asked: Sequence[gpus.Match]) -> Inspection:
+    if found.format == "other":
+        message = f"`{found.name}` is not a wheel, a library or anything else with compiled code in it"
+        raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
+    if found.problem:
+        raise BadInput(found.problem, hint="download or build the file again")
+    return _answer(
+        kind=found.format,
+        name=found.name,
+        size=found.size,
+        binaries=[found],
+        known=identity.of_binary(found),
+        parts={},
+        findings=integrity.header_findings([found]),
+        asked=asked,
+    )
+
+
+def _answer(
+    *,
+    kind: str,
+    name: str,
+    size: int,
+    binaries: Sequence[Binary],
+    known: Identity,
+    parts: dict[str, int],
+    findings: Iterable[Finding],
+    asked: Sequence[gpus.Match],
+) -> Inspection:
+    codes = [code for code in (found.code for found in binaries) if code.containers]
+    wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
+    table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
+    return Inspection(
+        kind=kind,
+        name=name,
+        size=size,
+        project=known.project,
+        version=known.version,
+        torch=known.torch,
+        cuda=known.cuda,
+        cudnn=known.cudnn,
+        min_driver=_drivers(known.cuda, full=False),
+        full_driver=_drivers(known.cuda, full=True),
+        python=known.python,
+        platform=known.platform,
+        numpy_abi=known.numpy_abi,
+        cxx_abi=known.cxx_abi,
+        blas=known.blas,
+        glibc=known.glibc,
+        glibcxx=known.glibcxx,
+        cpu=known.cpu,
+        gpu_code=tuple(_file_code(code, table) for code in codes),
+        targets=sums(codes),
+        coverage={str(card): overall(s.coverage for s in files.values()) for card, files in table.items() if files},
+        by_jit=tuple(str(card) for card, files in table.items() if any(s.by_jit for s in files.values())),
+        cards=tuple(_card(match, card, table[card]) for match in asked for card in match.capabilities),
+        parts=parts,
+        findings=tuple(findings),
+    )
+
+
+def _file_code(code: GpuCode, table: dict[Capability, dict[str, Served]]) -> FileCode:
+    return FileCode(
+        file=code.file,
+        containers=code.containers,
+        targets=code.targets,
+        coverage={str(card): files[code.file] for card, files in table.items()},
+    )
+
+
+def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> Card:
+    names = dict.fromkeys(gpu.name for gpu in match.gpus if gpu.capability == card)
+    return Card(
+        query=match.query,
+        name=next(iter(names), match.query) if match.by is not gpus.MatchedBy.CAPABILITY else card.sm,
+        capability=card,
+        coverage=overall(answer.coverage for answer in files.values()),
+        by_jit=any(answer.by_jit for answer in files.values()),
+        files=files,
+    )
+
+
+def _drivers(cuda: Version | None, *, full: bool) -> dict[str, Version | None] | None:
+    """The oldest driver per system that runs this CUDA's native code, or with `full` everything, JIT included."""
+    if cuda is None:
+        return None
+    try:
+        row = toolkits.toolkit(cuda)
+    except UnknownName:
+        return None
+    return {
+        system: row.full_driver(system) if full else (row.minor_floor(system) or row.full_driver(system))
+        for system in ("linux", "windows")
+    }
+
+
+def _is_wheel_name(text: str) -> bool:
+    return text.lower().split("?")[0].split("#")[0].endswith((".whl", ".zip"))
+
+
+def _is_zip(path: Path) -> bool:
+    with File(path) as file:
+        return file.read(0, 4) in (b"PK\3\4", b"PK\5\6")
