@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
 
 _TRIES = 4
-_CHUNK = 1 << 20
+# Small, because what has not filled a chunk when a connection breaks is lost and fetched again.
+_CHUNK = 1 << 16
 
 
 def download(

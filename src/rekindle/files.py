@@ -35,7 +35,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         beside.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
         message = f"cannot write `{path}`: {error.strerror or error}"
         raise NotWritable(message, hint="free some space or choose another place with `-o`") from error
     except BaseException:

@@ -1,0 +1,113 @@
+"""Downloads against a real server on this machine: resume, hashes, ranges, refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from rekindle import fetch
+from rekindle.errors import BadInput, FetchFailed
+
+BODY = bytes(range(256)) * 4096
+
+
+class Handler(BaseHTTPRequestHandler):
+    breaks = 0
+    ranges = True
+    requests: list[str | None]
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range")
+        type(self).requests.append(wanted)
+        if self.path != "/file":
+            self.send_error(404)
+            return
+        start, end = 0, len(BODY)
+        if wanted and self.ranges:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start = int(first) if first else len(BODY) - int(last)
+            end = min(int(last) + 1, len(BODY)) if first and last else len(BODY)
+        self.send_response(206 if wanted and self.ranges else 200)
+        if wanted and self.ranges:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(BODY)}")
+        self.send_header("Content-Length", str(end - start))
+        self.end_headers()
+        part = BODY[start:end]
+        if type(self).breaks and len(part) > 1000:
+            type(self).breaks -= 1
+            self.wfile.write(part[: len(part) // 2])
+            self.close_connection = True
+            self.connection.close()
+            return
+        self.wfile.write(part)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(fetch.time, "sleep", lambda _: None)
+    Handler.breaks, Handler.ranges, Handler.requests = 0, True, []
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening.daemon_threads = True
+    thread = threading.Thread(target=listening.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.server_address[1]}"
+    listening.shutdown()
+    listening.server_close()
+    thread.join()
+
+
+def test_a_download_arrives_whole_and_is_checked(server: str, tmp_path: Path) -> None:
+    seen: list[int] = []
+    sha = hashlib.sha256(BODY).hexdigest()
+    file = fetch.download(f"{server}/file", tmp_path / "a", sha256=sha, progress=lambda have, _: seen.append(have))
+    assert file.read_bytes() == BODY
+    assert seen[-1] == len(BODY)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(server: str, tmp_path: Path) -> None:
+    Handler.breaks = 2
+    assert fetch.download(f"{server}/file", tmp_path / "a").read_bytes() == BODY
+    assert [wanted for wanted in Handler.requests if wanted], Handler.requests
+
+
+def test_a_server_without_ranges_is_started_anew(server: str, tmp_path: Path) -> None:
+    Handler.breaks, Handler.ranges = 1, False
+    assert fetch.download(f"{server}/file", tmp_path / "a").read_bytes() == BODY
+
+
+def test_a_wrong_hash_leaves_nothing(server: str, tmp_path: Path) -> None:
+    with pytest.raises(FetchFailed, match="SHA-256") as caught:
+        fetch.download(f"{server}/file", tmp_path / "a", sha256="0" * 64)
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_there_is_not_tried_again(server: str, tmp_path: Path) -> None:
+    with pytest.raises(FetchFailed, match="404"):
+        fetch.download(f"{server}/absent", tmp_path / "a")
+    assert len(Handler.requests) == 1
+
+
+def test_ranges(server: str) -> None:
+    assert fetch.content_length(f"{server}/file") == len(BODY)
+    assert fetch.fetch_range(f"{server}/file", 100, 110) == BODY[100:110]
+    Handler.ranges = False
+    with pytest.raises(FetchFailed, match="200"):
+        fetch.fetch_range(f"{server}/file", 100, 110)
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "file:///etc/passwd", "x", "http://"])
+def test_only_web_addresses(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        fetch.download(url, tmp_path / "a")
