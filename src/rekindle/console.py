@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +68,13 @@ def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def width() -> int:
     """The columns to fill: the terminal's, within reason; 80 when there is none."""
-    return max(60, min(shutil.get_terminal_size((80, 24)).columns, 120))
+    columns = os.environ.get("COLUMNS", "")
+    if not columns.isdigit():
+        try:
+            columns = str(os.get_terminal_size(sys.__stdout__.fileno()).columns) if sys.__stdout__ else "80"
+        except (OSError, ValueError):
+            columns = "80"
+    return max(60, min(int(columns), 120))
 
 
 def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int | None = None) -> str:

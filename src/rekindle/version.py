@@ -7,7 +7,7 @@ numeric. Missing parts count as zero, so `12.0` equals `12`.
 from __future__ import annotations
 
 import re
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
@@ -27,6 +27,7 @@ class Version:
         self._key = tuple(parts)
 
     @classmethod
+    @lru_cache(maxsize=2048)
     def parse(cls, text: str) -> Version:
         return cls(text)
 

@@ -1,6 +1,6 @@
 """What each compute capability can and cannot do: its span of toolkits, drivers and cuDNN, and what will not work."""
 
-from __future__ import annotations
+import msgspec
 
 from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.tables import Row, cached, decided
@@ -19,10 +19,19 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
     last_cudnn: Version | None = None
 
 
+class _Table(msgspec.Struct, frozen=True):
+    limits: dict[str, str]
+    capability: tuple[CapabilityFacts, ...]
+
+
 @cached
 def _rows() -> dict[Capability, CapabilityFacts]:
-    rows = decided("capabilities", dict[str, tuple[CapabilityFacts, ...]])["capability"]
-    return {row.capability: row for row in rows}
+    table = decided("capabilities", _Table)
+    return {row.capability: _spelled(row, table.limits) for row in table.capability}
+
+
+def _spelled(row: CapabilityFacts, limits: dict[str, str]) -> CapabilityFacts:
+    return msgspec.structs.replace(row, lacks=tuple(limits[limit] for limit in row.lacks))
 
 
 def facts(capability: Capability) -> CapabilityFacts | None:

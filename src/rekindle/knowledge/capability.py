@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from rekindle.knowledge.tables import Row, decided
 from rekindle.version import Version
@@ -31,6 +31,7 @@ class Capability:
         self.minor = minor
 
     @classmethod
+    @lru_cache(maxsize=256)
     def parse(cls, text: str) -> Capability:
         """Reads `3.5`, `sm_35`, `compute_35`, `35`."""
         match = _CAPABILITY.match(text.strip())
@@ -76,6 +77,7 @@ class Target:
         self.suffix = suffix
 
     @classmethod
+    @lru_cache(maxsize=512)
     def parse(cls, text: str) -> Target:
         match = _TARGET.match(text.strip())
         if not match:

@@ -1,7 +1,5 @@
 """Chips and the capability each of them has."""
 
-from __future__ import annotations
-
 from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
 

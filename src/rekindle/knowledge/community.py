@@ -1,7 +1,5 @@
 """Wheels that people built and share: listed with who built them, and never recommended silently."""
 
-from __future__ import annotations
-
 from rekindle.knowledge.capability import Target
 from rekindle.knowledge.tables import Row, cached, decided
 from rekindle.version import Version

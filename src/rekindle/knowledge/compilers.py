@@ -5,8 +5,6 @@ CUDA has two MSVC gates. nvcc's `crt/host_config.h` refuses an `_MSC_VER` out of
 (`-D_ALLOW_COMPILER_AND_STL_VERSION_MISMATCH` passes that one, nvcc's switch does not).
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from rekindle.knowledge.tables import Row, cached, observed

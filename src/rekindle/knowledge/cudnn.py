@@ -1,7 +1,5 @@
 """cuDNN and the math libraries: which GPU code each release holds."""
 
-from __future__ import annotations
-
 import msgspec
 
 from rekindle.knowledge.capability import Capability, Runs, Target, runs
@@ -86,8 +84,13 @@ def last_for(card: Capability) -> Version | None:
 
 
 def row_of(version: Version) -> Cudnn | None:
-    short = Version(".".join(str(part) for part in version.parts[:3]))
-    return next((row for row in reversed(releases()) if row.version == version or row.version.starts_with(short)), None)
+    """The row of a release by its three numbers; `8.7.0.84` and `8.7.0` are the same one."""
+    return _by_number().get(version.parts[:3])
+
+
+@cached
+def _by_number() -> dict[tuple[int, ...], Cudnn]:
+    return {row.version.parts[:3]: row for row in releases()}
 
 
 @cached

@@ -1,7 +1,5 @@
 """Which package of the index holds a Windows DLL: name → package, version, path, size, checksum."""
 
-from __future__ import annotations
-
 import msgspec
 
 from rekindle.knowledge.tables import Row, cached, observed

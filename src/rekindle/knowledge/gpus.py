@@ -1,7 +1,5 @@
 """Cards: name, PCI id, chip and capability, found from whatever a person or a driver calls them."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum
 
@@ -19,6 +17,9 @@ _PCI_PAIR = re.compile(
 )
 _PCI_BARE = re.compile(r"0x([0-9a-f]{4})(10de)?\Z", re.IGNORECASE)
 _SM = re.compile(r"(?:sm|compute)_?(\d{2,3})[af]?\Z|(\d{1,2}\.\d)\Z", re.IGNORECASE)
+_BEFORE = re.compile(r"\b(gtx|rtx|gt|gts|mx)(?=\d)")
+_AFTER = re.compile(r"(?<=\d)(ti|super)\b")
+_BREAK = re.compile(r"[^a-z0-9.+]+")
 _NOISE = {"nvidia", "graphics", "card", "gpu", "the", "corporation", "inc", "r", "tm", "geforce®"}
 _FAMILY = {"geforce", "tesla", "quadro", "titan", "grid"}
 
@@ -115,12 +116,13 @@ def by_name(name: str) -> tuple[Gpu, ...]:
     if not wanted:
         return ()
     exact = tuple(gpu for gpu in gpus() if gpu.name == name)
-    found = exact or tuple(gpu for gpu in gpus() if _tokens(gpu.name) == wanted)
-    if found:
-        return found
+    if exact:
+        return exact
     # "k40c" and "rtx 5070" are said without the family's name, and some are listed without it.
     short = [token for token in wanted if token not in _FAMILY]
-    return tuple(gpu for gpu in gpus() if short and [t for t in _tokens(gpu.name) if t not in _FAMILY] == short)
+    possible = [gpu for gpu in gpus() if short and all(token in gpu.name.lower() for token in short)]
+    found = tuple(gpu for gpu in possible if _tokens(gpu.name) == wanted)
+    return found or tuple(gpu for gpu in possible if [t for t in _tokens(gpu.name) if t not in _FAMILY] == short)
 
 
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:
@@ -178,9 +180,8 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
 def _tokens(name: str) -> list[str]:
     """A name as comparable words: `NVIDIA GeForce RTX 5070 Laptop GPU` and `rtx5070 laptop` meet in the middle."""
     lowered = name.lower().replace("(tm)", " ").replace("(r)", " ").replace("®", " ").replace("™", " ")
-    split = re.sub(r"\b(gtx|rtx|gt|gts|mx)(?=\d)", r"\1 ", lowered)
-    split = re.sub(r"(?<=\d)(ti|super)\b", r" \1", split)
-    return [word for word in re.split(r"[^a-z0-9.+]+", split) if word and word not in _NOISE]
+    split = _AFTER.sub(r" \1", _BEFORE.sub(r"\1 ", lowered))
+    return [word for word in _BREAK.split(split) if word and word not in _NOISE]
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -1,7 +1,5 @@
 """Build options and environment variables that really exist, per PyTorch release, and what is known of false ones."""
 
-from __future__ import annotations
-
 import msgspec
 
 from rekindle.knowledge.tables import Row, cached, decided, observed

@@ -1,6 +1,6 @@
 """PyTorch releases: Pythons, what each needs to build, the official CUDA wheels and the architectures in them."""
 
-from __future__ import annotations
+from functools import lru_cache
 
 from rekindle.errors import UnknownName
 from rekindle.knowledge.capability import Capability, Target
@@ -119,6 +119,7 @@ def companions(version: str) -> Companions | None:
     return _companions().get(full_version(version))
 
 
+@lru_cache(maxsize=256)
 def parse_arch_list(text: str) -> tuple[Target, ...]:
     """`3.7+PTX;5.0` as targets: sm_37, compute_37, sm_50."""
     found: list[Target] = []

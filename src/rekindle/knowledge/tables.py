@@ -5,8 +5,6 @@ person wrote down. Every row says where it comes from. `--knowledge DIR` (or REK
 files of the same names: their rows replace the shipped rows with the same key, and add to them, without a release.
 """
 
-from __future__ import annotations
-
 import os
 from enum import Enum
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """CUDA toolkits: what each can compile for, and which drivers run what it makes."""
 
-from __future__ import annotations
-
 import msgspec
 
 from rekindle.errors import UnknownName
