@@ -16,7 +16,6 @@ from functools import lru_cache, total_ordering
 from rekindle.knowledge.tables import Row, decided
 from rekindle.version import Version
 
-_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)\Z")
 _TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)\Z")
 
 
@@ -34,9 +33,16 @@ class Capability:
     @lru_cache(maxsize=256)
     def parse(cls, text: str) -> Capability:
         """Reads `3.5`, `sm_35`, `compute_35`, `35`."""
-        match = _CAPABILITY.match(text.strip())
-        if match:
-            return cls(int(match[1]), int(match[2]))
+        major, dot, minor = text.strip().partition(".")
+        if (
+            dot
+            and len(minor) == 1
+            and len(major) <= 2
+            and (major + minor).isascii()
+            and major.isdigit()
+            and minor.isdigit()
+        ):
+            return cls(int(major), int(minor))
         digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").removeprefix("sm")
         if digits.isascii() and digits.isdigit() and 2 <= len(digits) <= 3:
             return cls(int(digits[:-1]), int(digits[-1]))

@@ -9,17 +9,16 @@ from rekindle.errors import UnknownName, UsageError
 from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
 
+# Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 _NVIDIA = "10de"
 _LONGEST = 200
-_PCI_PATH = re.compile(r"ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?", re.IGNORECASE)
-_PCI_PAIR = re.compile(
-    r"(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z", re.IGNORECASE
-)
-_PCI_BARE = re.compile(r"0x([0-9a-f]{4})(10de)?\Z", re.IGNORECASE)
-_SM = re.compile(r"(?:sm|compute)_?(\d{2,3})[af]?\Z|(\d{1,2}\.\d)\Z", re.IGNORECASE)
-_BEFORE = re.compile(r"\b(gtx|rtx|gt|gts|mx)(?=\d)")
-_AFTER = re.compile(r"(?<=\d)(ti|super)\b")
-_BREAK = re.compile(r"[^a-z0-9.+]+")
+_PCI_PATH = r"(?i)ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?"
+_PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z"
+_PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
+_SM = r"(?i)(?:sm|compute)_?(\d{2,3})[af]?\Z|(\d{1,2}\.\d)\Z"
+_BEFORE = r"\b(gtx|rtx|gt|gts|mx)(?=\d)"
+_AFTER = r"(?<=\d)(ti|super)\b"
+_BREAK = r"[^a-z0-9.+]+"
 _NOISE = {"nvidia", "graphics", "card", "gpu", "the", "corporation", "inc", "r", "tm", "geforce®"}
 _FAMILY = {"geforce", "tesla", "quadro", "titan", "grid"}
 
@@ -74,6 +73,9 @@ def gpus() -> tuple[Gpu, ...]:
 def find(query: str) -> Match:
     """The card meant by a name, a PCI id in any common spelling, or a capability; an error with near names if none."""
     text = _checked(query)
+    exact = tuple(gpu for gpu in gpus() if gpu.name == text)
+    if exact:
+        return Match(query=text, by=MatchedBy.NAME, gpus=exact)
     device = pci_device(text)
     if device:
         found = by_pci(*device)
@@ -83,7 +85,7 @@ def find(query: str) -> Match:
                 message, hint="it may be newer than the tables: name it by its compute capability, e.g. `sm_120`"
             )
         return Match(query=text, by=MatchedBy.PCI_ID, gpus=found)
-    number = _SM.match(text)
+    number = re.match(_SM, text)
     if number:
         return Match(query=text, by=MatchedBy.CAPABILITY, gpus=_of_capability(Capability.parse(number[1] or number[2])))
     named = by_name(text)
@@ -115,9 +117,6 @@ def by_name(name: str) -> tuple[Gpu, ...]:
     wanted = _tokens(name)
     if not wanted:
         return ()
-    exact = tuple(gpu for gpu in gpus() if gpu.name == name)
-    if exact:
-        return exact
     # "k40c" and "rtx 5070" are said without the family's name, and some are listed without it.
     short = [token for token in wanted if token not in _FAMILY]
     possible = [gpu for gpu in gpus() if short and all(token in gpu.name.lower() for token in short)]
@@ -141,17 +140,17 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
 
 def pci_device(text: str) -> tuple[str, str | None] | None:
     """Device and subsystem of `10de:1024`, `PCI\\VEN_10DE&DEV_1024&SUBSYS_…`, `0x102410DE`; None if it is no PCI id."""
-    path = _PCI_PATH.search(text)
+    path = re.search(_PCI_PATH, text)
     if path:
         if path[1].lower() != _NVIDIA:
             message = f"PCI vendor {path[1].lower()} is not NVIDIA ({_NVIDIA})"
             raise UnknownName(message, hint="Rekindle knows NVIDIA cards only")
         # Windows writes the subsystem as device then vendor; lspci and the tables as vendor:device.
         return path[2].lower(), f"{path[4]}:{path[3]}".lower() if path[3] else None
-    pair = _PCI_PAIR.match(text)
+    pair = re.match(_PCI_PAIR, text)
     if pair:
         return pair[2].lower(), f"{pair[3]}:{pair[4]}".lower() if pair[3] else None
-    bare = _PCI_BARE.match(text)
+    bare = re.match(_PCI_BARE, text)
     return (bare[1].lower(), None) if bare else None
 
 
@@ -180,8 +179,8 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
 def _tokens(name: str) -> list[str]:
     """A name as comparable words: `NVIDIA GeForce RTX 5070 Laptop GPU` and `rtx5070 laptop` meet in the middle."""
     lowered = name.lower().replace("(tm)", " ").replace("(r)", " ").replace("®", " ").replace("™", " ")
-    split = _AFTER.sub(r" \1", _BEFORE.sub(r"\1 ", lowered))
-    return [word for word in _BREAK.split(split) if word and word not in _NOISE]
+    split = re.sub(_AFTER, r" \1", re.sub(_BEFORE, r"\1 ", lowered))
+    return [word for word in re.split(_BREAK, split) if word and word not in _NOISE]
 
 
 def _listed(names: tuple[str, ...]) -> str:
