@@ -1,0 +1,43 @@
+"""Committed tables against the real artefacts they were read from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from support.artefacts import unverified
+from tools.observe import companions, host_compilers, table, toolkits
+
+
+@pytest.mark.parametrize("cuda", ["11.8", "12.3", "12.8", "13.0", "13.4"])
+def test_host_compiler_limits_are_those_of_the_real_header(cuda: str) -> None:
+    row = next(row for row in table.read("host_compilers")["cuda"] if row["cuda"] == cuda)
+    header = host_compilers.header_of(row["packages"][-1])
+    if header is None:
+        unverified(f"{row['packages'][-1]} could not be downloaded")
+        return
+    found = host_compilers.limits(header)
+    assert found == {name: row[name] for name in found}
+
+
+@pytest.mark.parametrize("cuda", ["11.8", "12.9", "13.0"])
+def test_targets_are_those_of_the_real_ptxas(cuda: str, tmp_path: Path) -> None:
+    row = next(row for row in table.read("toolkits")["toolkits"] if row["version"] == cuda)
+    ptxas = toolkits.ptxas_of(cuda, tmp_path)
+    if ptxas is None:
+        unverified(f"no ptxas {cuda} for this processor could be downloaded")
+        return
+    assert sorted(toolkits.targets(ptxas)) == sorted(row["targets"])
+    assert toolkits.ptx_isa(ptxas, "sm_80") == row["ptx_isa"]
+
+
+def test_companions_of_two_releases_are_those_of_the_index() -> None:
+    for version, torch in (("0.22.1", "2.7.1"), ("0.15.2", "2.0.1")):
+        match = companions._requirement("torchvision", version)
+        if match is None:
+            unverified("the index gave no metadata for torchvision")
+            return
+        assert (match[1], match[2]) == ("==", torch)

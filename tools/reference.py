@@ -1,0 +1,98 @@
+"""Writes the reference pages from the code: every verb with its options, every exit code, the knowledge tables.
+
+`--check` only says whether the committed pages are current.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from rekindle import errors
+from rekindle.cli.main import VERBS, cli
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+KNOWLEDGE = Path(errors.__file__).parent / "knowledge"
+
+
+def pages() -> dict[str, str]:
+    return {"cli.md": command_line(), "exit-codes.md": exit_codes(), "knowledge.md": knowledge(), "json.md": schemas()}
+
+
+def command_line() -> str:
+    context = click.Context(cli, info_name="rekindle", color=False, max_content_width=88)
+    parts = ["# The command line\n", "Generated from the code.\n", f"```text\n{cli.get_help(context)}\n```\n"]
+    for verb, (_, summary) in VERBS.items():
+        command = cli.get_command(context, verb)
+        assert command is not None
+        parts.append(f"## rekindle {verb}\n\n{summary}.\n\n{_help(command, context, verb)}")
+        if isinstance(command, click.Group):
+            inner = click.Context(command, info_name=verb, parent=context, max_content_width=88)
+            for name in command.list_commands(inner):
+                below = command.get_command(inner, name)
+                assert below is not None
+                parts.append(f"### rekindle {verb} {name}\n\n{_help(below, inner, name)}")
+    return "\n".join(parts)
+
+
+def exit_codes() -> str:
+    rows = [f"| {kind.exit_code} | `{kind.__name__}` | {(kind.__doc__ or '').strip()} |" for kind in errors.kinds()]
+    head = [
+        "# Exit codes",
+        "",
+        "Generated from the code. 0 means that all went well.",
+        "",
+        "| code | error | meaning |",
+    ]
+    return "\n".join([*head, "|---|---|---|", *rows]) + "\n"
+
+
+def knowledge() -> str:
+    lines = [
+        "# The knowledge tables\n",
+        "Generated from the data files. Every row has a source, a date and its evidence: `binary` (read off the real",
+        "file), `script` or `notes` (not yet confirmed).\n",
+        "| table | rows | binary | script | notes |",
+        "|---|---|---|---|---|",
+    ]
+    for path in sorted(KNOWLEDGE.glob("observed/*.json")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rows = [row for value in data.values() if isinstance(value, list) for row in value]
+        count = [sum(row.get("evidence") == kind for row in rows) for kind in ("binary", "script", "notes")]
+        lines.append(f"| observed/{path.name} | {len(rows)} | {count[0]} | {count[1]} | {count[2]} |")
+    return "\n".join(lines) + "\n"
+
+
+def schemas() -> str:
+    lines = ["# JSON answers\n", "Every verb takes `--json`; keys are stable within a schema's number.\n"]
+    for path in sorted((Path(errors.__file__).parent / "schemas").glob("*.json")):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        body = schema.get("$defs", {}).get(schema.get("$ref", "").rpartition("/")[2], schema)
+        keys = ", ".join(f"`{key}`" for key in body.get("properties", {}))
+        lines.append(f"## {schema['title']}\n\nKeys: {keys}\n")
+    return "\n".join(lines)
+
+
+def _help(command: click.Command, parent: click.Context, name: str) -> str:
+    context = click.Context(command, info_name=name, parent=parent, color=False, max_content_width=88)
+    return f"```text\n{command.get_help(context)}\n```\n"
+
+
+def main() -> int:
+    stale = []
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        path = REFERENCE / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8", newline="\n")
+    print(f"{len(stale)} pages {'are stale' if '--check' in sys.argv else 'written'}", *stale)
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
