@@ -15,6 +15,7 @@ from rekindle.errors import Interrupted, RekindleError, UsageError
 
 # verb -> (module, what it does). The module holds a click command named `command`.
 VERBS: dict[str, tuple[str, str]] = {
+    "doctor": ("rekindle.cli.doctor", "What this computer has, what is wrong, what will work"),
     "gpu": ("rekindle.cli.gpu", "What is true of a card: capability, drivers, toolkits, wheels that serve it"),
     "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
 }
@@ -61,7 +62,7 @@ def cli(ctx: click.Context, knowledge: Path | None) -> None:
 
         use_overlay(knowledge)
     if ctx.invoked_subcommand is None:
-        console.out(ctx.get_help())
+        ctx.exit(ctx.invoke(Verbs.get_command(cli, ctx, "doctor")) or 0)  # type: ignore[arg-type]
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -16,6 +16,7 @@ from rekindle.machine import (
     msvc,
     programs,
     pythons,
+    settings,
     surroundings,
     toolkits,
     torch_installed,
@@ -47,6 +48,7 @@ def look(run: Run | None = None, *, time_limit: float = TIME_LIMIT) -> Machine:
             "processor": _bound(memory.processor, run),
             "disks": _bound(surroundings.disks, run),
             "surroundings": _bound(surroundings.probe, run),
+            "stale": _bound(settings.stale, run),
         },
         time_limit=time_limit,
     )
@@ -68,6 +70,7 @@ def look(run: Run | None = None, *, time_limit: float = TIME_LIMIT) -> Machine:
         intel=_good(answers["intel"], ()),
         python=found[0] if found else None,
         pythons=found,
+        python_on_path=next(iter(pythons.on_path(run)), None),
         torch=torch,
         programs=_good(answers["programs"], ()),
         memory=_good(answers["memory"], Memory()),
@@ -75,6 +78,7 @@ def look(run: Run | None = None, *, time_limit: float = TIME_LIMIT) -> Machine:
         disks=_good(answers["disks"], ()),
         surroundings=_good(answers["surroundings"], Surroundings()),
         environment=dict(sorted(run.environment.items())),
+        stale=_good(answers["stale"], ()),
         unread=tuple(unread),
     )
 

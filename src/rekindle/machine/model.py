@@ -68,6 +68,8 @@ class FoundToolkit(msgspec.Struct, frozen=True, kw_only=True):
     """`PATH`, `CUDA_PATH`, `CUDA_HOME`, `program files`, `registry`, `/usr/local`, `distro`, `conda`, `pip`."""
     ptxas: CalledTool | None = None
     cicc: CalledTool | None = None
+    right_ptxas: str | None = None
+    """A ptxas of its own version that is on the machine, when it calls another."""
     missing: tuple[str, ...] = ()
     """Parts of a whole toolkit that are not there."""
     visual_studio_integration: bool | None = None
@@ -280,6 +282,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The target: the environment that is active, else the first on PATH, else the one that runs Rekindle."""
     pythons: tuple[FoundPython, ...] = ()
     """All that were met, the target first."""
+    python_on_path: str | None = None
+    """What the bare word `python` starts."""
     torch: FoundTorch | None = None
     programs: tuple[Program, ...] = ()
     memory: Memory = Memory()
@@ -288,6 +292,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Surroundings = Surroundings()
     environment: dict[str, str] = {}
     """The variables that matter to a build."""
+    stale: tuple[str, ...] = ()
+    """Those of them that name a program or folder which does not exist."""
     unread: tuple[Unread, ...] = ()
 
     @property

@@ -37,13 +37,17 @@ def interpreters(run: Run) -> list[str]:
         found.append(run.join(venv, "Scripts" if run.windows else "bin", name))
     if conda:
         found.append(run.join(conda, name) if run.windows else run.join(conda, "bin", name))
-    hits = run.which("python") + ([] if run.windows else run.which("python3"))
-    # Windows puts a stub for its Store on PATH that is no Python.
-    found += [hit for hit in hits if "windowsapps" not in hit.lower()][:2]
+    found += on_path(run)[:1]
+    found += [] if run.windows else run.which("python3")[:1]
     own = run.ask("python that runs rekindle", lambda: sys.executable)
     if isinstance(own, str) and own:
         found.append(own)
     return list(dict.fromkeys(found))
+
+
+def on_path(run: Run) -> list[str]:
+    """Every `python` on PATH. Windows puts a stub for its Store there that is no Python."""
+    return [hit for hit in run.which("python") if "windowsapps" not in hit.lower()]
 
 
 def ask(run: Run, path: str) -> FoundPython:

@@ -35,6 +35,11 @@ def take() -> Snapshot:
     return redacted(Snapshot(machine=machine, recording=host.recording))
 
 
+def here() -> Machine:
+    """This computer, not recorded and not redacted: what it has stays here."""
+    return look(Host())
+
+
 def save(snapshot: Snapshot, path: Path) -> None:
     files.write_text(path, codec.to_json(redacted(snapshot)) + "\n")
 

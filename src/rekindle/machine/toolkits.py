@@ -108,13 +108,15 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
         troubles.append(str(error))
     home = run.real(dry.here) if dry and dry.here else run.parent(run.real(program))
     root = run.parent(home) if run.paths.basename(home).lower() == "bin" else home
+    ptxas = _called(run, dry, "ptxas")
     return FoundToolkit(
         root=root,
         nvcc=program,
         version=version or (dry.version if dry else None),
         targets=targets,
         found_by=tuple(found_by),
-        ptxas=_called(run, dry, "ptxas"),
+        ptxas=ptxas,
+        right_ptxas=_right_ptxas(run, root, program, version, ptxas),
         cicc=_called(run, dry, "cicc"),
         missing=missing(run, root, dry),
         visual_studio_integration=_integration(run, root),
@@ -148,6 +150,20 @@ def _called(run: Run, dry: nvcc.DryRun | None, name: str) -> CalledTool | None:
         with contextlib.suppress(CouldNotRead):
             version = nvcc.parse_version(said.out + said.err)
     return CalledTool(path=run.paths.normpath(path), version=version)
+
+
+def _right_ptxas(run: Run, root: str, program: str, version: Version | None, called: CalledTool | None) -> str | None:
+    """When nvcc calls another toolkit's ptxas: where its own is, if anywhere."""
+    if version is None or called is None or called.version is None or called.version.major_minor == version.major_minor:
+        return None
+    name = "ptxas.exe" if run.windows else "ptxas"
+    places = [run.join(run.parent(program), name), run.join(root, "bin", name), *run.which("ptxas")]
+    for place in dict.fromkeys(places):
+        if place != called.path and run.exists(place):
+            with contextlib.suppress(CouldNotRead):
+                if nvcc.parse_version(run.command(place, "--version").out).major_minor == version.major_minor:
+                    return place
+    return None
 
 
 def missing(run: Run, root: str, dry: nvcc.DryRun | None) -> tuple[str, ...]:

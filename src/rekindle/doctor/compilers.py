@@ -1,0 +1,226 @@
+"""Checks on the compilers that nvcc needs beside it, and on what leads builds to the wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rekindle.doctor.cuda import compiles_for, short
+from rekindle.doctor.examine import judge, listed, say
+from rekindle.findings import Finding, State
+from rekindle.knowledge import compilers
+from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
+from rekindle.version import Version
+
+_COMPILER_VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
+_ROOT_VARIABLES = ("ONEAPI_ROOT", "MKLROOT")
+
+
+@judge("msvc.present", "msvc.sdk")
+def present(machine: Machine) -> Iterator[Finding]:
+    if machine.os != "windows":
+        return
+    if machine.could_not_read("studios"):
+        reason = machine.could_not_read("studios")
+        yield say("msvc.present", State.UNVERIFIED, f"Visual Studio could not be asked: {reason}")
+    elif not machine.studios:
+        yield say("msvc.present", State.WARN, "no Visual Studio and no Build Tools")
+    elif not machine.toolsets:
+        names = listed(studio.name for studio in machine.studios)
+        yield say("msvc.present", State.WARN, f"{names}, but without the C++ tools")
+    else:
+        found = "; ".join(
+            f"{studio.name} {studio.version or ''} with toolsets {listed(t.version for t in studio.toolsets) or 'none'}"
+            for studio in machine.studios
+        )
+        yield say("msvc.present", State.PASS, found)
+    if machine.toolsets:
+        if machine.sdks:
+            yield say("msvc.sdk", State.PASS, f"Windows SDK {listed(machine.sdks)}")
+        else:
+            yield say("msvc.sdk", State.FAIL, "no Windows SDK")
+
+
+@judge("msvc.accepted")
+def accepted(machine: Machine) -> Iterator[Finding]:
+    """Per toolkit: the toolset to use. A toolkit that cannot serve the cards anyway gets a warning only."""
+    if machine.os != "windows" or not machine.toolsets:
+        return
+    for turn, toolkit in enumerate(machine.toolkits):
+        if toolkit.version is None:
+            continue
+        fitting = [t for t in machine.toolsets if compilers.accepts_msvc(cuda_of(toolkit), t.version).accepted]
+        if fitting:
+            best = fitting[0]
+            others = [t for t in machine.toolsets if t not in fitting]
+            refused = f"; refused: {listed(_msvc(t) for t in others)}" if others else ""
+            found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.vcvars_ver}{refused}"
+            yield say("msvc.accepted", State.PASS, found)
+            continue
+        answers = {t: compilers.accepts_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
+        if any(answer.accepted is None for answer in answers.values()):
+            found = f"which toolsets CUDA {short(toolkit)} accepts is not in the tables"
+            yield say("msvc.accepted", State.UNVERIFIED, found)
+            continue
+        needed = not machine.capabilities or any(compiles_for(toolkit, card) for card in machine.capabilities)
+        newest = machine.toolsets[0]
+        yield say(
+            "msvc.accepted",
+            State.FAIL if needed or turn == 0 else State.WARN,
+            f"MSVC 19.{newest.version.minor} is refused by CUDA {short(toolkit)}: {answers[newest].reason}",
+            fix=_toolset_fix(cuda_of(toolkit)),
+        )
+
+
+@judge("msvc.loaded", "msvc.x64", "msvc.prompt-toolset", "msvc.link")
+def prompt(machine: Machine) -> Iterator[Finding]:
+    if machine.os != "windows":
+        return
+    seen = machine.prompt
+    if not seen.cl:
+        if machine.toolsets:
+            yield say(
+                "msvc.loaded",
+                State.WARN,
+                "no `cl` on PATH: this is not a Visual Studio prompt",
+                commands=_vcvars(machine),
+            )
+        return
+    yield say("msvc.loaded", State.PASS, f"cl {seen.cl_version or '(version unread)'} ({seen.cl[0]})")
+    host, target = seen.host, seen.target or seen.cl_target
+    if target in ("x86", "arm") or host == "x86":
+        what = f"compiles for {target}" if target != "x64" else "is a 32-bit compiler"
+        yield say("msvc.x64", State.FAIL, f"this prompt {what} (host {host or 'unknown'})", commands=_vcvars(machine))
+    elif target:
+        yield say("msvc.x64", State.PASS, f"this prompt compiles for {target}")
+    else:
+        yield say("msvc.x64", State.UNVERIFIED, "what this prompt compiles for could not be read")
+    if seen.cl_version and machine.toolkit and machine.toolkit.version:
+        toolset = seen.toolset or compilers.toolset_of_compiler(seen.cl_version)
+        answer = compilers.accepts_msvc(cuda_of(machine.toolkit), toolset)
+        state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[answer.accepted]
+        yield say("msvc.prompt-toolset", state, answer.reason, commands=_vcvars(machine))
+    if seen.link:
+        first = seen.link[0]
+        if "msvc" in first.lower():
+            yield say("msvc.link", State.PASS, f"link.exe is MSVC's ({first})")
+        else:
+            yield say("msvc.link", State.FAIL, f"the link.exe that wins is not MSVC's: {first}")
+
+
+@judge("gcc.accepted")
+def gcc(machine: Machine) -> Iterator[Finding]:
+    if machine.os == "windows":
+        return
+    gccs = [compiler for compiler in machine.compilers if compiler.kind == "gcc"]
+    for toolkit in machine.toolkits:
+        if toolkit.version is None:
+            continue
+        cuda = cuda_of(toolkit)
+        if not gccs:
+            yield say("gcc.accepted", State.WARN, f"no g++ for CUDA {cuda}", fix="install g++")
+            continue
+        default = next((compiler for compiler in gccs if compiler.default), gccs[0])
+        answer = compilers.accepts_gcc(cuda, default.version.major)
+        other = next((c for c in gccs if compilers.accepts_gcc(cuda, c.version.major).accepted), None)
+        if answer.accepted:
+            yield say("gcc.accepted", State.PASS, f"CUDA {cuda} takes g++ {default.version}")
+        elif answer.accepted is None:
+            yield say("gcc.accepted", State.UNVERIFIED, answer.reason)
+        elif other:
+            found = f"{answer.reason}; {other.path} ({other.version}) is accepted"
+            fix = "name the older one to nvcc and to CMake"
+            yield say("gcc.accepted", State.WARN, found, fix=fix, commands=(f"export CUDAHOSTCXX={other.path}",))
+        else:
+            limits = compilers.host_limits(cuda)
+            newest = limits.gcc_max if limits else None
+            yield say(
+                "gcc.accepted",
+                State.FAIL,
+                answer.reason,
+                fix=f"install g++-{newest} beside it" if newest else None,
+                commands=(f"apt-get install g++-{newest}", f"export CUDAHOSTCXX=g++-{newest}") if newest else (),
+            )
+
+
+@judge("intel.stale")
+def stale(machine: Machine) -> Iterator[Finding]:
+    found = [f"{name}={machine.environment[name]}" for name in machine.stale]
+    if found:
+        names = [entry.partition("=")[0] for entry in found]
+        clear = [f"set {name}=" if machine.os == "windows" else f"unset {name}" for name in names]
+        yield say("intel.stale", State.FAIL, f"{listed(found)} names nothing that exists", commands=clear)
+        return
+    set_here = [
+        f"{name}={machine.environment[name]}"
+        for name in (*_COMPILER_VARIABLES, *_ROOT_VARIABLES)
+        if machine.environment.get(name)
+    ]
+    foreign = [entry for entry in set_here if machine.os == "windows" and _is_intel(entry)]
+    if foreign:
+        yield say(
+            "intel.stale",
+            State.WARN,
+            f"{listed(foreign)}: the Intel compiler would be used instead of MSVC",
+            commands=("set CC=cl", "set CXX=cl"),
+        )
+    elif set_here:
+        yield say("intel.stale", State.PASS, f"{listed(set_here)} is set and exists")
+    else:
+        yield say("intel.stale", State.PASS, "no compiler is forced by a variable")
+
+
+@judge("intel.mkl")
+def mkl(machine: Machine) -> Iterator[Finding]:
+    if machine.arch != "x86_64":
+        return
+    packages = machine.python.packages if machine.python else {}
+    named = [
+        f"{name} {packages[name]}" for name in ("mkl", "mkl-include", "mkl-static", "mkl-devel") if name in packages
+    ]
+    system = [f"MKL {one.version or ''} in {one.root}" for one in machine.intel]
+    if named or system:
+        yield say("intel.mkl", State.PASS, listed([*system, *named]))
+    else:
+        commands = ("pip install mkl-include mkl-static",)
+        yield say("intel.mkl", State.WARN, "no MKL; only a build would use it", commands=commands)
+
+
+def cuda_of(toolkit: FoundToolkit) -> Version:
+    return toolkit.version.major_minor if toolkit.version else Version("0")
+
+
+def _msvc(toolset: FoundToolset) -> str:
+    return f"{toolset.version} (MSVC 19.{toolset.version.minor})"
+
+
+def _toolset_fix(cuda: Version) -> str | None:
+    span = compilers.toolset_range(cuda)
+    if span is None:
+        return None
+    return (
+        f"in the Visual Studio installer, under Individual components, add the MSVC v14.{span[1].minor} build tools "
+        f"(CUDA {cuda} takes {span[0]} to {span[1]}), then load it with -vcvars_ver={span[1]}"
+    )
+
+
+def _vcvars(machine: Machine) -> tuple[str, ...]:
+    """The command that loads a toolset which the CUDA on PATH accepts; the newest when none is on PATH."""
+    toolkit = machine.toolkit
+    fitting = [
+        toolset
+        for toolset in machine.toolsets
+        if toolkit is None
+        or toolkit.version is None
+        or compilers.accepts_msvc(cuda_of(toolkit), toolset.version).accepted
+    ]
+    if not fitting:
+        return ()
+    best = fitting[0]
+    newest_there = max(t.version for t in machine.toolsets if t.studio == best.studio)
+    ask = "" if best.version == newest_there else f" -vcvars_ver={best.vcvars_ver}"
+    return (f'call "{best.studio}\\VC\\Auxiliary\\Build\\vcvars64.bat"{ask}',)
+
+
+def _is_intel(entry: str) -> bool:
+    value = entry.partition("=")[2].lower().replace(".exe", "")
+    return value.endswith(("icx", "icl", "icpx", "icc", "dpcpp"))

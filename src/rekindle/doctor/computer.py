@@ -1,0 +1,206 @@
+"""Checks on memory, cores, disks, paths, encodings, WSL: the computer around the toolchain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rekindle.doctor.examine import judge, listed, say
+from rekindle.findings import Finding, State
+from rekindle.knowledge import checks
+from rekindle.machine.model import Machine
+
+_GB = 1024**3
+
+
+@judge("memory.enough", "memory.container")
+def memory(machine: Machine) -> Iterator[Finding]:
+    seen, limits = machine.memory, checks.limits()
+    if seen.physical is None:
+        yield say("memory.enough", State.UNVERIFIED, "the memory could not be read")
+        return
+    usable = seen.usable or seen.physical
+    found = f"{sold_as(usable)} GB of memory ({usable / _GB:.1f} usable)"
+    if seen.commit is not None:
+        found += f", {seen.commit / _GB:.0f} GB with the page file"
+    elif seen.swap:
+        found += f", {seen.swap / _GB:.0f} GB of swap"
+    if at_least(usable, limits.memory_good_gb):
+        yield say("memory.enough", State.PASS, found)
+    elif at_least(usable, limits.memory_least_gb):
+        yield say("memory.enough", State.WARN, f"{found}: a build runs a job or two at a time")
+    else:
+        yield say("memory.enough", State.FAIL, f"{found}: too little to build PyTorch")
+    if seen.limit is not None and seen.limit < seen.physical:
+        state = State.PASS if at_least(seen.limit, limits.memory_good_gb) else State.WARN
+        found = f"this container may use {seen.limit / _GB:.1f} of {seen.physical / _GB:.1f} GB"
+        yield say("memory.container", state, found)
+
+
+def at_least(size: int, gigabytes: int) -> bool:
+    """Does a machine sold with that many GB have this much? Bytes are compared whole: nothing is rounded down first."""
+    return size >= gigabytes * _GB * checks.limits().memory_tolerance
+
+
+def sold_as(size: int) -> int:
+    """The GB a machine was sold with: the next size that memory comes in, if it is nearly reached."""
+    exact = -(-size // _GB)
+    for step in (8, 4, 2):
+        rounded = -(-exact // step) * step
+        if at_least(size, rounded):
+            return rounded
+    return exact
+
+
+@judge("cpu.cores", "cpu.instructions")
+def processor(machine: Machine) -> Iterator[Finding]:
+    seen = machine.processor
+    if seen.cores is None:
+        yield say("cpu.cores", State.UNVERIFIED, "the number of cores could not be read")
+    elif seen.cores < 4:
+        found = f"{seen.cores} core{'s' if seen.cores > 1 else ''}: a build takes a day or more"
+        yield say("cpu.cores", State.WARN, found)
+    else:
+        yield say("cpu.cores", State.PASS, f"{seen.cores} cores")
+    name = seen.name or machine.arch
+    if not seen.flags_known:
+        yield say("cpu.instructions", State.UNVERIFIED, f"{name}: its instructions could not be read")
+    elif machine.arch != "x86_64" or "avx2" in seen.flags:
+        yield say("cpu.instructions", State.PASS, f"{name}: {listed(seen.flags) or 'none of note'}")
+    else:
+        has = listed(seen.flags) or "neither SSE4.1 nor AVX"
+        yield say("cpu.instructions", State.WARN, f"{name} has {has}, but no AVX2")
+
+
+@judge("disk.space")
+def disks(machine: Machine) -> Iterator[Finding]:
+    limits = checks.limits()
+    shown: set[tuple[int | None, int | None]] = set()
+    for disk in machine.disks:
+        if disk.role == "home" or (disk.total, disk.free) in shown:
+            continue
+        shown.add((disk.total, disk.free))
+        if disk.free is None:
+            yield say("disk.space", State.UNVERIFIED, f"the space at {disk.path} could not be read")
+            continue
+        found = f"{disk.free / _GB:.0f} GB free at {disk.path}"
+        if disk.role != "here" or disk.free >= limits.disk_good_gb * _GB:
+            state = State.PASS if disk.free >= 5 * _GB else State.WARN
+        elif disk.free >= limits.disk_least_gb * _GB:
+            state = State.WARN
+        else:
+            state = State.WARN if disk.free >= 10 * _GB else State.FAIL
+        yield say("disk.space", state, found)
+
+
+@judge("paths.long", "paths.root", "paths.temp")
+def paths(machine: Machine) -> Iterator[Finding]:
+    seen, limits = machine.surroundings, checks.limits()
+    if machine.os == "windows":
+        yield from _long(machine)
+    if seen.here:
+        faults = plainness(seen.here)
+        if machine.os == "windows" and len(seen.here) > limits.root_length:
+            faults.append(f"it is {len(seen.here)} characters long")
+        if faults:
+            yield say("paths.root", State.WARN, f"{seen.here}: {listed(faults)}")
+        else:
+            yield say("paths.root", State.PASS, seen.here)
+    if seen.temp:
+        faults = plainness(seen.temp)
+        if machine.os == "windows" and len(seen.temp) > limits.temp_length:
+            faults.append(f"it is {len(seen.temp)} characters long")
+        commands = (
+            ("set TEMP=C:\\rk\\tmp", "set TMP=C:\\rk\\tmp") if machine.os == "windows" else ("export TMPDIR=~/tmp",)
+        )
+        if faults:
+            yield say("paths.temp", State.WARN, f"{seen.temp}: {listed(faults)}", commands=commands)
+        else:
+            yield say("paths.temp", State.PASS, seen.temp)
+
+
+def _long(machine: Machine) -> Iterator[Finding]:
+    seen = machine.surroundings
+    wanting, commands = [], []
+    if seen.long_paths is False:
+        wanting.append("Windows does not allow long paths")
+        key = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem"
+        commands.append(f"reg add {key} /v LongPathsEnabled /t REG_DWORD /d 1 /f")
+    if seen.git_long_paths is False:
+        wanting.append("git does not use them")
+        commands.append("git config --global core.longpaths true")
+    if wanting:
+        yield say("paths.long", State.WARN, listed(wanting), commands=commands)
+    elif seen.long_paths is None:
+        yield say("paths.long", State.UNVERIFIED, "whether Windows allows long paths could not be read")
+    else:
+        yield say("paths.long", State.PASS, "Windows and git use long paths")
+
+
+def plainness(path: str) -> list[str]:
+    """What about a path breaks tools that quote badly."""
+    faults = []
+    if " " in path:
+        faults.append("it has spaces")
+    if re.search(r"[()&^!%;,']", path):
+        faults.append("it has characters that batch files act on")
+    if not path.isascii():
+        faults.append("it has letters outside ASCII")
+    return faults
+
+
+@judge("console.encoding")
+def console(machine: Machine) -> Iterator[Finding]:
+    seen = machine.surroundings
+    if machine.os != "windows":
+        return
+    encoding, page = seen.console_encoding, seen.console_code_page
+    if seen.utf8_mode or page == 65001 or (encoding or "").lower().replace("-", "") == "utf8":
+        yield say("console.encoding", State.PASS, f"the console is {encoding or f'code page {page}'}")
+    elif encoding is None and page is None:
+        yield say("console.encoding", State.UNVERIFIED, "the console's encoding could not be read")
+    else:
+        found = f"the console is {encoding or 'unknown'} (code page {page or 'unknown'}), not UTF-8"
+        yield say("console.encoding", State.WARN, found, commands=("chcp 65001", "set PYTHONUTF8=1"))
+
+
+@judge("wsl.driver")
+def wsl(machine: Machine) -> Iterator[Finding]:
+    kind = machine.surroundings.wsl
+    if kind is None:
+        return
+    if kind == "1":
+        fix = "convert the distribution to WSL 2 from Windows"
+        yield say(
+            "wsl.driver",
+            State.FAIL,
+            "this is WSL 1, which has no GPU",
+            fix=fix,
+            commands=("wsl --set-version <name> 2",),
+        )
+    elif machine.driver and machine.driver.version:
+        yield say("wsl.driver", State.PASS, f"WSL 2 with the Windows driver {machine.driver.version}")
+    else:
+        yield say("wsl.driver", State.FAIL, "WSL 2, but no driver comes through from Windows")
+
+
+@judge("antivirus.exclusions")
+def antivirus(machine: Machine) -> Iterator[Finding]:
+    excluded = machine.surroundings.defender_exclusions
+    here = machine.surroundings.here
+    if excluded is None or here is None:
+        return
+    if any(here.lower().startswith(path.lower()) for path in excluded):
+        yield say("antivirus.exclusions", State.PASS, f"{here} is excluded from Defender's scans")
+    else:
+        commands = (f'powershell Add-MpPreference -ExclusionPath "{here}"',)
+        yield say("antivirus.exclusions", State.WARN, f"Defender scans {here}", commands=commands)
+
+
+@judge("probes.read")
+def unread(machine: Machine) -> Iterator[Finding]:
+    """What a probe could not read and no other check speaks of."""
+    quiet = ("Driver Not Loaded", "cuInit gave", "NVIDIA-SMI has failed", "No devices were found", "mismatch")
+    for item in machine.unread:
+        if not any(word in item.reason for word in quiet):
+            yield say("probes.read", State.UNVERIFIED, f"{item.probe}: {item.reason}")

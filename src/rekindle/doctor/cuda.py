@@ -1,0 +1,276 @@
+"""Checks on CUDA toolkits and cuDNN."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from collections.abc import Iterator
+
+from rekindle.doctor.examine import judge, listed, say
+from rekindle.errors import RekindleError
+from rekindle.findings import Finding, State
+from rekindle.knowledge import capabilities, cudnn, toolkits
+from rekindle.knowledge.capability import Capability, Runs, runs
+from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.version import Version
+
+
+@judge("cuda.present")
+def present(machine: Machine) -> Iterator[Finding]:
+    if machine.could_not_read("toolkits"):
+        yield say("cuda.present", State.UNVERIFIED, f"toolkits could not be read: {machine.could_not_read('toolkits')}")
+    elif not machine.toolkits:
+        fix = wanted_toolkit(machine)
+        yield say("cuda.present", State.WARN, "no CUDA toolkit on this machine", fix=fix)
+    else:
+        found = listed(f"CUDA {short(toolkit)} in {toolkit.root}{_how(toolkit)}" for toolkit in machine.toolkits)
+        yield say("cuda.present", State.PASS, found)
+
+
+@judge("cuda.own-tools")
+def own_tools(machine: Machine) -> Iterator[Finding]:
+    for toolkit in machine.toolkits:
+        called = toolkit.ptxas
+        if toolkit.own_ptxas is None:
+            reason = toolkit.trouble or "its ptxas would not tell its version"
+            found = f"which ptxas CUDA {short(toolkit)} calls could not be found out: {reason}"
+            yield say("cuda.own-tools", State.UNVERIFIED, found, fix="load the compiler's prompt and look again")
+        elif called and not toolkit.own_ptxas:
+            yield say(
+                "cuda.own-tools",
+                State.FAIL,
+                f"nvcc {toolkit.version} ({toolkit.nvcc}) calls ptxas {called.version} ({called.path})",
+                fix=_own_fix(toolkit),
+                commands=_own_commands(machine, toolkit),
+            )
+        elif called:
+            yield say("cuda.own-tools", State.PASS, f"nvcc {toolkit.version} calls its own ptxas ({called.path})")
+
+
+def _own_fix(toolkit: FoundToolkit) -> str:
+    if toolkit.right_ptxas:
+        return (
+            f"put the folder of ptxas {short(toolkit)} before the other one on PATH, in the shell that builds with it"
+        )
+    return f"install the ptxas of CUDA {short(toolkit)} and put its folder first on PATH"
+
+
+def _own_commands(machine: Machine, toolkit: FoundToolkit) -> tuple[str, ...]:
+    if not toolkit.right_ptxas:
+        return ()
+    paths = ntpath if machine.os == "windows" else posixpath
+    folders = list(dict.fromkeys([paths.join(toolkit.root, "bin"), paths.dirname(toolkit.right_ptxas)]))
+    if machine.os == "windows":
+        return (f'set "PATH={";".join(folders)};%PATH%"',)
+    return (f'export PATH="{":".join(folders)}:$PATH"',)
+
+
+@judge("cuda.one-wins")
+def one_wins(machine: Machine) -> Iterator[Finding]:
+    if not machine.toolkits:
+        return
+    winner = machine.toolkit
+    named = {
+        how: toolkit
+        for toolkit in machine.toolkits
+        for how in toolkit.found_by
+        if how in ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX")
+    }
+    stale = [
+        f"{name}={machine.environment[name]}"
+        for name in ("CUDA_PATH", "CUDA_HOME")
+        if machine.environment.get(name) and name not in named
+    ]
+    if stale:
+        found = f"{listed(stale)} names no toolkit"
+        yield say("cuda.one-wins", State.FAIL, found, fix="point it at a toolkit, or clear it")
+        return
+    if winner is None:
+        where = listed(f"{toolkit.root}" for toolkit in machine.toolkits)
+        found = f"no nvcc is on PATH, though there is a toolkit in {where}"
+        yield say("cuda.one-wins", State.WARN, found, fix="put the bin folder of the toolkit you mean on PATH")
+        return
+    other = {how: toolkit for how, toolkit in named.items() if toolkit.root != winner.root}
+    if other:
+        said = listed(f"{how} names CUDA {short(toolkit)}" for how, toolkit in other.items())
+        found = f"PATH gives nvcc {winner.version}, but {said}"
+        yield say("cuda.one-wins", State.FAIL, found, commands=_point(machine, winner, other))
+    elif len(machine.toolkits) > 1:
+        rest = listed(f"CUDA {short(toolkit)}" for toolkit in machine.toolkits if toolkit.root != winner.root)
+        found = f"nvcc {winner.version} ({winner.nvcc}) wins on PATH; {rest} is there too"
+        yield say("cuda.one-wins", State.PASS, found)
+    else:
+        yield say("cuda.one-wins", State.PASS, f"nvcc {winner.version} ({winner.nvcc}) is the only one")
+
+
+def _point(machine: Machine, winner: FoundToolkit, other: dict[str, FoundToolkit]) -> tuple[str, ...]:
+    """Make the variables follow PATH; which of the two is meant, only the user knows."""
+    if machine.os == "windows":
+        return tuple(f'set "{how}={winner.root}"' for how in other if how != "CUDACXX")
+    return tuple(f"export {how}={winner.root}" for how in other if how != "CUDACXX")
+
+
+@judge("cuda.targets-card")
+def targets_card(machine: Machine) -> Iterator[Finding]:
+    for card in machine.capabilities:
+        fitting = [toolkit for toolkit in machine.toolkits if compiles_for(toolkit, card)]
+        for turn, toolkit in enumerate(machine.toolkits):
+            fits = compiles_for(toolkit, card)
+            if fits is None:
+                found = f"what CUDA {short(toolkit)} compiles for is not known"
+                yield say("cuda.targets-card", State.UNVERIFIED, found)
+            elif fits:
+                yield say("cuda.targets-card", State.PASS, f"CUDA {short(toolkit)} compiles for {card.sm}")
+            else:
+                # Another toolkit that can, and comes first, makes this one a bystander.
+                first = turn == 0 or not fitting
+                fix = f"use CUDA {short(fitting[0])} ({fitting[0].root})" if fitting else wanted_toolkit(machine)
+                found = f"CUDA {short(toolkit)} cannot target {card.sm}{_span(toolkit)}"
+                yield say("cuda.targets-card", State.FAIL if first else State.WARN, found, fix=fix)
+
+
+@judge("cuda.driver-runs")
+def driver_runs(machine: Machine) -> Iterator[Finding]:
+    driver = machine.driver.version if machine.driver else None
+    if driver is None:
+        return
+    for toolkit in machine.toolkits:
+        if toolkit.version is None:
+            continue
+        state, found = runs_on(toolkit.version, driver, machine.os, f"CUDA {short(toolkit)}")
+        yield say("cuda.driver-runs", state, found)
+
+
+@judge("cuda.whole")
+def whole(machine: Machine) -> Iterator[Finding]:
+    for turn, toolkit in enumerate(machine.toolkits):
+        if not toolkit.missing:
+            yield say("cuda.whole", State.PASS, f"CUDA {short(toolkit)} in {toolkit.root} is whole")
+        else:
+            found = f"CUDA {short(toolkit)} in {toolkit.root} lacks {listed(toolkit.missing)}"
+            fix = "install the missing parts, or use it only for extensions that do not need them"
+            yield say("cuda.whole", State.WARN if turn or len(toolkit.missing) < 12 else State.FAIL, found, fix=fix)
+
+
+@judge("cuda.visual-studio")
+def visual_studio(machine: Machine) -> Iterator[Finding]:
+    for toolkit in machine.toolkits:
+        if toolkit.visual_studio_integration is not None:
+            has = "has" if toolkit.visual_studio_integration else "has no"
+            found = f"CUDA {short(toolkit)} {has} Visual Studio integration; Ninja does not need it"
+            yield say("cuda.visual-studio", State.PASS, found)
+
+
+@judge("cuda.path-spaces")
+def path_spaces(machine: Machine) -> Iterator[Finding]:
+    for toolkit in machine.toolkits:
+        if " " not in toolkit.root:
+            continue
+        if toolkit.short_root:
+            found = f"{toolkit.root} has spaces; its short spelling is {toolkit.short_root}"
+            yield say("cuda.path-spaces", State.PASS, found)
+        else:
+            yield say(
+                "cuda.path-spaces",
+                State.WARN,
+                f"{toolkit.root} has spaces, and no short spelling that could be read",
+                fix="if a build fails with `CreateProcess failed`, make a link without spaces and name that one",
+                commands=(f'mklink /J C:\\cuda{short(toolkit)} "{toolkit.root}"',),
+            )
+
+
+@judge("cudnn.present", "cudnn.whole", "cudnn.serves-card")
+def the_cudnn(machine: Machine) -> Iterator[Finding]:
+    if not machine.cudnns:
+        if machine.toolkits:
+            yield say("cudnn.present", State.WARN, "no cuDNN on this machine", fix=_wanted_cudnn(machine))
+        return
+    found = listed(f"cuDNN {one.version or '(version unknown)'} in {one.root}" for one in machine.cudnns)
+    yield say("cudnn.present", State.PASS, found)
+    for one in machine.cudnns:
+        name = f"cuDNN {one.version or '(version unknown)'} in {one.root}"
+        if one.missing:
+            yield say("cudnn.whole", State.FAIL, f"{name} lacks {listed(one.missing)}")
+        elif one.version:
+            yield say("cudnn.whole", State.PASS, f"{name} is whole")
+        for card in machine.capabilities:
+            serves = any(runs(t, card) is not Runs.NO for t in one.targets) if one.targets else None
+            if serves is None and one.version:
+                serves = cudnn.serves(one.version, card)
+            spelled = f"cuDNN {one.version}"
+            if serves is None:
+                yield say("cudnn.serves-card", State.UNVERIFIED, f"whether {name} has {card.sm} code is not known")
+            elif serves:
+                yield say("cudnn.serves-card", State.PASS, f"{spelled} has code for {card.sm}")
+            else:
+                found = f"{spelled} has no {card.sm} code ({one.root})"
+                yield say("cudnn.serves-card", State.FAIL, found, fix=_wanted_cudnn(machine))
+
+
+def short(toolkit: FoundToolkit) -> str:
+    """`11.8` of 11.8.89."""
+    return str(toolkit.version.major_minor) if toolkit.version else "of unknown version"
+
+
+def compiles_for(toolkit: FoundToolkit, card: Capability) -> bool | None:
+    """Its own list of targets where it could be asked, else the tables'."""
+    if toolkit.targets:
+        return any(
+            t.capability.major == card.major and t.capability.minor <= card.minor
+            for t in toolkit.targets
+            if not t.suffix and not t.ptx
+        )
+    try:
+        return toolkits.toolkit(toolkit.version).compiles_for(card) if toolkit.version else None
+    except RekindleError:
+        return None
+
+
+def runs_on(cuda: Version, driver: Version, system: str, what: str) -> tuple[State, str]:
+    """Does this driver run programs of this CUDA?"""
+    try:
+        row = toolkits.toolkit(cuda)
+    except RekindleError:
+        return State.UNVERIFIED, f"{what} is not in my tables, so what driver it needs is not known"
+    full, floor = row.full_driver(system), row.minor_floor(system)
+    if full is not None and driver >= full:
+        return State.PASS, f"driver {driver} runs {what} fully"
+    if floor is not None and driver >= floor:
+        found = (
+            f"driver {driver} runs {what} by minor-version compatibility: native code yes, PTX no (fully from {full})"
+        )
+        return State.PASS, found
+    if full is None and floor is None:
+        return State.UNVERIFIED, f"which driver {what} needs is not known"
+    return State.FAIL, f"driver {driver} is too old for {what}, which needs {floor or full}"
+
+
+def wanted_toolkit(machine: Machine) -> str | None:
+    """Which toolkit to install for the cards, in words; None when the cards are not known."""
+    if not machine.capabilities:
+        return None
+    rows = [row for row in toolkits.toolkits() if all(row.compiles_for(card) for card in machine.capabilities)]
+    if not rows:
+        return f"no single toolkit compiles for {listed(card.sm for card in machine.capabilities)}"
+    cards = listed(card.sm for card in machine.capabilities)
+    span = f"CUDA {rows[0].version} to {rows[-1].version}" if len(rows) > 1 else f"CUDA {rows[0].version}"
+    return f"install {span} (compiles for {cards}), without the driver that comes with it"
+
+
+def _wanted_cudnn(machine: Machine) -> str | None:
+    for card in machine.capabilities:
+        facts = capabilities.facts(card)
+        last = cudnn.last_for(card) or (facts.last_cudnn if facts else None)
+        if last:
+            spelled = ".".join(str(part) for part in last.parts[:3])
+            return f"use cuDNN {spelled}, the last with code for {card.sm}"
+    return None
+
+
+def _span(toolkit: FoundToolkit) -> str:
+    plain = [target for target in toolkit.targets if not target.suffix]
+    return f": its targets are {plain[0]} to {plain[-1]}" if plain else ""
+
+
+def _how(toolkit: FoundToolkit) -> str:
+    return " (wins on PATH)" if "PATH" in toolkit.found_by else ""

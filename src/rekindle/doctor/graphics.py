@@ -1,0 +1,248 @@
+"""Checks on the cards and their driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rekindle.doctor.examine import judge, listed, say
+from rekindle.findings import Finding, State
+from rekindle.knowledge import capabilities, toolkits
+from rekindle.knowledge.capability import Capability
+from rekindle.machine.model import FoundGpu, Machine
+from rekindle.version import Version
+
+# Device Manager codes people meet with a graphics card, in words.
+_PROBLEMS = {
+    10: ("the card did not start", "reinstall the driver of the branch that serves the card"),
+    12: (
+        "Windows found no room for the card's memory window (code 12)",
+        "turn on `Above 4G Decoding` in the firmware (a Tesla wants 16 GB of addresses), or take another card out",
+    ),
+    14: ("Windows wants a restart before the card works", "restart"),
+    22: ("the card is switched off in the Device Manager", "enable it there"),
+    28: ("no driver is installed for the card (code 28)", "install a driver of the branch that serves the card"),
+    31: ("Windows could not load the card's driver (code 31)", "install a driver of the branch that serves the card"),
+    39: ("the driver is damaged or missing (code 39)", "remove it (DDU does it thoroughly) and install it again"),
+    43: (
+        "the driver stopped the card because it reported a problem (code 43)",
+        "check its power and cooling; in a virtual machine hide the hypervisor; reinstall the driver of its branch",
+    ),
+    52: ("Windows does not trust the driver's signature (code 52)", "install the signed driver from NVIDIA"),
+}
+
+
+@judge("gpu.present")
+def present(machine: Machine) -> Iterator[Finding]:
+    if machine.gpus:
+        yield say("gpu.present", State.PASS, listed(describe(gpu) for gpu in machine.gpus))
+    elif machine.could_not_read("graphics: pci"):
+        yield say("gpu.present", State.UNVERIFIED, "the PCI bus could not be read, so a card may be there unseen")
+    else:
+        yield say(
+            "gpu.present",
+            State.WARN,
+            "no NVIDIA card in this machine",
+            fix="name the card you mean, for example",
+            commands=('rekindle gpu "Tesla K40c"', 'rekindle plan --gpu "Tesla K40c" --os windows --python 3.11'),
+        )
+
+
+@judge("gpu.capability", "gpu.sources-agree")
+def capability(machine: Machine) -> Iterator[Finding]:
+    for gpu in machine.gpus:
+        name = gpu.name or gpu.pci_id or "a card"
+        if gpu.capability:
+            yield say("gpu.capability", State.PASS, f"{name}: {gpu.capability}, says {_source(gpu)}")
+        elif gpu.candidates:
+            yield say(
+                "gpu.capability",
+                State.UNVERIFIED,
+                f"{name} was sold with several chips: {listed(gpu.candidates)} are possible",
+                fix="its PCI id decides; read it in the Device Manager or with `lspci -nn`, then ask",
+                commands=("rekindle gpu 10de:XXXX",),
+            )
+        else:
+            found = f"{name} is not in the tables; it may be newer than they are"
+            yield say("gpu.capability", State.UNVERIFIED, found)
+        if gpu.clashes:
+            yield say("gpu.sources-agree", State.WARN, f"{name}: {listed(gpu.clashes)}")
+        elif len(gpu.sources) > 1:
+            yield say("gpu.sources-agree", State.PASS, f"{name}: {listed(gpu.sources)} agree")
+
+
+@judge("gpu.problem")
+def problem(machine: Machine) -> Iterator[Finding]:
+    for gpu in machine.gpus:
+        if gpu.problem:
+            found, fix = _PROBLEMS.get(
+                gpu.problem,
+                (
+                    f"Windows reports problem code {gpu.problem} for the card",
+                    "open the Device Manager and read its status",
+                ),
+            )
+            yield say("gpu.problem", State.FAIL, f"{gpu.name or gpu.pci_id}: {found}", fix=fix)
+        elif gpu.problem == 0:
+            yield say("gpu.problem", State.PASS, f"{gpu.name or gpu.pci_id}: works, says Windows")
+
+
+@judge("gpu.together")
+def together(machine: Machine) -> Iterator[Finding]:
+    if len(machine.capabilities) < 2:
+        return
+    oldest, newest = machine.capabilities[0], machine.capabilities[-1]
+    last, first = last_branch(oldest), first_driver(newest, machine.os)
+    if last is not None and first is not None and first.major > last:
+        yield say(
+            "gpu.together",
+            State.FAIL,
+            f"no driver serves both {oldest.sm} and {newest.sm}: "
+            f"the first ends with R{last}, the second begins with R{first.major}",
+        )
+    else:
+        yield say("gpu.together", State.PASS, f"one driver can serve {listed(c.sm for c in machine.capabilities)}")
+
+
+@judge("gpu.driver-model")
+def driver_model(machine: Machine) -> Iterator[Finding]:
+    for turn, gpu in enumerate(machine.gpus):
+        if not gpu.driver_model:
+            continue
+        able = (gpu.name or "").replace("NVIDIA ", "").startswith(("Tesla", "Quadro", "TITAN", "GeForce GTX TITAN"))
+        if gpu.driver_model == "WDDM" and (gpu.name or "").replace("NVIDIA ", "").startswith("Tesla"):
+            yield say(
+                "gpu.driver-model",
+                State.WARN,
+                f"{gpu.name} runs under WDDM",
+                commands=(f"nvidia-smi -i {turn} -dm 1",),
+            )
+        else:
+            more = "" if able else " (the only mode of a GeForce)"
+            yield say("gpu.driver-model", State.PASS, f"{gpu.name}: {gpu.driver_model}{more}")
+
+
+@judge("driver.present")
+def driver_present(machine: Machine) -> Iterator[Finding]:
+    driver = machine.driver
+    if driver and driver.version:
+        yield say("driver.present", State.PASS, f"driver {driver.version} (branch R{driver.branch})")
+    elif machine.gpus:
+        held = driver.kernel_module if driver else None
+        found = "no NVIDIA driver is running"
+        if held and held != "nvidia":
+            found += f": the card is held by `{held}`"
+        branches = [f"R{last}" for gpu in machine.gpus if gpu.capability and (last := last_branch(gpu.capability))]
+        fix = (
+            f"install the newest driver of branch {listed(dict.fromkeys(branches))}, the last that serves the card"
+            if branches
+            else None
+        )
+        yield say("driver.present", State.FAIL, found, fix=fix)
+
+
+@judge("driver.serves-card")
+def driver_serves(machine: Machine) -> Iterator[Finding]:
+    version = machine.driver.version if machine.driver else None
+    if version is None:
+        return
+    for gpu in machine.gpus:
+        if gpu.capability is None:
+            continue
+        name = gpu.name or gpu.pci_id
+        last, first = last_branch(gpu.capability), first_driver(gpu.capability, machine.os)
+        if last is not None and version.major > last:
+            yield say(
+                "driver.serves-card",
+                State.FAIL,
+                f"{name} ({gpu.capability}) ends with driver branch R{last}; driver {version} does not serve it",
+                fix=f"remove this driver and install the newest of R{last}; take CUDA's installer without its driver",
+            )
+        elif first is not None and version < first:
+            yield say(
+                "driver.serves-card",
+                State.FAIL,
+                f"{name} ({gpu.capability}) needs driver {first} or newer for CUDA; this one is {version}",
+                fix="install the newest driver",
+            )
+        else:
+            until = f", which R{last} is the last to serve" if last is not None else ""
+            yield say("driver.serves-card", State.PASS, f"driver {version} serves {name}{until}")
+
+
+@judge("driver.agrees")
+def driver_agrees(machine: Machine) -> Iterator[Finding]:
+    driver = machine.driver
+    mismatch = next(
+        (u.reason for u in machine.unread if u.probe == "graphics" and "mismatch" in u.reason.lower()), None
+    )
+    if mismatch:
+        yield say("driver.agrees", State.FAIL, mismatch)
+    elif driver and driver.clashes:
+        yield say("driver.agrees", State.FAIL, f"driver {driver.version}, but {listed(driver.clashes)}")
+    elif driver and len(driver.sources) > 1:
+        yield say("driver.agrees", State.PASS, f"{listed(driver.sources)} agree")
+
+
+@judge("driver.cuda")
+def driver_cuda(machine: Machine) -> Iterator[Finding]:
+    driver = machine.driver
+    if driver is None or driver.version is None:
+        return
+    full = toolkits.newest_for_driver(driver.version, machine.os)
+    minor = toolkits.newest_by_minor_compatibility(driver.version, machine.os)
+    if full is None:
+        yield say("driver.cuda", State.UNVERIFIED, f"driver {driver.version} is older than the tables begin")
+        return
+    highest = driver.cuda or full.version
+    found = f"runs CUDA up to {highest} fully"
+    if minor and minor.version.major == highest.major and minor.version > highest:
+        found += f", and native code of CUDA up to {minor.version} by minor-version compatibility (no PTX)"
+    if toolkits.is_newer_than_tables(driver.version):
+        found += "; this driver is newer than my tables"
+    yield say("driver.cuda", State.PASS, found)
+
+
+@judge("driver.is-not-toolkit")
+def not_the_toolkit(machine: Machine) -> Iterator[Finding]:
+    cuda = machine.driver.cuda if machine.driver else None
+    if cuda is None:
+        return
+    winner = machine.toolkit
+    if winner is None or winner.version is None:
+        found = f"nvidia-smi says CUDA {cuda}: that is what the driver can run; no toolkit is on PATH"
+        yield say("driver.is-not-toolkit", State.PASS, found)
+    elif winner.version.major_minor == cuda:
+        yield say("driver.is-not-toolkit", State.PASS, f"the driver's CUDA and nvcc are both {cuda}")
+    else:
+        found = f"nvidia-smi says CUDA {cuda} (what the driver can run); nvcc is {winner.version} (what compiles)"
+        yield say("driver.is-not-toolkit", State.PASS, found)
+
+
+def describe(gpu: FoundGpu) -> str:
+    parts = [str(gpu.capability) if gpu.capability else "capability unknown"]
+    if gpu.memory:
+        parts.append(f"{gpu.memory / 1024**3:.0f} GB")
+    if gpu.driver_model:
+        parts.append(gpu.driver_model)
+    return f"{gpu.name or gpu.pci_id or 'an NVIDIA card'} ({', '.join(parts)})"
+
+
+def last_branch(capability: Capability) -> int | None:
+    """The last driver branch for a card; None when it has not ended, or is not known."""
+    facts = capabilities.facts(capability)
+    return int(facts.last_driver_branch) if facts and facts.last_driver_branch else None
+
+
+def first_driver(capability: Capability, system: str) -> Version | None:
+    """The driver of the first CUDA that knows the card; None when that is before the tables begin."""
+    facts = capabilities.facts(capability)
+    first = toolkits.first_toolkit_for(capability)
+    if facts is None or first is None or first.version != facts.first_cuda:
+        return None
+    return first.full_driver(system)
+
+
+def _source(gpu: FoundGpu) -> str:
+    return {"pci": "its PCI id", "name": "its name", "cuda": "the CUDA driver", "nvml": "NVML"}.get(
+        gpu.capability_from or "", gpu.capability_from or "nobody"
+    )

@@ -1,0 +1,228 @@
+"""Checks on Python, its environment, and the tools a build takes from there."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
+
+from rekindle.doctor.examine import judge, listed, say
+from rekindle.findings import Finding, State
+from rekindle.knowledge import checks, releases
+from rekindle.machine.model import Machine
+from rekindle.version import Version
+
+_TO_BUILD = ("pip", "setuptools", "wheel", "numpy", "pyyaml", "typing-extensions")
+
+
+@judge("python.version", "python.64-bit", "python.embedded", "python.home")
+def the_python(machine: Machine) -> Iterator[Finding]:
+    python = machine.python
+    if python is None or python.version is None:
+        reason = machine.could_not_read("pythons") or (python.trouble if python else None) or "none was found"
+        yield say("python.version", State.UNVERIFIED, f"no Python could be asked: {reason}")
+        return
+    minor = str(python.version.major_minor)
+    fitting = [row for row in releases.torch_releases() if minor in row.pythons(machine.os)]
+    where = f"Python {python.version} ({python.kind}, {python.path})"
+    if python.tag and python.tag.endswith("t"):
+        yield say("python.version", State.WARN, f"{where} is the free-threaded build, which few wheels are made for")
+    elif fitting:
+        found = f"{where}: torch {fitting[0].minor} to {fitting[-1].newest} have wheels for it"
+        yield say("python.version", State.PASS, found)
+    else:
+        newest = releases.torch_releases()[-1]
+        beyond = python.version.major_minor > max(Version(p) for p in newest.pythons(machine.os))
+        more = "newer than any in my tables" if beyond else "no torch since 1.10 has wheels for it"
+        yield say("python.version", State.FAIL, f"{where}: {more}", commands=_new_environment(machine))
+    if python.bits == 32:
+        yield say("python.64-bit", State.FAIL, f"{python.path} is a 32-bit Python")
+    elif python.bits:
+        yield say("python.64-bit", State.PASS, f"Python is {python.bits}-bit")
+    if python.kind == "embedded":
+        yield say("python.embedded", State.WARN, f"{python.prefix} is the embeddable Python")
+    set_here = [
+        f"{name}={machine.environment[name]}" for name in ("PYTHONHOME", "PYTHONPATH") if name in machine.environment
+    ]
+    if set_here:
+        clear = [
+            f"set {e.partition('=')[0]}=" if machine.os == "windows" else f"unset {e.partition('=')[0]}"
+            for e in set_here
+        ]
+        state = State.FAIL if "PYTHONHOME" in machine.environment else State.WARN
+        yield say("python.home", state, f"{listed(set_here)} is set", commands=clear)
+    else:
+        yield say("python.home", State.PASS, "neither PYTHONHOME nor PYTHONPATH is set")
+
+
+@judge("python.one-environment")
+def one_environment(machine: Machine) -> Iterator[Finding]:
+    """Which environments claim to be active, and whose `python` really runs."""
+    paths = ntpath if machine.os == "windows" else posixpath
+    conda, venv = machine.environment.get("CONDA_PREFIX"), machine.environment.get("VIRTUAL_ENV")
+    on_path = _first_python(machine)
+    claims = [("conda environment", conda)] if conda else []
+    claims += [("virtual environment", venv)] if venv else []
+    if not claims:
+        found = "no environment is active"
+        if machine.python and machine.python.kind == "system":
+            yield say(
+                "python.one-environment",
+                State.WARN,
+                f"{found}: packages would go into {machine.python.path}",
+                fix="make an environment for this work and activate it",
+                commands=_new_environment(machine),
+            )
+        else:
+            yield say("python.one-environment", State.PASS, found)
+        return
+    if on_path is None:
+        names = listed(f"{kind} {prefix}" for kind, prefix in claims)
+        yield say("python.one-environment", State.FAIL, f"{names} is active, but no python is on PATH")
+        return
+    normal = paths.normcase
+    outside = [
+        (kind, prefix)
+        for kind, prefix in claims
+        if prefix and not normal(on_path).startswith(normal(prefix.rstrip("\\/")) + paths.sep)
+    ]
+    if len(claims) == 2 and len(outside) < 2:
+        found = (
+            f"a conda environment ({conda}) and a virtual environment ({venv}) are active at once; python is {on_path}"
+        )
+        yield say(
+            "python.one-environment", State.WARN, found, fix="leave one of them: `deactivate`, or `conda deactivate`"
+        )
+    elif outside:
+        kind, prefix = outside[0]
+        found = f"half-activated: the {kind} {prefix} is active, but python is {on_path}"
+        yield say("python.one-environment", State.FAIL, found)
+    else:
+        kind, prefix = claims[0]
+        yield say("python.one-environment", State.PASS, f"the {kind} {prefix} is active and its python wins")
+
+
+@judge("python.build-tools", "tools.setuptools")
+def build_tools(machine: Machine) -> Iterator[Finding]:
+    python = machine.python
+    if python is None or python.version is None:
+        return
+    absent = [name for name in _TO_BUILD if name not in python.packages]
+    if absent:
+        yield say(
+            "python.build-tools",
+            State.WARN,
+            f"not in this environment: {listed(absent)} (only a build needs them)",
+            commands=(f'"{python.path}" -m pip install {" ".join(absent)}',),
+        )
+    else:
+        yield say("python.build-tools", State.PASS, f"{listed(_TO_BUILD)} are there")
+    setuptools = python.packages.get("setuptools")
+    if setuptools is None:
+        return
+    bad = checks.known_bad("setuptools", setuptools, machine.os)
+    if bad:
+        yield say(
+            "tools.setuptools",
+            State.FAIL,
+            f"setuptools {setuptools}: {bad.why}",
+            fix="install another",
+            commands=(bad.fix,),
+        )
+        return
+    minor = str(python.version.major_minor)
+    rows = [row for row in releases.torch_releases() if minor in row.pythons(machine.os)]
+    unfit = [row.minor for row in rows if not _within(setuptools, row.setuptools)]
+    if not unfit:
+        yield say("tools.setuptools", State.PASS, f"setuptools {setuptools} fits every torch of this Python")
+    else:
+        found = f"setuptools {setuptools} does not fit a build of torch {listed(unfit)}"
+        state = State.WARN if machine.os == "windows" or len(unfit) == len(rows) else State.PASS
+        ranges = sorted({row.setuptools for row in rows if row.minor in unfit})
+        if state is State.PASS:
+            fit = [row.minor for row in rows if row.minor not in unfit]
+            found = f"setuptools {setuptools} fits a build of torch {listed(fit)}"
+        yield say("tools.setuptools", state, found, fix=f"for those, install setuptools{' or '.join(ranges)}")
+
+
+@judge("tools.git", "tools.cmake", "tools.ninja")
+def programs(machine: Machine) -> Iterator[Finding]:
+    git = machine.program("git")
+    if git:
+        yield say("tools.git", State.PASS, f"git {git.version or ''} ({git.path})")
+    else:
+        yield say("tools.git", State.WARN, "no git on PATH (only a build needs it)")
+    yield from _cmake(machine)
+    yield from _ninja(machine)
+
+
+def _cmake(machine: Machine) -> Iterator[Finding]:
+    cmake = machine.program("cmake")
+    if cmake is None:
+        yield say(
+            "tools.cmake", State.WARN, "no cmake on PATH (only a build needs it)", commands=('pip install "cmake<4"',)
+        )
+        return
+    version = cmake.version
+    if version is None:
+        yield say("tools.cmake", State.UNVERIFIED, f"{cmake.path} did not say its version")
+        return
+    rows = releases.torch_releases()
+    old = [row.minor for row in rows if version < row.min_cmake]
+    patched = [row.minor for row in rows if version.major >= 4 and not row.cmake4_unpatched]
+    where = f"CMake {version} ({cmake.path})"
+    if patched:
+        found = f"{where} refuses the sources of torch {patched[0]} to {patched[-1]} as they are"
+        fix = "nothing for `rekindle build`, which patches them; by hand set CMAKE_POLICY_VERSION_MINIMUM=3.5, or"
+        yield say("tools.cmake", State.WARN, found, fix=fix, commands=('pip install "cmake<4"',))
+    elif old:
+        found = f"{where} is too old for torch {old[0]} and later"
+        yield say("tools.cmake", State.WARN, found, commands=('pip install "cmake>=3.27,<4"',))
+    else:
+        yield say("tools.cmake", State.PASS, where)
+
+
+def _ninja(machine: Machine) -> Iterator[Finding]:
+    ninja = machine.program("ninja")
+    packaged = machine.python.packages.get("ninja") if machine.python else None
+    if ninja is None:
+        yield say(
+            "tools.ninja",
+            State.WARN,
+            "no ninja on PATH (only a build needs it)",
+            commands=('pip install "ninja>=1.13.2"',),
+        )
+        return
+    spelled = [str(ninja.version)] if ninja.version else []
+    spelled += [packaged] if packaged else []
+    bad = next((row for version in spelled if (row := checks.known_bad("ninja", version, machine.os))), None)
+    if bad:
+        yield say("tools.ninja", State.FAIL, f"ninja {spelled[0]}: {bad.why}", commands=(bad.fix,))
+    elif ninja.version is None:
+        yield say("tools.ninja", State.UNVERIFIED, f"{ninja.path} did not say its version")
+    elif ninja.version < Version("1.13"):
+        found = f"ninja {ninja.version} ({ninja.path}) works, but cannot share jobs over a jobserver"
+        yield say("tools.ninja", State.PASS, found)
+    else:
+        yield say("tools.ninja", State.PASS, f"ninja {ninja.version} ({ninja.path})")
+
+
+def _first_python(machine: Machine) -> str | None:
+    """The `python` that a bare word starts. The list of Pythons has it under the name it was found by."""
+    return machine.python_on_path
+
+
+def _within(version: str, spec: str) -> bool:
+    try:
+        return SpecifierSet(spec).contains(version, prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _new_environment(machine: Machine) -> tuple[str, ...]:
+    if machine.os == "windows":
+        return ("py -3.11 -m venv C:\\rk\\env", "C:\\rk\\env\\Scripts\\activate")
+    return ("python3.11 -m venv ~/rk/env", ". ~/rk/env/bin/activate")

@@ -1,0 +1,94 @@
+"""Checks on the torch that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rekindle.doctor.cuda import runs_on, short
+from rekindle.doctor.examine import judge, say
+from rekindle.errors import RekindleError
+from rekindle.findings import Finding, State
+from rekindle.knowledge import releases
+from rekindle.knowledge.capability import Capability, Runs, runs
+from rekindle.machine.model import FoundTorch, Machine
+from rekindle.version import Version
+
+
+@judge("torch.serves-card")
+def serves_card(machine: Machine) -> Iterator[Finding]:
+    torch = machine.torch
+    if torch is None:
+        return
+    if torch.cuda is None:
+        if machine.gpus:
+            found = f"torch {torch.version} is a CPU build: it uses no card"
+            yield say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
+        return
+    for card in machine.capabilities:
+        yield _served(torch, card)
+
+
+def _served(torch: FoundTorch, card: Capability) -> Finding:
+    name = f"torch {torch.version}"
+    if not torch.targets:
+        return say("torch.serves-card", State.UNVERIFIED, f"the GPU code of {name} was not read")
+    how = {runs(target, card) for target in torch.targets}
+    if Runs.NATIVE in how:
+        if any(runs(target, card) is Runs.NATIVE for target in torch.targets if target not in torch.partial):
+            return say("torch.serves-card", State.PASS, f"{name} has code for {card.sm}")
+        found = f"{name} has code for {card.sm} in a part of its kernels only"
+        return say("torch.serves-card", State.FAIL, found, commands=("rekindle plan",))
+    if how & {Runs.JIT, Runs.JIT_UNVERIFIED}:
+        found = f"{name} serves {card.sm} by compiling PTX at first use, if the driver knows that PTX"
+        return say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
+    held = ", ".join(str(target) for target in sorted(torch.targets))
+    found = f"{name} has no code for {card.sm} (it has {held})"
+    return say("torch.serves-card", State.FAIL, found, commands=("rekindle plan",))
+
+
+@judge("torch.driver-runs")
+def driver_runs(machine: Machine) -> Iterator[Finding]:
+    torch, driver = machine.torch, machine.driver
+    if torch is None or torch.cuda is None or driver is None or driver.version is None:
+        return
+    state, found = runs_on(torch.cuda, driver.version, machine.os, f"the CUDA {torch.cuda} of torch {torch.version}")
+    yield say("torch.driver-runs", state, found)
+
+
+@judge("torch.matches-nvcc")
+def matches_nvcc(machine: Machine) -> Iterator[Finding]:
+    torch, winner = machine.torch, machine.toolkit
+    if torch is None or torch.cuda is None or winner is None or winner.version is None:
+        return
+    both = f"torch {torch.version} is of CUDA {torch.cuda}, nvcc is {winner.version}"
+    if winner.version.major != torch.cuda.major:
+        fitting = next((t for t in machine.toolkits if t.version and t.version.major == torch.cuda.major), None)
+        fix = f"put CUDA {short(fitting)} ({fitting.root}) first on PATH" if fitting else None
+        yield say("torch.matches-nvcc", State.FAIL, f"{both}: extensions will be refused", fix=fix)
+    elif winner.version.major_minor != torch.cuda.major_minor:
+        yield say("torch.matches-nvcc", State.WARN, f"{both}: extensions build, with a warning")
+    else:
+        yield say("torch.matches-nvcc", State.PASS, both)
+
+
+@judge("torch.numpy")
+def numpy(machine: Machine) -> Iterator[Finding]:
+    torch, python = machine.torch, machine.python
+    installed = python.packages.get("numpy") if python else None
+    if torch is None or installed is None:
+        return
+    try:
+        row = releases.torch_release(torch.version)
+    except RekindleError:
+        yield say("torch.numpy", State.UNVERIFIED, f"torch {torch.version} is not in my tables")
+        return
+    first = row.numpy2_from(machine.os)
+    plain = Version.find(torch.version)
+    major = Version.find(installed)
+    if major is None or plain is None:
+        yield say("torch.numpy", State.UNVERIFIED, f"NumPy's version `{installed}` cannot be read")
+    elif major.major >= 2 and (first is None or plain < first):
+        found = f"torch {torch.version} was compiled against NumPy 1, but NumPy {installed} is installed"
+        yield say("torch.numpy", State.FAIL, found, commands=('pip install "numpy<2"',), mechanical=True)
+    else:
+        yield say("torch.numpy", State.PASS, f"NumPy {installed} fits torch {torch.version}")
