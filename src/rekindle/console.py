@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +40,11 @@ def say(text: str = "") -> None:
 
 
 def out_json(value: Any) -> None:
-    _write(sys.stdout, to_json(value))
+    """One object. Where stdout is not UTF-8 (a Windows pipe is cp1252) everything beyond ASCII is escaped."""
+    text = to_json(value)
+    if (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "") != "utf8":
+        text = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match.group())[1:-1], text)
+    _write(sys.stdout, text)
 
 
 def error(message: str, hint: str | None) -> None:
@@ -136,7 +143,10 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(text + "\n")
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        # Windows says "invalid argument" of a pipe that nobody reads any more.
+        if not isinstance(error, BrokenPipeError) and not (os.name == "nt" and error.errno == errno.EINVAL):
+            raise
         # `rekindle … | head` is no error. Point stdout at nothing so that the interpreter's own flush stays quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise SystemExit(0) from None

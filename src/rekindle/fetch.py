@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from rekindle.errors import BadInput, FetchFailed, NotWritable
-from rekindle.files import sync_folder
+from rekindle.files import rename_over
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -60,8 +60,7 @@ def download(
             part.unlink(missing_ok=True)
             problem = f"its SHA-256 is not {sha256[:16]}…"
             continue
-        part.replace(to)
-        sync_folder(to.parent)
+        rename_over(part, to)
         return to
     message = f"`{url}` could not be downloaded: {problem}"
     raise FetchFailed(

@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from rekindle.errors import NotFound, NotWritable
+
+# A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
+_LONG = 248
 
 
 def write_text(path: Path, text: str, *, newline: str = "\n") -> None:
@@ -25,20 +30,20 @@ def write_bytes(path: Path, data: bytes) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    path = reachable(path)
+    beside = reachable(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("xb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        beside.replace(path)
-        sync_folder(path.parent)
+        rename_over(beside, path)
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         message = f"cannot write `{path}`: {error.strerror or error}"
-        raise NotWritable(message, hint="free some space or choose another place with `-o`") from error
+        raise NotWritable(message, hint=_advice(error)) from error
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
@@ -50,7 +55,7 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
         if path.is_dir():
             message = f"`{path}` is a folder, not a file"
             raise NotFound(message, hint="name the file itself")
-        with path.open("rb") as stream:
+        with reachable(path).open("rb") as stream:
             data = stream.read(limit + 1)
     except FileNotFoundError as error:
         message = f"there is no file `{path}`"
@@ -64,6 +69,39 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
     return data
 
 
+def rename_over(source: Path, path: Path, *, patience: float = 2.0) -> None:
+    """Give a finished file its name, over an older one of that name, and make the rename durable.
+
+    Windows refuses while another program has the old file open, and virus scanners and indexers open every new file
+    for a moment: it is tried again for `patience` seconds. An old file that is marked read-only is replaced, as on
+    every other system.
+    """
+    limit = time.monotonic() + patience
+    while True:
+        try:
+            source.replace(path)
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > limit:
+                raise
+            with contextlib.suppress(OSError):
+                if not path.stat().st_mode & stat.S_IWRITE:
+                    path.chmod(stat.S_IWRITE | stat.S_IREAD)
+            time.sleep(0.05)
+        else:
+            break
+    sync_folder(path.parent)
+
+
+def reachable(path: Path) -> Path:
+    """The path in the spelling that Windows also takes beyond 260 characters; on other systems the path itself."""
+    if os.name != "nt":
+        return path
+    full = os.path.abspath(path)  # noqa: PTH100 - without links followed, but without `..`, which that spelling lacks
+    if len(full) < _LONG or full.startswith("\\\\?\\"):
+        return path
+    return Path("\\\\?\\UNC\\" + full[2:] if full.startswith("\\\\") else "\\\\?\\" + full)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the rename itself durable where the system lets a folder be synced (not on Windows)."""
     if os.name == "nt":
@@ -74,3 +112,9 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _advice(error: OSError) -> str:
+    if os.name == "nt" and isinstance(error, PermissionError):
+        return "close the program that has the file open, or choose another place with `-o`"
+    return "free some space or choose another place with `-o`"

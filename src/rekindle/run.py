@@ -2,11 +2,12 @@
 
 Never a shell string. A program that is missing, hangs or cannot start is a `Result` like any other (`started` is
 false, or `timed_out` true), because for a probe that is an answer; `checked` turns it into an error for callers that
-cannot go on without.
+cannot go on without. At its time limit a program is ended with everything it has started.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.errors import MissingTool, StepFailed
+from rekindle.processes import Started
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,35 +54,31 @@ def call(
     """
     words = tuple(os.fspath(arg) for arg in args)
     begun = time.monotonic()
+    piped = None if input is None else subprocess.PIPE
+    out = err = b""
+    code: int | None = None
+    late = False
     try:
-        done = subprocess.run(
-            words,
-            env=None if env is None else dict(env),
-            cwd=cwd,
-            timeout=timeout,
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
-            capture_output=True,
-            check=False,
-            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-        )
-    except subprocess.TimeoutExpired as late:
-        return Result(
-            args=words,
-            code=None,
-            out=decode(late.stdout or b"", encoding),
-            err=decode(late.stderr or b""),
-            seconds=time.monotonic() - begun,
-            timed_out=True,
-        )
+        with Started(
+            words, env=env, cwd=cwd, stdin=piped or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as started:
+            try:
+                out, err = started.process.communicate(input, timeout)
+                code = started.process.returncode
+            except subprocess.TimeoutExpired:
+                late = True
+                started.end()
+                with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
+                    out, err = started.process.communicate(timeout=5)
     except (OSError, ValueError) as error:
         return Result(args=words, code=None, err=str(error), seconds=time.monotonic() - begun)
     return Result(
         args=words,
-        code=done.returncode,
-        out=decode(done.stdout, encoding),
-        err=decode(done.stderr),
+        code=code,
+        out=decode(out, encoding),
+        err=decode(err),
         seconds=time.monotonic() - begun,
+        timed_out=late,
     )
 
 

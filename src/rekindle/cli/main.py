@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,9 @@ def cli(ctx: click.Context, knowledge: Path | None) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """The entry point. Ends the process; never shows a traceback for a user's mistake."""
+    if sys.platform == "win32":
+        # Ctrl-Break, and what a service or CI runner sends instead of Ctrl-C, would end Python without a word.
+        signal.signal(signal.SIGBREAK, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

@@ -1,0 +1,89 @@
+"""Programs and what they start, and how Windows is told to run one (the latter in pure functions, on any system)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rekindle import run
+from rekindle.processes import Started, command_line
+
+GRANDCHILD = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GRANDCHILD!r}, sys.argv[1]])"
+
+
+def test_at_the_time_limit_children_of_children_are_ended_too(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    with Started([sys.executable, "-c", CHILD, note]) as started:
+        _wait_for(note)
+        started.end()
+    assert _gone(int(note.read_text(encoding="ascii")))
+
+
+def test_a_call_that_is_late_says_so_and_does_not_wait_for_inherited_pipes() -> None:
+    sleeper = "import subprocess, sys; print('begun', flush=True); subprocess.run([sys.executable, '-c', %r])"
+    begun = time.monotonic()
+    said = run.call([sys.executable, "-c", sleeper % "import time; time.sleep(60)"], timeout=2.5)
+    assert said.timed_out
+    assert said.code is None
+    assert said.out == "begun\n"
+    assert time.monotonic() - begun < 12
+
+
+def test_an_error_inside_the_block_ends_the_program() -> None:
+    with pytest.raises(KeyboardInterrupt), Started([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
+        raise KeyboardInterrupt
+    assert started.process.poll() is not None
+
+
+def test_input_and_output_go_through() -> None:
+    upper = "import sys; sys.stdout.write(sys.stdin.read().upper()); sys.stderr.write('done')"
+    said = run.call([sys.executable, "-c", upper], input=b"kepler")
+    assert (said.out, said.err, said.code) == ("KEPLER", "done", 0)
+
+
+def test_a_program_for_windows_is_quoted_as_its_c_runtime_reads_it() -> None:
+    assert command_line([r"C:\a b\x.exe", "a b", 'c"d', ""], {}) == r'"C:\a b\x.exe" "a b" c\"d ""'
+
+
+def test_a_batch_file_is_given_to_cmd_with_every_argument_quoted() -> None:
+    line = command_line([r"C:\VS (x86)\b.CMD", "a&b", "c d"], {})
+    assert line.endswith(r'\cmd.exe /d /v:off /s /c ""C:\VS (x86)\b.CMD" "a&b" "c d""')
+
+
+@pytest.mark.parametrize("bad", ['a"b', "%PATH%", "a\nb"])
+def test_what_cmd_would_read_as_its_own_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="unharmed"):
+        command_line([r"C:\b.bat", bad], {})
+    assert command_line([r"C:\b.exe", bad], {})
+
+
+def test_json_is_ascii_where_stdout_is_not_utf_8() -> None:
+    code = "from rekindle import console; console.out_json({'name': 'Zoë – 日本 😀'})"
+    for encoding in ("ascii", "cp1252", "utf-8"):
+        env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)}
+        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True).stdout
+        assert json.loads(out.decode("utf-8")) == {"name": "Zoë – 日本 😀"}
+
+
+def _wait_for(note: Path) -> None:
+    for _ in range(200):
+        if note.is_file() and note.read_text(encoding="ascii"):
+            return
+        time.sleep(0.05)
+    pytest.fail("the grandchild did not start")
+
+
+def _gone(pid: int) -> bool:
+    for _ in range(100):
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
