@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +21,7 @@ _PLAIN = str.maketrans(
         "█": "#", "░": ".",
     }
 )  # fmt: skip
+_EINVAL = 22
 _CONTROL = {code: None for code in range(32) if code not in (9, 10)} | {127: None} | dict.fromkeys(range(128, 160))
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATE_STYLE = {State.PASS: "green", State.WARN: "yellow", State.FAIL: "red", State.UNVERIFIED: "cyan"}
@@ -43,6 +41,9 @@ def out_json(value: Any) -> None:
     """One object. Where stdout is not UTF-8 (a Windows pipe is cp1252) everything beyond ASCII is escaped."""
     text = to_json(value)
     if (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "") != "utf8":
+        import json
+        import re
+
         text = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match.group())[1:-1], text)
     _write(sys.stdout, text)
 
@@ -145,7 +146,7 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
     except OSError as error:
         # Windows says "invalid argument" of a pipe that nobody reads any more.
-        if not isinstance(error, BrokenPipeError) and not (os.name == "nt" and error.errno == errno.EINVAL):
+        if not isinstance(error, BrokenPipeError) and not (os.name == "nt" and error.errno == _EINVAL):
             raise
         # `rekindle … | head` is no error. Point stdout at nothing so that the interpreter's own flush stays quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
