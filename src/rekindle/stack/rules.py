@@ -1,0 +1,76 @@
+"""Rules are rows: what each says is in `decided/rules.toml`; a broken one becomes a `Rejection` that keeps its source."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from rekindle.knowledge.tables import Evidence, Row, cached, decided
+from rekindle.version import Version
+
+
+class RouteKind(str, Enum):
+    """The routes, cheapest first."""
+
+    INSTALLED = "installed"
+    OFFICIAL_WHEEL = "official-wheel"
+    CONDA_FORGE = "conda-forge"
+    SHELF = "shelf"
+    COMMUNITY = "community"
+    SOURCE_BUILD = "source-build"
+    WSL = "wsl"
+    NONE = "none"
+
+    @property
+    def tier(self) -> int:
+        return list(RouteKind).index(self)
+
+
+class Rule(Row, frozen=True, kw_only=True):
+    id: str
+    kind: str
+    sentence: str
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """What was considered. A toolkit alone has no `torch`, a release alone no `cuda`."""
+
+    name: str
+    route: RouteKind | None = None
+    torch: str | None = None
+    cuda: Version | None = None
+    python: str | None = None
+
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a candidate is out (`kind` rejects) or what it costs (`kind` costs)."""
+
+    candidate: Candidate
+    rule: str
+    kind: str
+    sentence: str
+    source: str
+    evidence: Evidence
+
+
+@cached
+def _rules() -> dict[str, Rule]:
+    return {rule.id: rule for rule in decided("rules", dict[str, tuple[Rule, ...]])["rules"]}
+
+
+def rules() -> tuple[Rule, ...]:
+    return tuple(_rules().values())
+
+
+def broken(rule: str, candidate: Candidate, *, row: Row | None = None, **values: object) -> Rejection:
+    """The rejection of `candidate` by `rule`. `row` is the table row it stands on, which knows its source best."""
+    found = _rules()[rule]
+    return Rejection(
+        candidate=candidate,
+        rule=rule,
+        kind=found.kind,
+        sentence=found.sentence.format(**values),
+        source=f"{found.source} ({row.source})" if row and row.source not in found.source else found.source,
+        evidence=row.evidence if row else found.evidence,
+    )
