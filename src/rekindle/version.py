@@ -14,17 +14,19 @@ _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
 @total_ordering
 class Version:
-    __slots__ = ("_key", "text")
+    __slots__ = ("_key", "_short", "parts", "text")
 
     def __init__(self, text: str) -> None:
         if not _NUMBERS.match(text):
             msg = f"`{text[:40]}` is not a version number"
             raise ValueError(msg)
         self.text = text
-        parts = [int(part) for part in text.split(".")]
-        while len(parts) > 1 and parts[-1] == 0:
-            parts.pop()
-        self._key = tuple(parts)
+        self.parts = tuple(int(part) for part in text.split("."))
+        self._short: Version | None = None
+        key = self.parts
+        while len(key) > 1 and key[-1] == 0:
+            key = key[:-1]
+        self._key = key
 
     @classmethod
     @lru_cache(maxsize=2048)
@@ -38,10 +40,6 @@ class Version:
         return cls(match.group()) if match else None
 
     @property
-    def parts(self) -> tuple[int, ...]:
-        return tuple(int(part) for part in self.text.split("."))
-
-    @property
     def major(self) -> int:
         return self._key[0]
 
@@ -51,7 +49,9 @@ class Version:
 
     @property
     def major_minor(self) -> Version:
-        return Version(f"{self.major}.{self.minor}")
+        if self._short is None:
+            self._short = self if len(self.parts) == 2 else Version(f"{self.major}.{self.minor}")
+        return self._short
 
     def starts_with(self, other: Version) -> bool:
         """`12.9.86` starts with `12.9`; `12.10` does not start with `12.1`."""

@@ -18,6 +18,7 @@ from rekindle.errors import Interrupted, RekindleError, UsageError
 VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("rekindle.cli.doctor", "What this computer has, what is wrong, what will work"),
     "gpu": ("rekindle.cli.gpu", "What is true of a card: capability, drivers, toolkits, wheels that serve it"),
+    "plan": ("rekindle.cli.plan", "Which PyTorch, by which route, and why not the others"),
     "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
 }
 

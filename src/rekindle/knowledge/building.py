@@ -97,7 +97,8 @@ def arch_syntax(torch: str) -> ArchSyntax | None:
 
 def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:
     return next(
-        (row for row in _tables().bad_tool if row.tool == tool and row.system == system and row.version == version), None
+        (row for row in _tables().bad_tool if row.tool == tool and row.system == system and row.version == version),
+        None,
     )
 
 

@@ -60,6 +60,7 @@ def _tables() -> _Tables:
     return observed("host_compilers", _Tables)
 
 
+@cached
 def host_limits(cuda: Version) -> HostLimits | None:
     return next((row for row in _tables().cuda if row.cuda == cuda.major_minor), None)
 
@@ -110,6 +111,7 @@ def accepts_clang(cuda: Version, major: int) -> Acceptance:
     )
 
 
+@cached
 def toolset_range(cuda: Version) -> tuple[Version, Version] | None:
     """The oldest and newest toolset that pass both gates; None when not known."""
     fitting = [row.toolset for row in toolsets() if accepts_msvc(cuda, row.toolset).accepted]

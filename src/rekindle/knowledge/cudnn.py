@@ -62,6 +62,7 @@ def releases() -> tuple[Cudnn, ...]:
     return tuple(sorted(_tables().releases, key=lambda row: row.version))
 
 
+@cached
 def serves(version: Version, card: Capability, *, cuda_major: int = 11) -> bool | None:
     """Does cuDNN `version` hold code for this card? None when it is newer than the tables or unknown."""
     row = row_of(version)
@@ -75,6 +76,7 @@ def serves(version: Version, card: Capability, *, cuda_major: int = 11) -> bool 
     return card >= floor
 
 
+@cached
 def last_for(card: Capability) -> Version | None:
     """The last cuDNN that holds code for a card; None when the newest still does, or when none ever did."""
     rows = releases()
@@ -83,6 +85,7 @@ def last_for(card: Capability) -> Version | None:
     return next((row.version for row in reversed(rows) if serves(row.version, card)), None)
 
 
+@cached
 def row_of(version: Version) -> Cudnn | None:
     """The row of a release by its three numbers; `8.7.0.84` and `8.7.0` are the same one."""
     return _by_number().get(version.parts[:3])

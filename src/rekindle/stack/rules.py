@@ -1,4 +1,4 @@
-"""Rules are rows: what each says is in `decided/rules.toml`; a broken one becomes a `Rejection` that keeps its source."""
+"""Rules are rows: what each says is in `decided/rules.toml`; a broken one becomes a `Rejection` with its source."""
 
 from __future__ import annotations
 

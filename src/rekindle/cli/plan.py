@@ -1,0 +1,140 @@
+"""`rekindle plan`: which PyTorch, by which route, and why not the others."""
+
+from __future__ import annotations
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+from rekindle.errors import NoRoute
+from rekindle.stack.resolver import Verdict, resolve
+from rekindle.stack.routes import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.wish import Prefer, Situation, Wish, named, version_of
+
+
+@click.command("plan")
+@options.gpus
+@options.system
+@options.python
+@options.torch
+@options.cuda
+@options.driver
+@options.toolset
+@options.profile
+@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
+@click.option("--community", is_flag=True, help="A wheel that somebody else built may be recommended.")
+@click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
+@options.as_json
+def command(
+    gpus: tuple[str, ...],
+    system: str | None,
+    python: str | None,
+    torch: str | None,
+    cuda: str | None,
+    driver: str | None,
+    toolset: str | None,
+    profile: str | None,
+    prefer: str,
+    community: bool,
+    configured_index: bool,
+    as_json: bool,
+) -> int:
+    """Which PyTorch for these cards, by which route, and why not the others."""
+    wish = Wish(
+        torch=torch,
+        cuda=version_of(cuda, "--cuda"),
+        toolset=version_of(toolset, "--toolset"),
+        profile=profile,
+        prefer=Prefer(prefer),
+        community=community,
+        configured_index=configured_index,
+    )
+    situation = named(gpus, system=system or "linux", driver=driver, python=python)
+    verdict = resolve(situation, wish)
+    if as_json:
+        console.out_json(verdict)
+    else:
+        show(verdict)
+    return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
+
+
+def show(verdict: Verdict) -> None:
+    console.out(_heading(verdict.situation))
+    for note in verdict.notes:
+        console.out(console.wrap(note))
+    console.out()
+    _show_route(verdict.recommended)
+    others = [route for route in verdict.routes if route is not verdict.recommended]
+    if others:
+        console.out()
+        console.out("Other routes that work")
+        console.out(console.table([_line(route) for route in others[:6]], indent="  "))
+        if len(others) > 6:
+            console.out(f"  and {len(others) - 6} more: `--json` lists them all")
+    if verdict.candidates:
+        console.out()
+        console.out("Per chip")
+        rows = [(str(each.capability), each.route.value, each.summary) for each in verdict.candidates]
+        console.out(console.table(rows, indent="  "))
+
+
+def _heading(situation: Situation) -> str:
+    cards = " + ".join(
+        f"{card.name} ({', '.join(str(each) for each in card.capabilities)})" for card in situation.cards
+    )
+    driver = f", driver {situation.driver}" if situation.driver else ""
+    python = f", Python {situation.python}" if situation.python else ""
+    return console.paint(f"{cards or 'no NVIDIA card'} on {situation.system.capitalize()}{driver}{python}", "bold")
+
+
+def _show_route(route: Route) -> None:
+    console.out(f"{console.paint(route.route.value, 'bold')}: {console.wrap(route.summary, indent='  ').strip()}")
+    rows = [
+        ("torch", route.version if route.torch else ""),
+        ("cuda", str(route.cuda or "")),
+        ("cudnn", str(route.cudnn or "")),
+        ("python", route.python or ""),
+        ("driver", route.driver or ""),
+        ("toolset", route.toolset or ""),
+        ("built for", route.arch_list or ""),
+        ("evidence", route.evidence.phrase if route.torch else ""),
+    ]
+    shown = [row for row in rows if row[1]]
+    if shown:
+        console.out(console.table(shown, indent="  "))
+    for title, items in (
+        ("why", route.why),
+        ("loses", route.loses),
+        ("unverified", route.unverified),
+        ("will not work on the card", route.lacks),
+    ):
+        if items:
+            console.out()
+            console.out(f"  {title}")
+            for item in items:
+                console.out(console.wrap(item, first="    - ", indent="      "))
+    if route.missing:
+        console.out()
+        console.out("  missing")
+        for piece in route.missing:
+            have = f" (here: {piece.have})" if piece.have else ""
+            console.out(console.wrap(f"{piece.need}{have}", first="    - ", indent="      "))
+            for line in piece.commands:
+                console.out(f"        {line}")
+    if route.change:
+        console.out()
+        console.out(console.wrap(f"smallest change that would help: {route.change.text}", indent="  "))
+        if route.change.torch:
+            console.out(f"    then {route.change.route.value}: torch {route.change.torch}, CUDA {route.change.cuda}")
+    if route.commands:
+        console.out()
+        console.out("  Run")
+        for line in route.commands:
+            console.out(f"    {line}")
+
+
+def _line(route: Route) -> tuple[str, str, str]:
+    cost = f"loses: {route.loses[0]}" if route.loses else ""
+    who = f"by {route.builder}" if route.builder else ""
+    return route.route.value, f"torch {route.version}", f"CUDA {route.cuda}, Python {route.python} {who} {cost}".strip()

@@ -1,0 +1,159 @@
+"""Offers: builds of PyTorch that can be had without compiling. Official wheels, conda-forge, the shelf, other people's.
+
+What is inside is `code`: read off the wheel itself where the observed table has it (evidence `binary`), else taken from
+the architecture list of the script that built it, which is not yet confirmed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.knowledge import releases, wheel_platforms
+from rekindle.knowledge.capability import Target
+from rekindle.knowledge.community import community_wheels
+from rekindle.knowledge.conda import conda_builds
+from rekindle.knowledge.gpu_code import GpuCode, Group
+from rekindle.knowledge.tables import Evidence, Row, cached
+from rekindle.stack.rules import RouteKind
+from rekindle.version import Version
+
+PYTORCH_INDEX = "https://download.pytorch.org/whl"
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """One build. `code` empty: what it was built for is not known. `cudnn` None: which cuDNN comes with it is not."""
+
+    route: RouteKind
+    torch: str
+    cuda: Version
+    system: str
+    pythons: tuple[str, ...]
+    code: tuple[GpuCode, ...]
+    source: str
+    evidence: Evidence
+    machine: str = "x86_64"
+    variant: str | None = None
+    cudnn: Version | None = None
+    cudnn_pin: str | None = None
+    """What a conda recipe pins, when conda chooses the cuDNN."""
+    glibc: Version | None = None
+    index_url: str | None = None
+    on_configured_index: bool = False
+    """The Python package index itself has this one, without PyTorch's own index."""
+    default_variant: bool = False
+    experimental: bool = False
+    builder: str | None = None
+    location: str | None = None
+    """Where the file is: a path on the shelf, a page."""
+    cpu_floor: str | None = None
+    note: str | None = None
+
+    @property
+    def label(self) -> str:
+        plain = f"torch {self.torch}" + (f"+{self.variant}" if self.variant else "")
+        where = {
+            RouteKind.OFFICIAL_WHEEL: "",
+            RouteKind.CONDA_FORGE: f" of conda-forge (CUDA {self.cuda})",
+            RouteKind.SHELF: " on the shelf",
+            RouteKind.COMMUNITY: f" by {self.builder}",
+        }
+        return plain + where.get(self.route, "")
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(sorted({target for code in self.code for group in code.groups for target in group.targets}))
+
+    @property
+    def row(self) -> Row:
+        return Row(source=self.source, observed_at="", evidence=self.evidence)
+
+
+@cached
+def official(system: str, machine: str) -> tuple[Offer, ...]:
+    """Every official CUDA wheel line, for the newest patch of each minor release, newest first."""
+    found: list[Offer] = []
+    for release in reversed(releases.torch_releases()):
+        found += [_official(release, variant, release.newest, system, machine) for variant in release.variants]
+    return tuple(found)
+
+
+def official_of(version: str, system: str, machine: str) -> tuple[Offer, ...]:
+    """The official wheels of one exact version, `2.7.0` as well as `2.7.1`."""
+    release = releases.torch_release(version)
+    return tuple(_official(release, variant, version, system, machine) for variant in release.variants)
+
+
+@cached
+def conda(system: str, machine: str) -> tuple[Offer, ...]:
+    return tuple(
+        Offer(
+            route=RouteKind.CONDA_FORGE,
+            torch=row.torch,
+            cuda=row.cuda,
+            cudnn_pin=row.cudnn or "9",
+            system=system,
+            machine=machine,
+            pythons=row.pythons,
+            code=(listed(row.targets),),
+            glibc=row.glibc,
+            source=row.source,
+            evidence=row.evidence,
+        )
+        for row in reversed(conda_builds())
+        if row.system == system and row.machine == machine
+    )
+
+
+@cached
+def community(system: str, machine: str) -> tuple[Offer, ...]:
+    if machine != "x86_64":
+        return ()
+    return tuple(
+        Offer(
+            route=RouteKind.COMMUNITY,
+            torch=row.torch,
+            cuda=row.cuda,
+            system=system,
+            pythons=(row.python,),
+            code=(listed(row.targets),),
+            builder=row.builder,
+            location=row.page,
+            cpu_floor=row.cpu_floor,
+            note=row.note,
+            source=row.source,
+            evidence=row.evidence,
+        )
+        for row in community_wheels()
+        if row.system == system
+    )
+
+
+def listed(targets: tuple[Target, ...], file: str = "its GPU libraries") -> GpuCode:
+    """Code as a list of architectures promises it: every library holds every target."""
+    group = Group(targets=tuple(sorted(targets)), count=1)
+    return GpuCode(file=file, containers=1, targets={str(target): 1 for target in group.targets}, groups=(group,))
+
+
+def _official(
+    release: releases.TorchRelease, variant: releases.Variant, version: str, system: str, machine: str
+) -> Offer:
+    platform = wheel_platforms.of(release.minor, machine) if system == "linux" else None
+    targets = variant.targets(system) if machine == "x86_64" else None
+    return Offer(
+        route=RouteKind.OFFICIAL_WHEEL,
+        torch=version,
+        variant=variant.name,
+        cuda=variant.cuda,
+        cudnn=variant.cudnn,
+        system=system,
+        machine=machine,
+        pythons=release.pythons(system),
+        code=(listed(targets),) if targets else (),
+        glibc=platform.glibc if platform else None,
+        index_url=f"{PYTORCH_INDEX}/{variant.name}",
+        on_configured_index=system == "linux" and variant.index_default_linux,
+        default_variant=variant.index_default_linux,
+        experimental=variant.experimental,
+        source=variant.source,
+        evidence=variant.evidence,
+    )

@@ -1,0 +1,354 @@
+"""Source builds: which release with which toolkit, cuDNN, compiler and Python can be compiled for these cards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rekindle.knowledge import building, capabilities, cudnn, toolkits
+from rekindle.knowledge.capability import Capability, Target
+from rekindle.knowledge.chips import architecture
+from rekindle.knowledge.compilers import accepts_msvc, host_limits, toolset_range
+from rekindle.knowledge.drivers import Window
+from rekindle.knowledge.releases import TorchRelease
+from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.toolkits import Toolkit
+from rekindle.stack import estimates
+from rekindle.stack.driving import Driving, drive
+from rekindle.stack.routes import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
+from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.wish import Situation, Wish
+from rekindle.version import Version
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure a pair of release and toolkit is: 0 built for such a card, 1 built upstream, 2 only admitted."""
+
+    rank: int
+    text: str
+    evidence: Evidence
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    route: Route
+    proof: Proof
+    toolkit_here: bool
+
+
+def usable_toolkits(
+    situation: Situation, window: Window, wish: Wish
+) -> tuple[list[tuple[Toolkit, Driving]], list[Rejection]]:
+    """The toolkits that compile for all the cards and whose code a driver for them runs."""
+    usable: list[tuple[Toolkit, Driving]] = []
+    rejected: list[Rejection] = []
+    for toolkit in toolkits.toolkits():
+        candidate = Candidate(name=f"CUDA {toolkit.version}", route=RouteKind.SOURCE_BUILD, cuda=toolkit.version)
+        found = [
+            broken(
+                "toolkit-target",
+                candidate,
+                row=toolkit,
+                cuda=toolkit.version,
+                card=card.name,
+                sm=capability.sm,
+                range=target_range(capability),
+            )
+            for card in situation.cards
+            for capability in card.capabilities
+            if not toolkit.compiles_for(capability)
+        ]
+        driving = drive(toolkit, situation, window, candidate)
+        if isinstance(driving, Rejection):
+            found.append(driving)
+        elif not found and (wish.cuda is None or toolkit.version.starts_with(wish.cuda.major_minor)):
+            usable.append((toolkit, driving))
+        rejected += found
+    return usable, rejected
+
+
+def target_range(capability: Capability) -> str:
+    """`11.8 is the last that can`, `12.8 is the first that can`, or that none of the tables can."""
+    able = [row.version for row in toolkits.toolkits() if row.compiles_for(capability)]
+    if not able:
+        return "no toolkit since 10.2 can"
+    newest = toolkits.toolkits()[-1].version
+    return f"{able[-1]} is the last that can" if able[-1] != newest else f"{able[0]} is the first that can"
+
+
+def consider(
+    release: TorchRelease,
+    version: str,
+    usable: list[tuple[Toolkit, Driving]],
+    situation: Situation,
+    wish: Wish,
+) -> tuple[list[Built], list[Rejection]]:
+    """Every way to build one release, best toolkit first, and why the other toolkits are out."""
+    found: list[Built] = []
+    rejected: list[Rejection] = []
+    for toolkit, driving in usable:
+        candidate = Candidate(
+            name=f"torch {version} with CUDA {toolkit.version}",
+            route=RouteKind.SOURCE_BUILD,
+            torch=version,
+            cuda=toolkit.version,
+        )
+        broken_rules = _pair(release, version, toolkit, situation, wish, candidate)
+        rejected += broken_rules
+        if not broken_rules:
+            found.append(_built(release, version, toolkit, driving, situation, wish))
+    return sorted(found, key=_toolkit_key), rejected
+
+
+def _toolkit_key(built: Built) -> tuple[object, ...]:
+    """A toolkit that is here already, then the surest pair, then one whose compilers are known, then the newest."""
+    cuda = built.route.cuda or Version("0")
+    return (not built.toolkit_here, built.proof.rank, built.route.toolset is None, (-cuda.major, -cuda.minor))
+
+
+def _pair(
+    release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation, wish: Wish, candidate: Candidate
+) -> list[Rejection]:
+    found: list[Rejection] = []
+    words: dict[str, Any] = {"torch": version, "cuda": toolkit.version}
+    if toolkit.version < release.min_cuda:
+        found.append(broken("torch-cuda-min", candidate, row=release, need=release.min_cuda, **words))
+    newest = max(variant.cuda for variant in release.variants)
+    if toolkit.version.major > newest.major:
+        found.append(
+            broken("torch-cuda-max", candidate, row=release, major=toolkit.version.major, newest=newest, **words)
+        )
+    syntax = building.arch_syntax(version)
+    found += [
+        broken("torch-arch-syntax", candidate, row=syntax, torch=version, capability=capability)
+        for capability in situation.capabilities
+        if syntax is not None and not syntax.admits(Target(capability))
+    ]
+    if situation.system == "windows" and wish.toolset is not None:
+        answer = accepts_msvc(toolkit.version, wish.toolset)
+        if answer.accepted is False:
+            found.append(broken("cuda-msvc", candidate, reason=answer.reason))
+    limits = host_limits(toolkit.version)
+    if situation.system == "linux" and limits and limits.gcc_max and release.min_gcc.major > limits.gcc_max:
+        found.append(broken("cuda-gcc", candidate, row=limits, need=release.min_gcc, most=limits.gcc_max, **words))
+    return found
+
+
+def _built(
+    release: TorchRelease, version: str, toolkit: Toolkit, driving: Driving, situation: Situation, wish: Wish
+) -> Built:
+    choice = choose_python(situation, release.pythons(situation.system), version)
+    chosen = choose_cudnn(release, version, toolkit, situation)
+    toolset = _toolset(release, toolkit, situation, wish)
+    proof = _proof(release, version, toolkit, situation)
+    arch_list = ";".join(str(capability) for capability in situation.capabilities)
+    loses: list[str] = []
+    if chosen is None:
+        loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
+    why = [proof.text]
+    if choice.why:
+        why.insert(0, choice.why)
+    route = Route(
+        route=RouteKind.SOURCE_BUILD,
+        torch=version,
+        cuda=toolkit.version,
+        cudnn=chosen,
+        python=choice.python,
+        driver=driving.text,
+        toolset=toolset.text,
+        arch_list=arch_list,
+        commands=_commands(version, toolkit, choice.python, situation, wish),
+        loses=tuple(loses),
+        evidence=weakest(
+            [proof.evidence, release.evidence, toolkit.evidence, _cudnn_evidence(chosen), toolset.evidence]
+        ),
+        summary=f"PyTorch {version} built here for {arch_list} with CUDA {toolkit.version}",
+        numpy=numpy_pin(version, situation.system),
+        why=(*why, *toolset.why),
+        lacks=lacks(situation),
+        unverified=tuple(toolset.unverified),
+        missing=(
+            *_pieces(toolkit, chosen, toolset, situation),
+            *_driver(situation, driving),
+            *python_missing(situation, choice),
+        ),
+        estimate=estimates.source_build(release, situation),
+        targets=tuple(capability.sm for capability in situation.capabilities),
+    )
+    here = situation.toolkits is not None and any(each.starts_with(toolkit.version) for each in situation.toolkits)
+    return Built(route=route, proof=proof, toolkit_here=here)
+
+
+def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Version | None:
+    """The newest cuDNN with code for all cards that this release compiles with and that is made for this CUDA."""
+    limit = building.cudnn_range(version)
+
+    def fits(candidate: Version) -> bool:
+        if candidate < release.min_cudnn or (limit is not None and candidate >= limit.below):
+            return False
+        return all(
+            cudnn.serves(candidate, capability, cuda_major=toolkit.version.major) is True
+            for capability in situation.capabilities
+        )
+
+    official = next((row.cudnn for row in release.variants if row.cuda == toolkit.version and row.cudnn), None)
+    if official is not None and fits(official):
+        return official
+    made = [row.version for row in cudnn.releases() if toolkit.version.major in row.cuda_majors and not row.yanked]
+    if situation.cudnns:
+        made = [*made, *situation.cudnns]
+    ends = [
+        facts.last_cudnn
+        for capability in situation.capabilities
+        if (facts := capabilities.facts(capability)) and facts.last_cudnn is not None
+    ]
+    return max((each for each in [*made, *ends] if fits(each)), default=None)
+
+
+class _Toolset(msgspec.Struct, frozen=True, kw_only=True):
+    text: str | None
+    need: str
+    have: str | None
+    missing: bool
+    evidence: Evidence = Evidence.BINARY
+    why: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+def _toolset(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
+    return (_msvc if situation.system == "windows" else _gcc)(release, toolkit, situation, wish)
+
+
+def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
+    span = toolset_range(toolkit.version)
+    limits = host_limits(toolkit.version)
+    have = situation.toolsets
+    if wish.toolset is not None:
+        return _Toolset(text=str(wish.toolset), need=str(wish.toolset), have=None, missing=False)
+    if span is None:
+        linker = release.official_linker
+        return _Toolset(
+            text=str(linker),
+            need=str(linker),
+            have=None,
+            missing=have is None or all(not each.starts_with(linker) for each in have),
+            evidence=Evidence.NOTES,
+            unverified=(f"which MSVC toolsets CUDA {toolkit.version} takes; {linker} linked the official wheels",),
+            commands=_install_toolset(linker),
+        )
+    first, last = span
+    fitting = [each for each in have or () if accepts_msvc(toolkit.version, each).accepted]
+    best = max(fitting, default=None)
+    return _Toolset(
+        text=str(best.major_minor if best else last),
+        need=f"MSVC toolset {first} to {last}",
+        have=", ".join(str(each) for each in have) if have else None,
+        missing=best is None,
+        evidence=limits.evidence if limits else Evidence.NOTES,
+        why=(f"toolset: CUDA {toolkit.version} takes MSVC {first} to {last} (nvcc's gate and the STL's)",),
+        commands=_install_toolset(last),
+    )
+
+
+def _install_toolset(toolset: Version) -> tuple[str, ...]:
+    """Visual Studio's installer has every toolset as a component of its own, side by side."""
+    if toolset <= Version("14.29"):
+        name = "Microsoft.VisualStudio.Component.VC.v142.x86.x64"
+    else:
+        name = f"Microsoft.VisualStudio.Component.VC.{toolset.major}.{toolset.minor}.{_studio(toolset)}.x86.x64"
+    return (f"vs_installer.exe modify --add {name}",)
+
+
+def _studio(toolset: Version) -> str:
+    """Toolset 14.39 came with Visual Studio 17.9."""
+    return f"17.{toolset.minor - 30}" if toolset.minor < 50 else f"18.{toolset.minor - 50}"
+
+
+def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
+    limits = host_limits(toolkit.version)
+    least = release.min_gcc
+    if limits is None or limits.gcc_max is None:
+        unknown = (f"which GCC CUDA {toolkit.version} takes",)
+        return _Toolset(text=None, need=f"GCC {least}", have=None, missing=False, unverified=unknown)
+    fitting = [each for each in situation.gcc or () if least.major <= each <= limits.gcc_max]
+    best = max(fitting, default=limits.gcc_max)
+    return _Toolset(
+        text=f"GCC {best}",
+        need=f"GCC {least} to {limits.gcc_max}",
+        have=", ".join(str(each) for each in situation.gcc) if situation.gcc else None,
+        missing=not fitting,
+        evidence=limits.evidence,
+        why=(f"toolset: CUDA {toolkit.version} takes GCC up to {limits.gcc_max}, PyTorch asks for {least} or newer",),
+        commands=(f"apt-get install g++-{limits.gcc_max}",),
+    )
+
+
+def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Proof:
+    oldest = min(situation.capabilities)
+    row = building.built_by(version, toolkit.version, situation.system, architecture(oldest))
+    if row:
+        text = f"CUDA {toolkit.version}: built so for such a card by {row.who}"
+        return Proof(rank=0, text=text, evidence=row.evidence)
+    variant = next((each for each in release.variants if each.cuda == toolkit.version), None)
+    if variant:
+        text = f"CUDA {toolkit.version}: PyTorch's own wheels of this release were built with it"
+        return Proof(rank=1, text=text, evidence=variant.evidence)
+    return Proof(
+        rank=2,
+        evidence=Evidence.NOTES,
+        text=f"CUDA {toolkit.version}: the release's CMake files admit it; nobody is known to have built this pair",
+    )
+
+
+def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situation: Situation) -> tuple[Missing, ...]:
+    found: list[Missing] = []
+    if situation.toolkits is None or not any(each.starts_with(toolkit.version) for each in situation.toolkits):
+        have = ", ".join(str(each) for each in situation.toolkits) if situation.toolkits else None
+        found.append(
+            Missing(
+                what="toolkit",
+                need=f"CUDA {toolkit.version}",
+                have=have,
+                why="nvcc compiles the kernels; install the toolkit without the driver that it offers",
+                commands=("https://developer.nvidia.com/cuda-toolkit-archive",),
+            )
+        )
+    if chosen is not None and not any(each.starts_with(chosen) for each in situation.cudnns or ()):
+        found.append(
+            Missing(
+                what="cudnn",
+                need=f"cuDNN {chosen} for CUDA {toolkit.version.major}",
+                have=", ".join(str(each) for each in situation.cudnns) if situation.cudnns else None,
+                why="the newest with code for the card that this PyTorch compiles with",
+                commands=("https://developer.nvidia.com/rdp/cudnn-archive",),
+            )
+        )
+    if toolset.missing:
+        found.append(
+            Missing(
+                what="toolset",
+                need=toolset.need,
+                have=toolset.have,
+                why="the host compiler of nvcc",
+                commands=toolset.commands,
+            )
+        )
+    return tuple(found)
+
+
+def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
+    from rekindle.stack.ready_made import driver_missing
+
+    return (driver_missing(driving),) if situation.here and situation.driver is None else ()
+
+
+def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> tuple[str, ...]:
+    cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
+    words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
+    return (f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml")
+
+
+def _cudnn_evidence(chosen: Version | None) -> Evidence:
+    row = cudnn.row_of(chosen) if chosen else None
+    return row.evidence if row else Evidence.NOTES
