@@ -29,6 +29,8 @@ def observe() -> dict[str, list[dict[str, object]]]:
             if found is None:
                 continue
             name, requires = found
+            if "+cpu" in name or "%2Bcpu" in name:  # a wheel of a local folder that pip is told to look into
+                continue
             tag = name.rsplit("-", 1)[-1].removesuffix(f"_{machine}.whl").split(".")[-1].removesuffix(f"_{machine}")
             rows.append(
                 {
