@@ -1,0 +1,81 @@
+"""`rekindle patch`: the patches that a source tree needs, shown, made and undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+from rekindle.errors import PatchMismatch, Unverified, UsageError
+
+if TYPE_CHECKING:
+    from rekindle.source.patching import Report
+
+
+@click.command("patch")
+@click.argument("root", type=click.Path(path_type=Path))
+@options.torch
+@click.option("--list", "listing", is_flag=True, help="Say which patches apply, and why the others do not.")
+@options.dry_run
+@click.option("--undo", is_flag=True, help="Put back the exact bytes of every patched file.")
+@click.option("--only", multiple=True, metavar="ID", help="Only this patch. May be repeated.")
+@options.system
+@click.option(
+    "--compiler", type=click.Choice(["msvc", "clang-cl", "icx", "gcc", "clang"]), help="The C++ compiler of the build."
+)
+@click.option("--cmake", metavar="X.Y", help="The CMake of the build; not given: any.")
+@click.option("--setuptools", metavar="X.Y", help="The setuptools of the build; not given: any.")
+@options.cuda
+@options.as_json
+def command(
+    root: Path, torch: str | None, listing: bool, dry_run: bool, undo: bool, only: tuple[str, ...],
+    system: str | None, compiler: str | None, cmake: str | None, setuptools: str | None, cuda: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Patch PyTorch's source at ROOT so that it builds with today's tools. `--undo` restores every byte."""
+    from rekindle.source import patching, setting
+
+    if listing + dry_run + undo > 1:
+        message = "`--list`, `--dry-run` and `--undo` exclude each other"
+        raise UsageError(message, hint="give one of them, or none to patch the tree")
+    stack = setting.of(
+        root, torch=torch, system=system, compiler=compiler, cmake=cmake, setuptools=setuptools, cuda=cuda
+    )
+    if undo:
+        report = patching.undo(root, stack)
+    elif listing or dry_run:
+        report = patching.show(root, stack, only=only, diffs=dry_run)
+    else:
+        report = patching.apply(root, stack, only=only)
+    console.out_json(report) if as_json else _print(report)
+    if any(one.state is patching.State.MISMATCH for one in report.patches):
+        return PatchMismatch.exit_code
+    return Unverified.exit_code if report.unreadable or report.kept else 0
+
+
+def _print(report: Report) -> None:
+    if report.action == "dry-run":
+        console.out((report.diff or "").rstrip("\n"))
+        console.say(f"would change {_files(len(report.changed))} in `{report.root}`; nothing was written")
+    elif report.action == "list":
+        console.out(f"PyTorch {report.torch} in {report.root}\n")
+        rows = [(one.id, one.state.value, one.reason) for one in report.patches]
+        console.out(console.table(rows, head=("patch", "state", "reason")))
+    elif report.action == "undo":
+        console.out(f"restored {_files(len(report.changed))}")
+    else:
+        for one in report.patches:
+            if one.state.value in ("applied", "option", "absent"):
+                console.out(f"{one.state.value:<8} {one.id}: {one.reason}")
+        console.out(f"changed {_files(len(report.changed))}; `rekindle patch {report.root} --undo` puts them back")
+    for path in report.kept:
+        console.say(f"left alone, edited since it was patched: {console.clean(path)}")
+    for place in report.unreadable:
+        console.say(f"could not be read: {console.clean(place.file)}: {console.clean(place.reason)}")
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"

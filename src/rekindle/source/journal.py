@@ -1,0 +1,206 @@
+"""Changes files of a tree so that they can always be changed back to the exact bytes.
+
+Before a file is touched, its original bytes lie synced under `.rekindle/patches/originals`, and the journal, written
+last, says which files are about to become what. Each file is then exchanged in one step. So at every moment each file
+is either as it was or as it shall be, and the journal knows both: whatever was interrupted, `restore` finds the way
+back and a second `exchange` the way on. A file that is neither was edited by someone else and is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rekindle import codec, files
+from rekindle.errors import BadInput, Locked, NotWritable
+from rekindle.source import tree
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One file: the SHA-256 of its original bytes (also their name in `originals`) and of what it became."""
+
+    path: str
+    original: str
+    current: str
+    patches: tuple[str, ...]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.patch-journal/1"
+    files: tuple[Entry, ...] = ()
+
+
+class Journal:
+    """The journal of one tree. Use it within `with Journal.open(root)`, which keeps a second writer out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / tree.STATE_FOLDER / "patches"
+        self._path = self.folder / "journal.json"
+        self._entries = {entry.path: entry for entry in self._read().files}
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, root: Path) -> Iterator[Journal]:
+        from filelock import FileLock, Timeout
+
+        folder = root / tree.STATE_FOLDER
+        lock = FileLock(folder / "lock")
+        try:
+            folder.mkdir(exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout as busy:
+            message = f"another `rekindle patch` is at work on `{root}`"
+            raise Locked(message, hint="wait until it has ended and run the same command again") from busy
+        except OSError as error:
+            message = f"cannot write to `{folder}`: {error.strerror or error}"
+            raise NotWritable(message, hint="the tree must be yours to write; copy it first if it is not") from error
+        journal = cls(root)
+        try:
+            yield journal
+        finally:
+            lock.release()
+            if not journal._entries:
+                shutil.rmtree(journal.folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    (folder / "lock").unlink(missing_ok=True)
+                    (folder / ".gitignore").unlink(missing_ok=True)
+                    folder.rmdir()
+
+    def entry(self, path: str) -> Entry | None:
+        return self._entries.get(path)
+
+    def original(self, path: str, data: bytes) -> bytes:
+        """What the file was before any patch: from the journal when it is as we left it, else as it is now."""
+        entry = self._entries.get(path)
+        if entry is None or _hash(data) != entry.current:
+            return data
+        return self._stored(entry)
+
+    def exchange(self, wanted: Mapping[str, tuple[bytes, tuple[str, ...]]]) -> list[str]:
+        """Give each file its new bytes; all of them or, when one cannot be written, none. Returns what changed."""
+        originals: dict[str, bytes] = {}
+        entries = dict(self._entries)
+        for path, (data, patches) in wanted.items():
+            now = tree.read(tree.place(self.root, path))
+            original = self.original(path, now)
+            originals[path] = now
+            entries[path] = Entry(path=path, original=_hash(original), current=_hash(data), patches=patches)
+            self._store(original)
+        self._write(entries)
+        done: list[str] = []
+        try:
+            for path, (data, _) in wanted.items():
+                if originals[path] != data:
+                    done.append(path)
+                    self._put(path, data)
+        except NotWritable:
+            with contextlib.suppress(NotWritable):
+                for path in done:
+                    self._put(path, originals[path])
+                self._write(dict(self._entries))
+            raise
+        # What is its original again needs no memory.
+        self._entries = {path: entry for path, entry in entries.items() if entry.original != entry.current}
+        self._write(self._entries)
+        return done
+
+    def restore(self) -> tuple[list[str], list[str]]:
+        """Every file back to its original bytes: (restored, left alone because someone edited it since)."""
+        restored: list[str] = []
+        kept: dict[str, Entry] = {}
+        for path, entry in self._entries.items():
+            try:
+                now = _hash(tree.read(tree.place(self.root, path)))
+            except (OSError, BadInput):
+                kept[path] = entry
+                continue
+            if now == entry.original:
+                continue
+            if now != entry.current:
+                kept[path] = entry
+                continue
+            self._put(path, self._stored(entry))
+            restored.append(path)
+        self._entries = kept
+        self._write(kept)
+        return restored, list(kept)
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Exchange one file in a single step, keeping its mode. What is left by a crash lies in our own folder."""
+        target = tree.place(self.root, path)
+        beside = self.folder / "next"
+        try:
+            mode = stat.S_IMODE(target.lstat().st_mode)
+            _write_synced(beside, data)
+            beside.chmod(mode | stat.S_IWUSR)
+            try:
+                if os.name == "nt" and not mode & stat.S_IWUSR:
+                    target.chmod(mode | stat.S_IWUSR)  # Windows does not replace a read-only file
+                beside.replace(target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                with files.replacing(target) as stream:  # a submodule on a volume of its own
+                    stream.write(data)
+            if mode != mode | stat.S_IWUSR or stat.S_IMODE(target.lstat().st_mode) != mode:
+                target.chmod(mode)
+            files.sync_folder(target.parent)
+        except OSError as error:
+            message = f"cannot change `{path}`: {error.strerror or error}"
+            raise NotWritable(message, hint="nothing was changed; free some space or make the tree writable") from error
+
+    def _store(self, data: bytes) -> None:
+        path = self.folder / "originals" / _hash(data)
+        if path.exists() and path.stat().st_size == len(data):
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"cannot write to `{path.parent}`: {error.strerror or error}"
+            raise NotWritable(message, hint="free some space or make the tree writable") from error
+        files.write_bytes(path, data)
+
+    def _stored(self, entry: Entry) -> bytes:
+        path = self.folder / "originals" / entry.original
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            message = f"the original of `{entry.path}` is gone from `{path}`"
+            raise BadInput(message, hint=f"bring it back with `git checkout -- {entry.path}`") from error
+        if _hash(data) != entry.original:
+            message = f"the stored original of `{entry.path}` was changed"
+            raise BadInput(message, hint=f"bring it back with `git checkout -- {entry.path}`")
+        return data
+
+    def _read(self) -> Record:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return Record()
+        return codec.from_json(data, Record, name=f"`{self._path}`")
+
+    def _write(self, entries: dict[str, Entry]) -> None:
+        ignore = self.root / tree.STATE_FOLDER / ".gitignore"
+        if not ignore.exists():
+            files.write_text(ignore, "*\n")
+        files.write_text(self._path, codec.to_json(Record(files=tuple(entries.values()))) + "\n")
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,98 @@
+"""A source tree on disk: which release it is, which files it has, and what may be touched in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from rekindle.errors import BadInput, NotFound, UsageError
+from rekindle.version import Version
+
+STATE_FOLDER = ".rekindle"
+LARGEST = 128 * 1024 * 1024
+_SKIPPED = {".git", STATE_FOLDER}
+_RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?")
+
+
+def release(root: Path, stated: str | None = None) -> Version:
+    """The PyTorch release of a tree: as stated, or as its `version.txt` says (`1.13.0a0` in v1.13.1, hence the minor)."""
+    if not root.is_dir():
+        message = f"there is no folder `{root}`"
+        raise NotFound(message, hint="name the root of PyTorch's source; `rekindle source --torch X.Y.Z` brings one")
+    if stated is not None:
+        found = _RELEASE.match(stated.removeprefix("v"))
+        if found is None:
+            message = f"`{stated[:40]}` is not a PyTorch release"
+            raise UsageError(message, hint="write it like `--torch 1.13.1`")
+        return Version(found.group())
+    try:
+        text = (root / "version.txt").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    found = _RELEASE.match(text)
+    if found is None:
+        message = f"`{root}` does not look like PyTorch's source: it has no version.txt with a release in it"
+        raise BadInput(message, hint="name the root of the tree, or say which release it is with `--torch X.Y.Z`")
+    return Version(found.group())
+
+
+def cmake_files(root: Path) -> Iterator[str]:
+    """Every CMake file of the tree, relative to its root. Symbolic links and build folders are left alone."""
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(root / folder if folder else root) as listing:
+                entries = list(listing)
+        except OSError:
+            yield folder + "/"  # said to be unreadable by whoever opens it
+            continue
+        if folder and any(entry.name == "CMakeCache.txt" for entry in entries):
+            continue
+        for entry in entries:
+            name = entry.name
+            if is_cmake(name):
+                if not entry.is_symlink():
+                    yield f"{folder}/{name}" if folder else name
+            elif entry.is_dir(follow_symlinks=False) and name not in _SKIPPED and not _junction(entry):
+                waiting.append(f"{folder}/{name}" if folder else name)
+
+
+def is_cmake(name: str) -> bool:
+    return name in ("CMakeLists.txt", "CMakeLists.txt.in") or name.endswith((".cmake", ".cmake.in"))
+
+
+def place(root: Path, relative: str) -> Path:
+    """The file of that name inside the tree; refused when it leads outside, by `..` or by a link on the way."""
+    path = root
+    for part in relative.split("/"):
+        if part in ("", ".", "..") or "\\" in part or ":" in part:
+            message = f"`{relative}` is not a path inside the tree"
+            raise BadInput(message, hint="a patch may only name files below the root")
+        path = path / part
+        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+            message = f"`{relative}` leads out of the tree through the link `{path}`"
+            raise BadInput(message, hint="replace the link by the folder itself, or patch the tree it points to")
+    return path
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a regular file of the tree. OSError says why not, for whoever reports it."""
+    with path.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(None, "not a regular file")
+        if status.st_size > LARGEST:
+            raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file that a person wrote")
+        return stream.read()
+
+
+def _junction(entry: os.DirEntry[str]) -> bool:
+    """A Windows junction is a folder to `is_dir` but leads elsewhere like a link."""
+    if os.name != "nt":
+        return False
+    tag = getattr(entry.stat(follow_symlinks=False), "st_reparse_tag", 0)
+    return bool(tag == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0xA0000003))
