@@ -117,8 +117,8 @@ class Patch(tables.Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when: When
     edit: tuple[Edit, ...] = ()
     cmake_minimum: CMakeMinimum | None = None
-    options: dict[str, str] = {}
-    variables: dict[str, str] = {}
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
     alternative: str = ""
     default: bool = True
     unverified: str = ""

@@ -41,7 +41,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
 def mentions(data: bytes) -> bool:
     """Whether the file can hold a requirement at all: quick, and never wrong about a no."""
-    return any(name in data or name in data.lower() for name in _NAMES)
+    return any(name in data for name in _NAMES) or any(name in data.lower() for name in _NAMES)
 
 
 def requirements(data: bytes) -> list[Requirement]:

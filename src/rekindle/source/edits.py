@@ -75,7 +75,8 @@ def _line_end(data: bytes, at: int) -> bytes:
 def _explain(data: bytes, edit: Edit, pending: list[tuple[int, int]], made: list[tuple[int, int]]) -> str:
     if pending or made:
         lines = ", ".join(str(data.count(b"\n", 0, start) + 1) for start, _ in sorted(pending + made)[:8])
-        return f"its text stands {len(pending)} times unpatched and {len(made)} times patched (line {lines}), not {edit.count}"
+        counts = f"{len(pending)} times unpatched and {len(made)} times patched"
+        return f"its text stands {counts} (line {lines}), not {edit.count}"
     wanted = next((line.strip() for line in edit.before.splitlines() if line.strip()), "")
     number, nearest = _nearest(data, wanted)
     where = f"; the nearest is line {number}: `{nearest}`" if nearest else "; nothing there is near it"

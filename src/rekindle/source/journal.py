@@ -25,12 +25,21 @@ from rekindle.source import tree
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: the SHA-256 of its original bytes (also their name in `originals`) and of what it became."""
+    """One file: the SHA-256 of its original bytes (also their name in `originals`) and of what it became.
+
+    `earlier` is what it was when an exchange began that has not ended; `edited` says that a person had changed the
+    patched file before a later patch came, so that its original still holds both.
+    """
 
     path: str
     original: str
     current: str
     patches: tuple[str, ...]
+    earlier: str | None = None
+    edited: bool = False
+
+    def ours(self, hash: str) -> bool:
+        return hash in (self.current, self.earlier)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +90,7 @@ class Journal:
     def original(self, path: str, data: bytes) -> bytes:
         """What the file was before any patch: from the journal when it is as we left it, else as it is now."""
         entry = self._entries.get(path)
-        if entry is None or _hash(data) != entry.current:
+        if entry is None or not entry.ours(_hash(data)):
             return data
         return self._stored(entry)
 
@@ -93,7 +102,15 @@ class Journal:
             now = tree.read(tree.place(self.root, path))
             original = self.original(path, now)
             originals[path] = now
-            entries[path] = Entry(path=path, original=_hash(original), current=_hash(data), patches=patches)
+            known = self._entries.get(path)
+            entries[path] = Entry(
+                path=path,
+                original=_hash(original),
+                current=_hash(data),
+                patches=patches,
+                earlier=_hash(now),
+                edited=known is not None and (known.edited or _hash(now) != known.original) and original == now,
+            )
             self._store(original)
         self._write(entries)
         done: list[str] = []
@@ -109,13 +126,18 @@ class Journal:
                 self._write(dict(self._entries))
             raise
         # What is its original again needs no memory.
-        self._entries = {path: entry for path, entry in entries.items() if entry.original != entry.current}
+        self._entries = {
+            path: msgspec.structs.replace(entry, earlier=None)
+            for path, entry in entries.items()
+            if entry.original != entry.current
+        }
         self._write(self._entries)
         return done
 
     def restore(self) -> tuple[list[str], list[str]]:
         """Every file back to its original bytes: (restored, left alone because someone edited it since)."""
         restored: list[str] = []
+        named: list[str] = []
         kept: dict[str, Entry] = {}
         for path, entry in self._entries.items():
             try:
@@ -125,14 +147,16 @@ class Journal:
                 continue
             if now == entry.original:
                 continue
-            if now != entry.current:
+            if not entry.ours(now):
                 kept[path] = entry
                 continue
             self._put(path, self._stored(entry))
             restored.append(path)
+            if entry.edited:
+                named.append(path)
         self._entries = kept
         self._write(kept)
-        return restored, list(kept)
+        return restored, [*kept, *named]
 
     def _put(self, path: str, data: bytes) -> None:
         """Exchange one file in a single step, keeping its mode. What is left by a crash lies in our own folder."""

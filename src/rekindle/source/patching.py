@@ -168,7 +168,7 @@ class _Desk:
         found: list[edits.Found] = []
         for edit in wanted:
             try:
-                data = drafts.get(edit.file) or self._read(edit.file)
+                data = drafts[edit.file] if edit.file in drafts else self._read(edit.file)
             except OSError as error:
                 empty = self._empty_above(edit.file)
                 if isinstance(error, FileNotFoundError) and empty:
@@ -202,7 +202,7 @@ class _Desk:
         below: list[str] = []
         for path in tree.cmake_files(self.root):
             try:
-                data = self._after.get(path) or tree.read(self.root / path)
+                data = self._after[path] if path in self._after else tree.read(self.root / path)
             except OSError as error:
                 self.unread.append(Unread(file=path, reason=error.strerror or str(error)))
                 continue
@@ -218,9 +218,7 @@ class _Desk:
                 below.append(path)
         if below:
             count = f"{len(below)} file{'s' if len(below) > 1 else ''} below {rule.floor}"
-            return Standing(
-                id=patch.id, state=State.APPLIES, files=tuple(sorted(below)), reason=f"{count}; {reason}"
-            )
+            return Standing(id=patch.id, state=State.APPLIES, files=tuple(sorted(below)), reason=f"{count}; {reason}")
         return Standing(id=patch.id, state=State.APPLIED, reason=f"nothing in the tree asks for less than {rule.floor}")
 
     def _read(self, path: str) -> bytes:

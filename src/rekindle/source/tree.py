@@ -18,7 +18,10 @@ _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
 def release(root: Path, stated: str | None = None) -> Version:
-    """The PyTorch release of a tree: as stated, or as its `version.txt` says (`1.13.0a0` in v1.13.1, hence the minor)."""
+    """The PyTorch release of a tree: as stated, or as its `version.txt` says.
+
+    In v1.13.1 that is `1.13.0a0`: only the minor release can be had from it.
+    """
     if not root.is_dir():
         message = f"there is no folder `{root}`"
         raise NotFound(message, hint="name the root of PyTorch's source; `rekindle source --torch X.Y.Z` brings one")
@@ -36,7 +39,7 @@ def release(root: Path, stated: str | None = None) -> Version:
     if found is None:
         message = f"`{root}` does not look like PyTorch's source: it has no version.txt with a release in it"
         raise BadInput(message, hint="name the root of the tree, or say which release it is with `--torch X.Y.Z`")
-    return Version(found.group())
+    return Version(found.group()).major_minor
 
 
 def cmake_files(root: Path) -> Iterator[str]:
@@ -81,8 +84,10 @@ def place(root: Path, relative: str) -> Path:
 
 def read(path: Path) -> bytes:
     """The bytes of a regular file of the tree. OSError says why not, for whoever reports it."""
-    with path.open("rb") as stream:
-        status = os.fstat(stream.fileno())
+    # Without O_NONBLOCK, opening a fifo waits for a writer that never comes.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as stream:
+        status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a regular file")
         if status.st_size > LARGEST:
