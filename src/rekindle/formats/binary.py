@@ -115,10 +115,13 @@ def _understood(
     try:
         if kind == "elf":
             facts["elf"] = elf.read(source)
+            if containers:
+                containers = tuple(fatbin.in_sections(containers, elf.sections(source)))
             if symbols:
                 facts["symbols"] = elf.symbols(source)
         elif kind == "pe":
-            facts["pe"] = pe.read(source)
+            facts["pe"] = found = pe.read(source)
+            containers = tuple(fatbin.in_sections(containers, found.sections))
         elif kind == "static":
             for _ in static.parts(source):
                 pass

@@ -20,8 +20,9 @@ MAGIC = b"\x7fELF"
 _MACHINES = {3: "x86", 62: "x86_64", 40: "arm", 183: "aarch64", 21: "ppc64le", 243: "riscv64", 190: "cuda"}
 _KINDS = {1: "object", 2: "program", 3: "library", 4: "core"}
 _LOAD, _DYNAMIC, _PROPERTY = 1, 2, 0x6474E553
+_NOBITS = 8
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
-_GNU_HASH, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFFE, 0x6FFFFFFF
+_GNU_HASH, _VERSYM, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 _LARGEST_TABLE = 512 << 20
 _HEAD = 64 << 20
 _SMALL = 16 << 20
@@ -57,11 +58,15 @@ class Elf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Symbols(msgspec.Struct, frozen=True, kw_only=True):
-    """The dynamic symbols: what the library offers, what it must find elsewhere, and what it can do without."""
+    """The dynamic symbols: what the library offers, what it must find elsewhere, and what it can do without.
 
-    defined: frozenset[str]
-    undefined: frozenset[str]
-    weak: frozenset[str]
+    `unversioned` are those of the undefined that ask for no particular version: not glibc's, not libstdc++'s.
+    """
+
+    defined: frozenset[str] = frozenset()
+    undefined: frozenset[str] = frozenset()
+    weak: frozenset[str] = frozenset()
+    unversioned: frozenset[str] = frozenset()
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +95,11 @@ def read(source: Bytes) -> Elf:
     )
 
 
+def sections(source: Bytes) -> list[tuple[str, int, int]]:
+    """Name, offset and size of every section that has bytes in the file; empty where they were stripped."""
+    return _Image(source).sections()
+
+
 def symbols(source: Bytes) -> Symbols:
     """All dynamic symbols, by their mangled names."""
     return _Image(source).symbols()
@@ -105,7 +115,8 @@ def regions(head: bytes, size: int) -> list[tuple[int, int]]:
         segments = image.segments
     except Exception:
         return [(0, len(head))]
-    wanted = [(0, len(head)), (size - (64 << 10), size)]
+    at, width, count = image.section_table
+    wanted = [(0, len(head)), (at - (64 << 10), at + width * count)]
     for number, segment in enumerate(s for s in segments if s.kind == _LOAD):
         if number == 0:
             wanted.append((segment.offset, segment.offset + min(segment.size, _HEAD)))
@@ -125,15 +136,21 @@ class _Image:
         if self.bits == 64 and len(ident) < 64:
             raise broken(source, "it ends in the middle of the ELF header")
         self.order = "<" if ident[5] == 1 else ">"
-        layout = "16xHHIQQQIHHHHHH" if self.bits == 64 else "16xHHIIIIIHHHHHH"
+        layout = "16xHHIQQQIHHHHHH" if self.bits == 64 else "16xHHIIIIIHHHHHH"  # e_type … e_shstrndx
         fields = struct.unpack_from(self.order + layout, ident)
         self.kind = _KINDS.get(fields[0], "other")
         self.machine = _MACHINES.get(fields[1], f"machine-{fields[1]}")
         self._programs = (fields[4], fields[8], fields[9])
-        self.sections_at = (fields[5], fields[10], fields[11])
+        self._sections = (fields[5], fields[10], fields[11])
+        self._names = fields[12]
         self.size = size or source.size
         self._segments: list[Segment] | None = None
         self._dynamic: list[tuple[int, int]] | None = None
+
+    @property
+    def section_table(self) -> tuple[int, int, int]:
+        """Offset, size of a row, rows. The names lie before the table in all files that linkers write."""
+        return self._sections
 
     @property
     def segments(self) -> list[Segment]:
@@ -234,18 +251,35 @@ class _Image:
             at += 8 + (size + 7) // 8 * 8
         return None
 
+    def sections(self) -> list[tuple[str, int, int]]:
+        at, width, count = self._sections
+        layout = self.order + ("IIQQQQIIQQ" if self.bits == 64 else "10I")
+        if not at or not count or width != struct.calcsize(layout) or at + width * count > self.size:
+            return []
+        rows = list(struct.iter_unpack(layout, exactly(self.source, at, width * count, "the section headers")))
+        names_at, names_size = rows[self._names][4:6] if self._names < count else (0, 0)
+        names = self.source.read(names_at, min(names_size, 1 << 20))
+        found = []
+        for row in rows:
+            name = names[row[0] : names.find(b"\0", row[0])] if row[0] < len(names) else b""
+            if row[1] not in (0, _NOBITS):
+                found.append((name.decode("utf-8", "replace"), row[4], row[5]))
+        return found
+
     def symbols(self) -> Symbols:
         address, strings, length = self.value(_SYMTAB), self.value(_STRTAB), self.value(_STRSZ) or 0
         if address is None or strings is None:
-            return Symbols(defined=frozenset(), undefined=frozenset(), weak=frozenset())
+            return Symbols()
         layout = self.order + ("IBBHQQ" if self.bits == 64 else "IIIBBH")
-        total = self._symbol_count() * struct.calcsize(layout)
+        count = self._symbol_count()
+        total = count * struct.calcsize(layout)
         if total > _LARGEST_TABLE or length > _LARGEST_TABLE:
             raise broken(self.source, "its symbol table is larger than any real one")
         table = exactly(self.source, self.offset(address, "the symbol table"), total, "the symbol table")
         names = exactly(self.source, self.offset(strings, "the string table"), length, "the string table")
-        defined, undefined, weak = set(), set(), set()
-        for fields in struct.iter_unpack(layout, table):
+        versions = self._symbol_versions(count)
+        defined, undefined, weak, unversioned = set(), set(), set(), set()
+        for fields, version in zip(struct.iter_unpack(layout, table), versions, strict=True):
             name, info, section = (
                 (fields[0], fields[1], fields[3]) if self.bits == 64 else (fields[0], fields[3], fields[5])
             )
@@ -259,7 +293,21 @@ class _Image:
                 weak.add(text)
             else:
                 undefined.add(text)
-        return Symbols(defined=frozenset(defined), undefined=frozenset(undefined), weak=frozenset(weak))
+                if version & 0x7FFF < 2:
+                    unversioned.add(text)
+        return Symbols(
+            defined=frozenset(defined),
+            undefined=frozenset(undefined),
+            weak=frozenset(weak),
+            unversioned=frozenset(unversioned),
+        )
+
+    def _symbol_versions(self, count: int) -> tuple[int, ...]:
+        address = self.value(_VERSYM)
+        if address is None:
+            return (0,) * count
+        data = exactly(self.source, self.offset(address, "the symbol versions"), 2 * count, "the symbol versions")
+        return struct.unpack(f"{self.order}{count}H", data)
 
     def _symbol_count(self) -> int:
         """The dynamic section does not say; the hash tables do."""

@@ -15,8 +15,9 @@ Layout, established on real files and with nvcc 11.8 and 13.0 (`tests/real/test_
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from enum import IntEnum
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from enum import Enum, IntEnum
 
 import msgspec
 
@@ -44,6 +45,16 @@ class Kind(IntEnum):
     LTO = 8
 
 
+class Place(str, Enum):
+    """REGISTERED code is what the program launches. RELOCATABLE code was only input to the device linker, whose result
+    is registered beside it. EMBEDDED code lies among other data, and a library (cuFFT, a JIT) loads it by itself.
+    """
+
+    REGISTERED = "registered"
+    RELOCATABLE = "relocatable"
+    EMBEDDED = "embedded"
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of code. `kind` is a number because newer toolkits may bring kinds that this reader does not name."""
 
@@ -63,13 +74,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """What one translation unit or one library function brings: the same kernels for several targets.
 
-    `whole` is false when the entries do not fill the container as its header says.
+    `whole` is false when the entries do not fill the container as its header says. `section` is the one it lies in.
     """
 
     offset: int
     size: int
     entries: tuple[Entry, ...]
     whole: bool = True
+    section: str | None = None
+
+    @property
+    def place(self) -> Place:
+        """What becomes of it: only what lies in `.nv_fatbin` (`.nv_fatb` on Windows) is registered at load."""
+        if self.section is None or self.section.startswith(".nv_fatb"):
+            return Place.REGISTERED
+        return Place.RELOCATABLE if self.section.startswith("__nv_rel") else Place.EMBEDDED
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -105,8 +124,30 @@ def scan_stream(chunks: Iterable[bytes], size: int, name: str = "the data") -> l
 
 
 def gpu_code(file: str, containers: Iterable[Container]) -> GpuCode:
-    """What the containers of one file amount to: the code that can run, per container."""
-    return GpuCode.of(file, ([(e.target, e.ptx_isa) for e in c.entries if e.runnable] for c in containers))
+    """What the containers of one file amount to: the code that can run, per container.
+
+    It is the registered code that counts; a file that has none (an object before device linking) is taken as it is.
+    """
+    every = list(containers)
+    counted = [c for c in every if c.place is Place.REGISTERED and c.targets] or every
+    aside = [] if counted is every else [c for c in every if c.place is not Place.REGISTERED]
+    return GpuCode.of(
+        file,
+        [[(e.target, e.ptx_isa) for e in c.entries if e.runnable] for c in counted],
+        aside=[target for c in aside for target in c.targets],
+    )
+
+
+def in_sections(containers: Iterable[Container], sections: Sequence[tuple[str, int, int]]) -> list[Container]:
+    """The same containers, each with the name of the section that it lies in."""
+    ordered = sorted((begin, begin + size, name) for name, begin, size in sections if size)
+    begins = [begin for begin, _, _ in ordered]
+    placed = []
+    for container in containers:
+        index = bisect_right(begins, container.offset) - 1
+        inside = index >= 0 and container.offset < ordered[index][1]
+        placed.append(msgspec.structs.replace(container, section=ordered[index][2] if inside else ""))
+    return placed
 
 
 _NEAR = 4096

@@ -23,7 +23,10 @@ _SMALL = 96 << 20
 
 
 class Pe(msgspec.Struct, frozen=True, kw_only=True):
-    """`imports` and `delayed` are, per library, the symbols wanted: names, or `#17` for ordinal 17."""
+    """`imports` and `delayed` are, per library, the symbols wanted: names, or `#17` for ordinal 17.
+
+    `sections` are name, offset and size in the file.
+    """
 
     name: str
     machine: str
@@ -37,7 +40,7 @@ class Pe(msgspec.Struct, frozen=True, kw_only=True):
     file_version: str | None = None
     product_version: str | None = None
     signed: bool = False
-    sections: tuple[str, ...] = ()
+    sections: tuple[tuple[str, int, int], ...] = ()
 
     def offers(self, symbol: str) -> bool:
         """Is `symbol`, a name or an ordinal written `#17`, exported here?"""
@@ -69,7 +72,7 @@ def read(source: Bytes) -> Pe:
         file_version=file_version,
         product_version=product_version,
         signed=image.directory(_SIGNATURE)[1] > 0,
-        sections=tuple(section.name for section in image.sections),
+        sections=tuple((section.name, section.offset, section.stored) for section in image.sections),
     )
 
 

@@ -30,16 +30,27 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPU code of one file. `targets` counts entries: how many cubins or PTX texts there are for each target."""
+    """The GPU code of one file. `targets` counts entries: how many cubins or PTX texts there are for each target.
+
+    `aside` are entries that the program does not launch itself: input to the device linker that was left in the file,
+    and code that a library inside loads on its own. They are shown and not counted.
+    """
 
     file: str
     containers: int
     targets: dict[str, int]
     groups: tuple[Group, ...] = ()
+    aside: dict[str, int] = {}
     ptx_isa: dict[str, Version] = {}
 
     @classmethod
-    def of(cls, file: str, containers: Iterable[Sequence[tuple[Target, Version | None]]]) -> GpuCode:
+    def of(
+        cls,
+        file: str,
+        containers: Iterable[Sequence[tuple[Target, Version | None]]],
+        *,
+        aside: Iterable[Target] = (),
+    ) -> GpuCode:
         """From the entries (target, and for PTX its ISA version) of each container that has any that can run."""
         groups: Counter[tuple[Target, ...]] = Counter()
         counts: Counter[Target] = Counter()
@@ -57,6 +68,7 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
             containers=sum(groups.values()),
             targets={str(target): counts[target] for target in sorted(counts)},
             groups=tuple(Group(targets=targets, count=count) for targets, count in sorted(groups.items())),
+            aside=in_order(Counter(str(target) for target in aside)),
             ptx_isa={str(target): isa[target] for target in sorted(isa)},
         )
 

@@ -79,11 +79,6 @@ def of_binaries(binaries: Sequence[Binary]) -> Identity:
     )
 
 
-def wants_symbols(name: str) -> bool:
-    """The libraries whose symbols tell the C++ ABI and the BLAS."""
-    return name.endswith(("libc10.so", "libtorch_cpu.so"))
-
-
 def wanted_texts(name: str) -> tuple[str, ...]:
     last = name.rpartition("/")[2]
     if last.startswith(("libtorch_python", "torch_python")):

@@ -18,16 +18,23 @@ from rekindle.knowledge import capabilities, gpus, toolkits
 from rekindle.knowledge.capability import Capability, Coverage
 from rekindle.knowledge.gpu_code import GpuCode, Served, overall, served, sums
 from rekindle.version import Version
-from rekindle.wheels import identity, integrity
+from rekindle.wheels import identity, integrity, linkage
+from rekindle.wheels.closure import closure as closure_of
 from rekindle.wheels.identity import Identity
+from rekindle.wheels.linkage import Closure
+from rekindle.wheels.reading import read_binaries
 
 
 class FileCode(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPU code of one file: how many containers, how many entries per target, and how far it serves each card."""
+    """The GPU code of one file: how many containers, how many entries per target, and how far it serves each card.
+
+    `aside` is code that the program does not launch itself, counted apart.
+    """
 
     file: str
     containers: int
     targets: dict[str, int]
+    aside: dict[str, int] = {}
     coverage: dict[str, Served] = {}
 
 
@@ -69,6 +76,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     coverage: dict[str, Coverage] = {}
     by_jit: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
+    closure: Closure | None = None
     parts: dict[str, int] = {}
     findings: tuple[Finding, ...] = ()
 
@@ -89,11 +97,9 @@ def inspect(where: str | Path, *, cards: Sequence[str] = ()) -> Inspection:
 
 
 def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
-    names = [name for name in found.files if binary.is_binary(name)]
-    binaries = [
-        found.binary(name, symbols=identity.wants_symbols(name), texts=identity.wanted_texts(name)) for name in names
-    ]
+    binaries = read_binaries(found)
     known = identity.identify(found, binaries)
+    links = closure_of(binaries, requires=known.requires, torch=known.torch is not None)
     return _answer(
         kind=found.kind,
         name=found.name,
@@ -101,6 +107,7 @@ def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
         binaries=binaries,
         known=known,
         parts=integrity.parts(found.files),
+        closure=links,
         findings=[*integrity.record_findings(found), *integrity.header_findings(binaries)],
         asked=asked,
     )
@@ -119,6 +126,7 @@ def _of_file(found: Binary, asked: Sequence[gpus.Match]) -> Inspection:
         binaries=[found],
         known=identity.of_binary(found),
         parts={},
+        closure=closure_of([found]),
         findings=integrity.header_findings([found]),
         asked=asked,
     )
@@ -132,6 +140,7 @@ def _answer(
     binaries: Sequence[Binary],
     known: Identity,
     parts: dict[str, int],
+    closure: Closure | None,
     findings: Iterable[Finding],
     asked: Sequence[gpus.Match],
 ) -> Inspection:
@@ -163,7 +172,8 @@ def _answer(
         by_jit=tuple(str(card) for card, files in table.items() if any(s.by_jit for s in files.values())),
         cards=tuple(_card(match, card, table[card]) for match in asked for card in match.capabilities),
         parts=parts,
-        findings=tuple(findings),
+        closure=closure,
+        findings=(*findings, *(linkage.findings(closure) if closure else ())),
     )
 
 
@@ -172,6 +182,7 @@ def _file_code(code: GpuCode, table: dict[Capability, dict[str, Served]]) -> Fil
         file=code.file,
         containers=code.containers,
         targets=code.targets,
+        aside=code.aside,
         coverage={str(card): files[code.file] for card, files in table.items()},
     )
 

@@ -1,0 +1,131 @@
+"""Who brings which library: Windows and glibc, the driver, Python, redistributables, index packages; and what is loaded
+while running without any import table naming it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class Owner(Row, frozen=True, kw_only=True):
+    """`owner` is `system`, `driver`, `python`, `redistributable` or `package` (`package` is its name)."""
+
+    id: str
+    system: str
+    owner: str
+    names: tuple[str, ...]
+    note: str
+    package: str | None = None
+
+
+class Load(Row, frozen=True, kw_only=True):
+    """`by` loads `loads` while running; patterns both."""
+
+    id: str
+    system: str
+    by: str
+    loads: tuple[str, ...]
+    needed: bool
+    why: str
+
+
+class Place(Row, frozen=True, kw_only=True):
+    """A folder in which `import torch` looks on Windows. Not `sure`: it depends on the machine, not on the package."""
+
+    id: str
+    order: int
+    path: str
+    label: str
+    sure: bool
+    only_without: str | None = None
+    torch_from: str | None = None
+
+
+class Named(Row, frozen=True, kw_only=True):
+    id: str
+    names: tuple[str, ...]
+    system: str | None = None
+
+
+class _Parts(Row, frozen=True, kw_only=True):
+    major: int
+    libraries: tuple[str, ...]
+
+
+def matches(name: str, pattern: str, system: str) -> bool:
+    """Names on Windows are told apart without regard to case."""
+    return fnmatchcase(name.lower(), pattern.lower()) if system == "windows" else fnmatchcase(name, pattern)
+
+
+def owner_of(name: str, system: str) -> Owner | None:
+    """Who brings this library to a machine; None when the tables do not know."""
+    for row in _owners():
+        if row.system == system and any(matches(name, pattern, system) for pattern in row.names):
+            return row
+    return None
+
+
+def loaded_by(name: str, system: str) -> list[Load]:
+    """What this library loads while running."""
+    return [row for row in _loads() if row.system == system and matches(name, row.by, system)]
+
+
+def is_test_library(name: str, system: str) -> bool:
+    rows = decided("test_libraries", dict[str, tuple[Named, ...]])["library"]
+    return any(row.system == system and matches(name, pattern, system) for row in rows for pattern in row.names)
+
+
+def openmp_family(name: str) -> str | None:
+    """`gnu` or `intel-llvm` for an OpenMP runtime, else None."""
+    rows = decided("openmp_runtimes", dict[str, tuple[Named, ...]])["runtime"]
+    return next((row.id for row in rows if any(matches(name, p, "windows") for p in row.names)), None)
+
+
+def loader_places(torch: str | None) -> list[Place]:
+    """Where `import torch` looks on Windows, in order, for a release."""
+    rows = decided("torch_loader", dict[str, tuple[Place, ...]])["place"]
+    return sorted((row for row in rows if _since(torch, row.torch_from)), key=lambda row: row.order)
+
+
+@cached
+def _owners() -> tuple[Owner, ...]:
+    return decided("library_owners", dict[str, tuple[Owner, ...]])["owner"]
+
+
+@cached
+def _loads() -> tuple[Load, ...]:
+    rows = decided("runtime_loads", dict[str, tuple[Load, ...]])["load"]
+    return (*rows, *(load for parts in _cudnn_parts() for load in _cudnn_loads(parts)))
+
+
+def _cudnn_parts() -> tuple[_Parts, ...]:
+    return decided("cudnn_parts", dict[str, tuple[_Parts, ...]])["parts"]
+
+
+def _cudnn_loads(parts: _Parts) -> list[Load]:
+    """From cuDNN 8 on the library that is linked is only the front of several."""
+    if len(parts.libraries) < 2:
+        return []
+    spell = {"windows": "{0}64_{1}.dll", "linux": "lib{0}.so.{1}"}
+    return [
+        Load(
+            id=f"cudnn{parts.major}-{system}",
+            system=system,
+            by=name.format(parts.libraries[0], parts.major),
+            loads=tuple(name.format(part, parts.major) for part in parts.libraries[1:]),
+            needed=True,
+            why="the library that is linked is only the front: the first convolution loads the part that does the work",
+            source=parts.source,
+            observed_at=parts.observed_at,
+            evidence=parts.evidence,
+        )
+        for system, name in spell.items()
+    ]
+
+
+def _since(torch: str | None, first: str | None) -> bool:
+    if first is None or torch is None:
+        return True
+    numbers = [part for part in torch.split("+")[0].split(".")[:2] if part.isdigit()]
+    return [int(part) for part in numbers] >= [int(part) for part in first.split(".")]

@@ -1,0 +1,200 @@
+"""The closure of Linux libraries, as the dynamic linker sees them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from rekindle.formats.binary import Binary
+from rekindle.knowledge.libraries import loaded_by, openmp_family, owner_of
+from rekindle.wheels.linkage import Closure, Duplicate, Missing, Skew, WrongMachine
+
+_SHOWN = 20
+_LIB = "torch/lib/"
+# Names of Python's own C API: the interpreter offers them, and no library that is linked.
+_PYTHON = re.compile(r"_?Py[A-Z_]")
+# Names that only torch's own libraries can offer: `_ZN3c10…`, `_ZNK2at6Tensor…`, `_ZN5torch…`.
+_OURS = re.compile(r"_Z(?:T[ISV])?(?:N[KVRO]*|)(?:3c10|2at|5torch|6caffe2)(?![a-z])")
+
+
+def elf_closure(
+    binaries: Sequence[Binary],
+    *,
+    requires: Sequence[str],
+    torch: bool,
+    elsewhere: Sequence[Mapping[str, Binary | None]],
+) -> Closure:
+    return _Walk([found for found in binaries if _is_linked(found)], requires, torch, elsewhere).result()
+
+
+def _is_linked(found: Binary) -> bool:
+    return found.elf is not None and found.elf.kind in ("library", "program")
+
+
+class _Walk:
+    def __init__(
+        self,
+        binaries: Sequence[Binary],
+        requires: Sequence[str],
+        torch: bool,
+        elsewhere: Sequence[Mapping[str, Binary | None]],
+    ) -> None:
+        self.files = [found for found in binaries if not (torch and found.name.startswith("torch/bin/"))]
+        self.requires = [re.split(r"[\s;<>=!~(\[]", line, maxsplit=1)[0].lower() for line in requires]
+        self.torch = torch
+        self.elsewhere = elsewhere
+        self.by_path = {found.name: found for found in self.files}
+        self.by_name: dict[str, list[Binary]] = {}
+        for found in self.files:
+            for name in {found.file, found.elf.soname if found.elf else None} - {None}:
+                self.by_name.setdefault(str(name), []).append(found)
+        self.missing: dict[str, Missing] = {}
+        self.skew: list[Skew] = []
+        self.machines: list[WrongMachine] = []
+        self.parent: dict[str, str] = {}
+        self.unknown: dict[str, bool] = {}
+        self.links = self.symbols = 0
+
+    def result(self) -> Closure:
+        targets = {found.name: self._follow(found) for found in self.files}
+        for found in self.files:
+            self._check_symbols(found, targets)
+        return Closure(
+            system="linux",
+            links=self.links,
+            symbols=self.symbols,
+            missing=tuple(self.missing[name] for name in sorted(self.missing)),
+            skew=tuple(self.skew),
+            wrong_machine=tuple(self.machines),
+            duplicates=tuple(self._duplicates()),
+        )
+
+    def _follow(self, found: Binary) -> list[Binary]:
+        assert found.elf is not None
+        wanted = [(library, "import", "") for library in found.elf.needed]
+        wanted += [(name, "run-time", row.why) for row in loaded_by(found.file, "linux") for name in row.loads]
+        targets = []
+        for library, how, note in wanted:
+            self.links += 1
+            target = self._resolve(found, library, how, note)
+            if target is not None:
+                self.parent.setdefault(target.name, found.name)
+                targets.append(target)
+        return targets
+
+    def _resolve(self, found: Binary, library: str, how: str, note: str) -> Binary | None:
+        target = self._on_run_path(found, library) or self._loaded_already(library)
+        if target is not None:
+            if target.machine == found.machine:
+                return target
+            self._note_machine(target, found)
+            return None
+        for libraries in self.elsewhere:
+            if library in libraries:
+                self.unknown[found.name] = True
+                return None
+        owner = owner_of(library, "linux")
+        if owner is not None and owner.owner in ("system", "driver"):
+            return None
+        self.unknown[found.name] = True
+        if owner is not None and owner.package and self._required(owner.package):
+            return None
+        stray = next(iter(self.by_name.get(library, [])), None)
+        if stray is not None:
+            note = f"it lies at `{stray.name}`, which no run path of `{found.name}` names"
+        old = self.missing.get(library)
+        self.missing[library] = Missing(
+            library=library,
+            how=old.how if old and old.how == "import" else how,
+            wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
+            chain=old.chain if old else (*self._way(found.name), library),
+            owner=owner.owner if owner and not stray else None,
+            note=note or (owner.note if owner else ""),
+            package=owner.package if owner and not stray else None,
+        )
+        return None
+
+    def _on_run_path(self, found: Binary, library: str) -> Binary | None:
+        assert found.elf is not None
+        folder = posixpath.dirname(found.name)
+        for path in (*found.elf.rpath, *found.elf.runpath):
+            if not path.startswith(("$ORIGIN", "${ORIGIN}")):
+                continue
+            rest = path.removeprefix("$ORIGIN").removeprefix("${ORIGIN}").lstrip("/")
+            where = posixpath.normpath(posixpath.join(folder, rest or "."))
+            target = self.by_path.get(library if where == "." else posixpath.join(where, library))
+            if target is not None:
+                return target
+        return None
+
+    def _loaded_already(self, library: str) -> Binary | None:
+        """A torch package loads its own libraries first; later ones find them by their name."""
+        named = [one for name, files in self.by_name.items() if fnmatchcase(name, library) for one in files]
+        return next((one for one in named if self.torch and one.name.startswith(_LIB)), None)
+
+    def _required(self, package: str) -> bool:
+        return any(fnmatchcase(name, package) for name in self.requires)
+
+    def _check_symbols(self, found: Binary, targets: Mapping[str, Sequence[Binary]]) -> None:
+        """Symbols without a version that nothing in the package offers.
+
+        glibc's and libstdc++'s symbols carry versions, so these can only come from a library that is linked. If one of
+        those lies outside the package it may be there; then only names that are torch's own are held against it.
+        """
+        if found.symbols is None or found.elf is None:
+            return
+        reached = _reached(found, targets)
+        outside = any(self.unknown.get(one.name) for one in reached)
+        wanted = [name for name in found.symbols.unversioned if not _PYTHON.match(name)]
+        self.symbols += len(wanted)
+        if outside:
+            wanted = [name for name in wanted if self.torch and _OURS.match(name)]
+        offered = [one.symbols.defined for one in reached if one.symbols is not None]
+        if found.elf.kind == "library" and self.torch:
+            offered += [one.symbols.defined for one in self.files if one.symbols and one.name.startswith(_LIB)]
+        absent = sorted(name for name in wanted if not any(name in names for names in offered))
+        if absent and len(reached) > 1:
+            self.skew.append(Skew(file=found.name, library=None, symbols=tuple(absent[:_SHOWN]), count=len(absent)))
+
+    def _note_machine(self, target: Binary, found: Binary) -> None:
+        if all(item.file != target.name for item in self.machines):
+            self.machines.append(
+                WrongMachine(
+                    file=target.name,
+                    machine=target.machine or "an unknown machine",
+                    wanted_by=found.name,
+                    wanted=found.machine or "an unknown machine",
+                )
+            )
+
+    def _way(self, name: str) -> list[str]:
+        way = [name]
+        while way[0] in self.parent and self.parent[way[0]] not in way:
+            way.insert(0, self.parent[way[0]])
+        return way
+
+    def _duplicates(self) -> list[Duplicate]:
+        families: dict[str, list[str]] = {}
+        for found in self.files:
+            family = openmp_family(found.file)
+            if family:
+                families.setdefault(family, []).append(found.name)
+        return [
+            Duplicate(library=posixpath.basename(files[0]), files=tuple(files), openmp=True)
+            for files in families.values()
+            if len(files) > 1
+        ]
+
+
+def _reached(found: Binary, targets: Mapping[str, Sequence[Binary]]) -> list[Binary]:
+    """The file and everything it links, directly or not."""
+    seen = {found.name: found}
+    queue = [found]
+    while queue:
+        for target in targets.get(queue.pop().name, ()):
+            if target.name not in seen:
+                seen[target.name] = target
+                queue.append(target)
+    return list(seen.values())
