@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+
+
+@click.command("repair")
+@click.argument("wheel", metavar="WHEEL", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", default="repaired", show_default=True,
+    help="The folder for the repaired wheel; it keeps its file name.",
+)  # fmt: skip
+@click.option("--add", multiple=True, metavar="FILE", help="Put a file into torch/lib, or FILE=PATH/IN/WHEEL.")
+@click.option("--remove", multiple=True, metavar="NAME", help="Leave a file out, such as a test DLL.")
+@click.option("--pack", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Make a wheel of this folder.")
+@options.dry_run
+@options.as_json
+def command(
+    wheel: Path | None,
+    output: Path,
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+    folder: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Make a wheel load on a machine that has only the driver; add or remove files.
+
+    The original is not touched. Unchanged files keep their compressed bytes, so even a wheel of gigabytes takes
+    seconds.
+    """
+    from rekindle import findings
+    from rekindle.errors import UsageError
+    from rekindle.wheels import repair, repair_report
+
+    if (wheel is None) == (folder is None):
+        raise UsageError("name a wheel, or a folder with `--pack`", hint="`rekindle repair WHEEL -o DIR`")
+    if wheel is None:
+        assert folder is not None
+        done = repair.pack(folder, output, dry_run=dry_run)
+    else:
+        done = repair.repair(wheel, output, add=add, remove=remove, dry_run=dry_run)
+    if as_json:
+        console.out_json(done)
+    else:
+        console.out(repair_report.text(done))
+    return findings.exit_code(findings.worst(done.findings))
