@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+import msgspec
 
 from rekindle import console
 from rekindle.cli import options
 from rekindle.errors import NoRoute
-from rekindle.stack.resolver import Verdict, resolve
+from rekindle.stack.here import asked
+from rekindle.stack.resolver import Verdict, WhyNot, resolve
 from rekindle.stack.routes import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Prefer, Situation, Wish, named, version_of
+from rekindle.stack.why import why_not as explain
+from rekindle.stack.wish import Prefer, Situation, Wish, version_of
 
 
 @click.command("plan")
@@ -25,6 +30,8 @@ from rekindle.stack.wish import Prefer, Situation, Wish, named, version_of
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
 @click.option("--community", is_flag=True, help="A wheel that somebody else built may be recommended.")
 @click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
+@click.option("--why-not", metavar="WHAT", help="Why not torch==2.7.1, cuda==12.3 or python==3.13?")
+@options.machine
 @options.as_json
 def command(
     gpus: tuple[str, ...],
@@ -38,6 +45,8 @@ def command(
     prefer: str,
     community: bool,
     configured_index: bool,
+    why_not: str | None,
+    machine: Path | None,
     as_json: bool,
 ) -> int:
     """Which PyTorch for these cards, by which route, and why not the others."""
@@ -50,10 +59,14 @@ def command(
         community=community,
         configured_index=configured_index,
     )
-    situation = named(gpus, system=system or "linux", driver=driver, python=python)
+    situation = asked(gpus=gpus, system=system, driver=driver, python=python, snapshot=machine)
     verdict = resolve(situation, wish)
+    if why_not is not None:
+        verdict = msgspec.structs.replace(verdict, why_not=explain(why_not, situation, wish, verdict))
     if as_json:
         console.out_json(verdict)
+    elif verdict.why_not is not None:
+        _show_why_not(verdict.why_not)
     else:
         show(verdict)
     return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
@@ -77,6 +90,21 @@ def show(verdict: Verdict) -> None:
         console.out("Per chip")
         rows = [(str(each.capability), each.route.value, each.summary) for each in verdict.candidates]
         console.out(console.table(rows, indent="  "))
+
+
+def _show_why_not(answer: WhyNot) -> None:
+    console.out(console.paint(f"why not {answer.question}?", "bold"))
+    console.out(console.wrap(answer.sentence, indent="  "))
+    said: dict[str, str] = {}
+    for each in answer.chain:
+        said.setdefault(each.sentence, each.source)
+    for sentence, source in said.items():
+        console.out()
+        console.out(console.wrap(sentence, first="  - ", indent="    "))
+        console.out(console.paint(console.wrap(f"source: {source}", indent="    "), "dim"))
+    if answer.answer != "recommended":
+        console.out()
+        console.out(console.wrap(f"recommended instead: {answer.instead}", indent="  "))
 
 
 def _heading(situation: Situation) -> str:

@@ -121,7 +121,18 @@ def by_name(name: str) -> tuple[Gpu, ...]:
     short = [token for token in wanted if token not in _FAMILY]
     possible = [gpu for gpu in gpus() if short and all(token in gpu.name.lower() for token in short)]
     found = tuple(gpu for gpu in possible if _tokens(gpu.name) == wanted)
-    return found or tuple(gpu for gpu in possible if [t for t in _tokens(gpu.name) if t not in _FAMILY] == short)
+    return found or tuple(gpu for gpu in possible if _short(gpu) == short) or _by_beginning(short, possible)
+
+
+def _short(gpu: Gpu) -> list[str]:
+    return [token for token in _tokens(gpu.name) if token not in _FAMILY]
+
+
+def _by_beginning(short: list[str], possible: list[Gpu]) -> tuple[Gpu, ...]:
+    """`P100` and `A100` are said of every board with that chip: they are one card where all have one capability."""
+    found = tuple(gpu for gpu in possible if gpu.official and _short(gpu)[: len(short)] == short)
+    model = any(letter.isdigit() for token in short for letter in token)
+    return found if model and len({gpu.capability for gpu in found}) == 1 else ()
 
 
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:

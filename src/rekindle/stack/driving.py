@@ -84,7 +84,9 @@ def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Can
     reachable = window.last is None or drivers.branch_of(full) <= window.last
     jit = reachable if situation.driver is None else situation.driver >= full
     need = max(floor, window.first) if window.first else floor
-    return Driving(need=need, full=full, jit=jit, text=_text(full, need, window.last, reachable))
+    return Driving(
+        need=need, full=full, jit=jit, text=_text(toolkit, situation.system, full, need, window.last, reachable)
+    )
 
 
 def spelled(driver: Version) -> str:
@@ -92,10 +94,14 @@ def spelled(driver: Version) -> str:
     return str(driver) if "." in driver.text else f"R{driver}"
 
 
-def _text(full: Version, need: Version, last: int | None, reachable: bool) -> str:
+def _text(toolkit: Toolkit, system: str, full: Version, need: Version, last: int | None, reachable: bool) -> str:
     if not reachable:
         return f"R{last}, {spelled(need)} or newer (by minor-version compatibility: native code only, no JIT)"
     upto = f", up to R{last}" if last is not None else ""
+    latest = toolkit.min_drivers[-1] if toolkit.min_drivers else None
+    newest = (latest.windows if system == "windows" else latest.linux) if latest else None
+    if newest is not None and newest > max(full, need):
+        upto = f" ({newest} with its last update){upto}"
     less = f" ({spelled(need)} by minor-version compatibility)" if need < full else ""
     return f"{spelled(max(full, need))} or newer{upto}{less}"
 

@@ -73,14 +73,13 @@ def official(system: str, machine: str) -> tuple[Offer, ...]:
     """Every official CUDA wheel line, for the newest patch of each minor release, newest first."""
     found: list[Offer] = []
     for release in reversed(releases.torch_releases()):
-        found += [_official(release, variant, release.newest, system, machine) for variant in release.variants]
+        found += _of_release(release, release.newest, system, machine)
     return tuple(found)
 
 
 def official_of(version: str, system: str, machine: str) -> tuple[Offer, ...]:
     """The official wheels of one exact version, `2.7.0` as well as `2.7.1`."""
-    release = releases.torch_release(version)
-    return tuple(_official(release, variant, version, system, machine) for variant in release.variants)
+    return tuple(_of_release(releases.torch_release(version), version, system, machine))
 
 
 @cached
@@ -132,6 +131,15 @@ def listed(targets: tuple[Target, ...], file: str = "its GPU libraries") -> GpuC
     """Code as a list of architectures promises it: every library holds every target."""
     group = Group(targets=tuple(sorted(targets)), count=1)
     return GpuCode(file=file, containers=1, targets={str(target): 1 for target in group.targets}, groups=(group,))
+
+
+def _of_release(release: releases.TorchRelease, version: str, system: str, machine: str) -> list[Offer]:
+    """On x86_64 every variant; on another Linux machine the one CUDA build that the package index has, if any."""
+    variants = release.variants
+    if machine != "x86_64":
+        platform = wheel_platforms.of(release.minor, machine) if system == "linux" else None
+        variants = tuple(each for each in variants if each.index_default_linux and platform and platform.cuda)
+    return [_official(release, variant, version, system, machine) for variant in variants]
 
 
 def _official(

@@ -12,7 +12,7 @@ from rekindle.knowledge.tables import Evidence
 from rekindle.stack import estimates
 from rekindle.stack.driving import Driving, drive
 from rekindle.stack.offers import Offer
-from rekindle.stack.routes import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
+from rekindle.stack.routes import Missing, Route, choose_python, lacks, numpy_pin, python_missing, spread, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.wish import Card, Situation, Wish
 from rekindle.version import Version
@@ -37,9 +37,15 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
         for capability in card.capabilities:
             found += _code(offer, card, capability, driving, candidate)
             found += _libraries(offer, card, capability, candidate)
-    if isinstance(driving, Rejection) or any(each.kind == "rejects" for each in found):
-        return None, found
-    return _route(offer, situation, driving, found), found
+    fatal = [each for each in found if each.kind == "rejects"]
+    if isinstance(driving, Rejection) or fatal:
+        # What it would have cost besides is of no interest any more.
+        return None, fatal
+    route = _route(offer, situation, driving, found)
+    if situation.python is not None and route.python != situation.python:
+        words: dict[str, Any] = {"torch": offer.torch, "pythons": spread(offer.pythons), "python": situation.python}
+        found.append(broken("torch-python", candidate, row=offer.row, **words))
+    return route, found
 
 
 def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rekindle.knowledge import capabilities, releases
+from rekindle.errors import UnknownName
+from rekindle.knowledge import capabilities, cudnn, releases, toolkits
 from rekindle.knowledge.capability import Capability, Runs, runs
 from rekindle.knowledge.drivers import Window
 from rekindle.stack import offers, ready_made, source_build
@@ -23,6 +24,16 @@ from rekindle.stack.wish import Card, Prefer, Situation, Wish
 from rekindle.version import Version
 
 _WSL_FLOOR = Capability(6, 0)
+
+
+class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
+    """`answer` is `impossible`, `possible` (it works, something else is better) or `recommended`."""
+
+    question: str
+    answer: str
+    sentence: str
+    chain: tuple[Rejection, ...]
+    instead: str
 
 
 class AnswerFor(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +59,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[AnswerFor, ...] = ()
     """For a name that stands for several chips: the answer for each."""
     notes: tuple[str, ...] = ()
+    why_not: WhyNot | None = None
 
 
 class _Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +80,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Ve
     ranked = _ranked(found, situation, wish)
     best = next(each for each in ranked if each.consent)
     return Verdict(
+        notes=_notes(situation, wish, best),
         situation=situation,
         wish=wish,
         recommended=best,
@@ -81,13 +94,15 @@ def _enumerate(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> tupl
     """Every route that works, at most one per kind and release, and every rule that was broken."""
     if wish.torch is not None:
         releases.torch_release(wish.torch)
+    if wish.cuda is not None and len(wish.cuda.parts) > 1:
+        toolkits.toolkit(wish.cuda)
     window = window_of(situation)
     rejections = cards_driven(situation, window)
     if rejections or not situation.cards:
         return [], rejections
     found = _installed(situation, wish)
     for offer in _offers(situation, wish, shelf):
-        if not wish.admits(offer.torch) or (wish.cuda is not None and not offer.cuda.starts_with(wish.cuda)):
+        if not wish.admits(offer.torch) or not wish.admits_cuda(offer.cuda):
             continue
         route, broken_rules = ready_made.consider(offer, situation, wish, window)
         rejections += broken_rules
@@ -140,7 +155,7 @@ def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[li
         built, broken_rules = source_build.consider(release, version, usable, situation, wish)
         rejections += broken_rules
         if built:
-            found.append(_Ranked(route=built[0].route, proof=built[0].proof.rank))
+            found.append(_Ranked(route=built.route, proof=built.proof.rank))
     return found, rejections
 
 
@@ -149,14 +164,12 @@ def _installed(situation: Situation, wish: Wish) -> list[_Ranked]:
     have = situation.installed
     if have is None or have.cuda is None or not have.targets or not wish.admits(have.version.partition("+")[0]):
         return []
-    if wish.cuda is not None and not have.cuda.starts_with(wish.cuda):
+    if not wish.admits_cuda(have.cuda):
         return []
-    from rekindle.knowledge import cudnn, toolkits
-
     candidate = Candidate(name=f"the installed torch {have.version}", route=RouteKind.INSTALLED, torch=have.version)
     try:
         driving = drive(toolkits.toolkit(have.cuda), situation, window_of(situation), candidate)
-    except Exception:
+    except UnknownName:
         return []
     whole = [target for target in have.targets if target not in have.partial]
     native = all(
@@ -233,17 +246,27 @@ def _key(each: _Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
     elif wish.prefer is Prefer.SMALLEST:
         size = route.estimate.disk_gb if route.estimate and route.estimate.disk_gb is not None else 99.0
         taste = (each.proof == 2, size, newest)
-    return (
-        bool(route.loses),
-        route.route.tier,
-        changed,
-        *taste,
-        not each.jit,
-        bool(route.unverified),
-        not each.default_variant,
-        each.experimental,
-        (-cuda.major, -cuda.minor),
-    )
+    # PyTorch's own choice of CUDA for a release; for a card that newer toolkits dropped, the one that asks for least.
+    dropped = not all(toolkits.still_supported(capability) for capability in situation.capabilities)
+    line: tuple[object, ...] = (not each.default_variant, each.experimental, -cuda.major, -cuda.minor)
+    if dropped:
+        line = (each.experimental, -cuda.major, cuda.minor)
+    return (bool(route.loses), route.route.tier, changed, *taste, not each.jit, bool(route.unverified), line)
+
+
+def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
+    """What a newer driver would open, and where the tables end."""
+    if situation.driver is None:
+        return ()
+    found: list[str] = []
+    if toolkits.is_newer_than_tables(situation.driver):
+        found.append(f"driver {situation.driver} is newer than the tables; what it runs is taken from the newest known")
+    free = msgspec.structs.replace(situation, driver=None)
+    others = _ranked(_enumerate(free, wish, ())[0], free, wish)
+    other = next((each for each in others if each.consent), None)
+    if other and other.torch and best.torch and Version(other.torch) > Version(best.torch):
+        found.append(f"with another driver ({other.driver}) torch {other.version} could be had: {other.route.value}")
+    return tuple(found)
 
 
 def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Verdict:
@@ -329,7 +352,7 @@ def _reason(situation: Situation, wish: Wish, rejections: list[Rejection]) -> st
                 for each in rejections
                 if each.candidate.cuda is not None
                 and each.candidate.torch is None
-                and each.candidate.cuda.starts_with(wish.cuda)
+                and wish.admits_cuda(each.candidate.cuda)
             ),
             None,
         )
@@ -337,10 +360,12 @@ def _reason(situation: Situation, wish: Wish, rejections: list[Rejection]) -> st
             return about.sentence
     if wish.torch is not None:
         return f"PyTorch {wish.torch} cannot be had for {' and '.join(card.name for card in situation.cards)}"
-    return f"no PyTorch runs on compute capability {oldest}: {facts.torch}" if facts else "nothing works"
+    card = next(card.name for card in situation.cards if oldest in card.capabilities)
+    said = facts.torch.removeprefix("never: ") if facts else "it is not in the tables"
+    return f"no PyTorch runs on {card} ({oldest}): {said}"
 
 
-def _smallest_change(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Change | None:
+def _smallest_change(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Change:
     """Relax one thing at a time, the easiest first, until a route opens."""
     trials: list[tuple[str, str, Situation, Wish]] = []
     if situation.driver is not None:
@@ -384,6 +409,20 @@ def _smallest_change(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -
                 "torch": best.version,
             }
             return Change(what=what, text=text.format(**words), route=best.route, torch=best.torch, cuda=best.cuda)
+    if not situation.cards:
+        return Change(what="card", text='name one, e.g. `rekindle plan --gpu "Tesla K40c"`', route=RouteKind.NONE)
     if len(situation.cards) > 1:
-        return Change(what="card", text="take the cards apart: one of them alone has a route", route=RouteKind.NONE)
+        return Change(what="card", text=f"the cards apart: {_apart(situation, wish, shelf)}", route=RouteKind.NONE)
     return Change(what="card", text="another card", route=RouteKind.NONE)
+
+
+def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
+    """What each card would get alone."""
+    said: list[str] = []
+    for card in situation.cards:
+        alone = msgspec.structs.replace(situation, cards=(card,), driver=None)
+        found, _ = _enumerate(alone, wish, shelf)
+        best = next((route for route in _ranked(found, alone, wish) if route.consent), None)
+        answer = f"{best.route.value} torch {best.version} on driver {best.driver}" if best else "nothing"
+        said.append(f"{card.name} alone gets {answer}")
+    return "; ".join(said)

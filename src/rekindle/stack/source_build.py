@@ -33,7 +33,6 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 class Built(msgspec.Struct, frozen=True, kw_only=True):
     route: Route
     proof: Proof
-    toolkit_here: bool
 
 
 def usable_toolkits(
@@ -61,7 +60,7 @@ def usable_toolkits(
         driving = drive(toolkit, situation, window, candidate)
         if isinstance(driving, Rejection):
             found.append(driving)
-        elif not found and (wish.cuda is None or toolkit.version.starts_with(wish.cuda.major_minor)):
+        elif not found and wish.admits_cuda(toolkit.version):
             usable.append((toolkit, driving))
         rejected += found
     return usable, rejected
@@ -82,9 +81,9 @@ def consider(
     usable: list[tuple[Toolkit, Driving]],
     situation: Situation,
     wish: Wish,
-) -> tuple[list[Built], list[Rejection]]:
-    """Every way to build one release, best toolkit first, and why the other toolkits are out."""
-    found: list[Built] = []
+) -> tuple[Built | None, list[Rejection]]:
+    """The best way to build one release, or None; and why the other toolkits are out."""
+    fitting: list[tuple[tuple[object, ...], Toolkit, Driving]] = []
     rejected: list[Rejection] = []
     for toolkit, driving in usable:
         candidate = Candidate(
@@ -96,14 +95,26 @@ def consider(
         broken_rules = _pair(release, version, toolkit, situation, wish, candidate)
         rejected += broken_rules
         if not broken_rules:
-            found.append(_built(release, version, toolkit, driving, situation, wish))
-    return sorted(found, key=_toolkit_key), rejected
+            fitting.append((_toolkit_key(release, version, toolkit, situation), toolkit, driving))
+    if not fitting:
+        return None, rejected
+    _, toolkit, driving = min(fitting, key=lambda each: each[0])
+    return _built(release, version, toolkit, driving, situation, wish), rejected
 
 
-def _toolkit_key(built: Built) -> tuple[object, ...]:
+def _toolkit_key(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> tuple[object, ...]:
     """A toolkit that is here already, then the surest pair, then one whose compilers are known, then the newest."""
-    cuda = built.route.cuda or Version("0")
-    return (not built.toolkit_here, built.proof.rank, built.route.toolset is None, (-cuda.major, -cuda.minor))
+    compilers_known = situation.system == "linux" or toolset_range(toolkit.version) is not None
+    return (
+        not _is_here(toolkit, situation),
+        _proof(release, version, toolkit, situation).rank,
+        not compilers_known,
+        (-toolkit.version.major, -toolkit.version.minor),
+    )
+
+
+def _is_here(toolkit: Toolkit, situation: Situation) -> bool:
+    return situation.toolkits is not None and any(each.starts_with(toolkit.version) for each in situation.toolkits)
 
 
 def _pair(
@@ -175,8 +186,7 @@ def _built(
         estimate=estimates.source_build(release, situation),
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
-    here = situation.toolkits is not None and any(each.starts_with(toolkit.version) for each in situation.toolkits)
-    return Built(route=route, proof=proof, toolkit_here=here)
+    return Built(route=route, proof=proof)
 
 
 def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Version | None:
@@ -230,7 +240,7 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
         linker = release.official_linker
         return _Toolset(
             text=str(linker),
-            need=str(linker),
+            need=f"MSVC toolset {linker}",
             have=None,
             missing=have is None or all(not each.starts_with(linker) for each in have),
             evidence=Evidence.NOTES,
@@ -303,7 +313,7 @@ def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Sit
 
 def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situation: Situation) -> tuple[Missing, ...]:
     found: list[Missing] = []
-    if situation.toolkits is None or not any(each.starts_with(toolkit.version) for each in situation.toolkits):
+    if not _is_here(toolkit, situation):
         have = ", ".join(str(each) for each in situation.toolkits) if situation.toolkits else None
         found.append(
             Missing(

@@ -98,6 +98,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     configured_index: bool = False
     """Only wheels of the package index that pip is configured for, not PyTorch's own."""
 
+    def admits_cuda(self, cuda: Version) -> bool:
+        """`12` admits every 12.x, `12.6` and `12.6.85` admit 12.6."""
+        wanted = self.cuda.parts[:2] if self.cuda else ()
+        return cuda.parts[: len(wanted)] == wanted
+
     def admits(self, torch: str) -> bool:
         if self.torch is None:
             return True
@@ -111,13 +116,24 @@ def card_named(query: str) -> Card:
     first = match.gpus[0]
     by_number = match.by is gpus.MatchedBy.CAPABILITY
     branches = {gpu.last_driver_branch for gpu in match.gpus}
+    names = list(dict.fromkeys(gpu.name for gpu in match.gpus))
     return Card(
-        name=f"compute capability {match.capabilities[0]}" if by_number else first.name,
+        name=f"compute capability {match.capabilities[0]}" if by_number else _shared(names),
         capabilities=match.capabilities,
         architecture=first.architecture if len({gpu.architecture for gpu in match.gpus}) == 1 else None,
         # A card's own list of drivers wins over its architecture's only where all its chips agree.
         last_driver_branch=branches.pop() if len(branches) == 1 and not by_number else None,
     )
+
+
+def _shared(names: list[str]) -> str:
+    """`Tesla P100` for `Tesla P100-PCIE-12GB` and `Tesla P100-SXM2-16GB`."""
+    if len(names) == 1:
+        return names[0]
+    first, last = min(names), max(names)
+    same = next((i for i, letter in enumerate(first) if letter != last[i]), len(first))
+    common = first[:same].rstrip(" -(")
+    return common if len(common) > 3 else names[0]
 
 
 def named(
