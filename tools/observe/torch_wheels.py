@@ -26,8 +26,7 @@ from rekindle.formats import fatbin
 from rekindle.formats.binary import Binary
 from rekindle.formats.package import Wheel, open_package
 from rekindle.knowledge import capabilities
-from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.gpu_code import overall, served
+from rekindle.knowledge.gpu_code import overall, own, served
 from rekindle.knowledge.releases import torch_releases
 from rekindle.wheels import identity
 from rekindle.wheels.reading import read_binaries
@@ -42,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, help="keep what was read of each wheel here, and go on from there")
     parser.add_argument("--cuobjdump", help="NVIDIA's cuobjdump, from the package nvidia-cuda-cuobjdump")
-    parser.add_argument("--cuobjdump-old", help="one that knows Kepler (CUDA 11.8); newer ones stop at such code")
+    parser.add_argument("--cuobjdump-old", help="one of CUDA 11.8, asked where the other disagrees")
     parser.add_argument("releases", nargs="*", help="only these, e.g. 2.7.1")
     options = parser.parse_args()
     work = options.work or Path(tempfile.mkdtemp())
@@ -94,6 +93,7 @@ def download(release: str, folder: Path) -> Path:
 
 def row(release: str, path: Path, known: identity.Identity, binaries: list[Binary]) -> dict[str, Any]:
     codes = [found.code for found in binaries if found.containers]
+    main = own(codes)
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while data := stream.read(1 << 20):
@@ -109,7 +109,7 @@ def row(release: str, path: Path, known: identity.Identity, binaries: list[Binar
         "cudnn": known.cudnn,
         "glibc": known.glibc and str(known.glibc),
         "gpu_code": [codec.to_builtins(code) for code in codes],
-        "coverage": {str(c): overall(served(code, c).coverage for code in codes).value for c in capabilities.known()},
+        "coverage": {str(c): overall(served(code, c).coverage for code in main).value for c in capabilities.known()},
         "source": SOURCE,
         "observed_at": table.today(),
         "evidence": "binary",
@@ -123,8 +123,10 @@ def compare(
     differs = []
     for found in binaries:
         ours = Counter(key for key, container, _ in entries(found) if container.place is fatbin.Place.REGISTERED)
-        kepler = any(entry.target.capability < Capability(5, 0) for _, _, entry in entries(found))
-        theirs = listed(package, found, (tools[1] or tools[0]) if kepler else tools[0], folder)
+        theirs = listed(package, found, tools[0], folder)
+        if theirs != ours and tools[1]:
+            # cuobjdump 13 stops without a word at Kepler code and at that of MAGMA up to torch 2.4; 11.8 reads both.
+            theirs = listed(package, found, tools[1], folder)
         differs += [
             {"file": found.name, "target": key[0], "kind": key[1], "ours": ours[key], "cuobjdump": theirs[key]}
             for key in sorted(set(ours) | set(theirs))

@@ -124,18 +124,13 @@ def scan_stream(chunks: Iterable[bytes], size: int, name: str = "the data") -> l
 
 
 def gpu_code(file: str, containers: Iterable[Container]) -> GpuCode:
-    """What the containers of one file amount to: the code that can run, per container.
-
-    It is the registered code that counts; a file that has none (an object before device linking) is taken as it is.
-    """
-    every = list(containers)
-    counted = [c for c in every if c.place is Place.REGISTERED and c.targets] or every
-    aside = [] if counted is every else [c for c in every if c.place is not Place.REGISTERED]
-    return GpuCode.of(
-        file,
-        [[(e.target, e.ptx_isa) for e in c.entries if e.runnable] for c in counted],
-        aside=[target for c in aside for target in c.targets],
-    )
+    """What the containers of one file amount to: the code that can run, per container, the registered apart."""
+    registered: list[list[tuple[Target, Version | None]]] = []
+    aside: list[list[tuple[Target, Version | None]]] = []
+    for container in containers:
+        code = [(entry.target, entry.ptx_isa) for entry in container.entries if entry.runnable]
+        (registered if container.place is Place.REGISTERED else aside).append(code)
+    return GpuCode.of(file, registered, aside=aside)
 
 
 def in_sections(containers: Iterable[Container], sections: Sequence[tuple[str, int, int]]) -> list[Container]:

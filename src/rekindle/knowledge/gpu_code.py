@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from rekindle.knowledge.capability import Capability, Coverage, Runs, Target, runs
+from rekindle.knowledge.libraries import is_vendor_library
 from rekindle.version import Version
 
 
@@ -33,7 +34,7 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU code of one file. `targets` counts entries: how many cubins or PTX texts there are for each target.
 
     `aside` are entries that the program does not launch itself: input to the device linker that was left in the file,
-    and code that a library inside loads on its own. They are shown and not counted.
+    and code that a library inside loads on its own. They are shown, and counted only in a file that has nothing else.
     """
 
     file: str
@@ -41,6 +42,7 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[str, int]
     groups: tuple[Group, ...] = ()
     aside: dict[str, int] = {}
+    aside_groups: tuple[Group, ...] = ()
     ptx_isa: dict[str, Version] = {}
 
     @classmethod
@@ -49,33 +51,27 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
         file: str,
         containers: Iterable[Sequence[tuple[Target, Version | None]]],
         *,
-        aside: Iterable[Target] = (),
+        aside: Iterable[Sequence[tuple[Target, Version | None]]] = (),
     ) -> GpuCode:
         """From the entries (target, and for PTX its ISA version) of each container that has any that can run."""
-        groups: Counter[tuple[Target, ...]] = Counter()
-        counts: Counter[Target] = Counter()
         isa: dict[Target, Version] = {}
-        for entries in containers:
-            if not entries:
-                continue
-            groups[tuple(sorted({target for target, _ in entries}))] += 1
-            for target, version in entries:
-                counts[target] += 1
-                if version is not None:
-                    isa[target] = max(version, isa.get(target, version))
+        counts, groups = _count(containers, isa)
+        aside_counts, aside_groups = _count(aside, isa)
         return cls(
             file=file,
-            containers=sum(groups.values()),
-            targets={str(target): counts[target] for target in sorted(counts)},
-            groups=tuple(Group(targets=targets, count=count) for targets, count in sorted(groups.items())),
-            aside=in_order(Counter(str(target) for target in aside)),
+            containers=sum(group.count for group in groups),
+            targets=counts,
+            groups=groups,
+            aside=aside_counts,
+            aside_groups=aside_groups,
             ptx_isa={str(target): isa[target] for target in sorted(isa)},
         )
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
         """The capabilities that any code here was compiled for."""
-        return tuple(sorted({target.capability for group in self.groups for target in group.targets}))
+        groups = self.groups or self.aside_groups
+        return tuple(sorted({target.capability for group in groups for target in group.targets}))
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +92,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 def served(code: GpuCode, card: Capability, *, driver_ptx: Version | None = None) -> Served:
     """How far the code of one file serves a card. `driver_ptx` is the newest PTX version its driver knows."""
-    counted = [group for group in code.groups if _spans(group)] or list(code.groups)
+    groups = code.groups or code.aside_groups
+    counted = [group for group in groups if _spans(group)] or groups
     native = jit = total = 0
     for group in counted:
         total += group.count
@@ -118,6 +115,16 @@ def overall(parts: Iterable[Coverage]) -> Coverage:
     return Coverage.SERVES if seen == {Coverage.SERVES} else Coverage.PARTIAL
 
 
+def own(codes: Sequence[GpuCode]) -> list[GpuCode]:
+    """Of a package's files, those whose code is its own, on which the answer for the whole stands.
+
+    Not NVIDIA's libraries that ride along, nor files in which a library inside keeps code for itself; unless there is
+    nothing else (cuDNN's package has only NVIDIA's).
+    """
+    mine = [code for code in codes if not is_vendor_library(code.file.rpartition("/")[2])]
+    return [code for code in mine if code.containers] or mine or list(codes)
+
+
 def sums(codes: Iterable[GpuCode]) -> dict[str, int]:
     """The targets of several files, added up."""
     total: Counter[str] = Counter()
@@ -128,6 +135,26 @@ def sums(codes: Iterable[GpuCode]) -> dict[str, int]:
 
 def in_order(targets: Mapping[str, int]) -> dict[str, int]:
     return {key: targets[key] for key in sorted(targets, key=Target.parse)}
+
+
+def _count(
+    containers: Iterable[Sequence[tuple[Target, Version | None]]], isa: dict[Target, Version]
+) -> tuple[dict[str, int], tuple[Group, ...]]:
+    """Entries per target and containers per set of targets; the newest PTX version of each target goes into `isa`."""
+    groups: Counter[tuple[Target, ...]] = Counter()
+    counts: Counter[Target] = Counter()
+    for entries in containers:
+        if not entries:
+            continue
+        groups[tuple(sorted({target for target, _ in entries}))] += 1
+        for target, version in entries:
+            counts[target] += 1
+            if version is not None:
+                isa[target] = max(version, isa.get(target, version))
+    return (
+        {str(target): counts[target] for target in sorted(counts)},
+        tuple(Group(targets=targets, count=count) for targets, count in sorted(groups.items())),
+    )
 
 
 def _spans(group: Group) -> bool:

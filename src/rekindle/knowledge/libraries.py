@@ -76,6 +76,12 @@ def is_test_library(name: str, system: str) -> bool:
     return any(row.system == system and matches(name, pattern, system) for row in rows for pattern in row.names)
 
 
+def is_vendor_library(name: str) -> bool:
+    """Is this one of NVIDIA's own libraries, riding along in somebody's package?"""
+    rows = decided("vendor_libraries", dict[str, tuple[Named, ...]])["library"]
+    return any(matches(name, pattern, "windows") for row in rows for pattern in row.names)
+
+
 def openmp_family(name: str) -> str | None:
     """`gnu` or `intel-llvm` for an OpenMP runtime, else None."""
     rows = decided("openmp_runtimes", dict[str, tuple[Named, ...]])["runtime"]

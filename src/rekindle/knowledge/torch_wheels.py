@@ -6,7 +6,7 @@ One wheel per minor release. The tool that wrote the table also compared every f
 from __future__ import annotations
 
 from rekindle.knowledge.capability import Capability, Coverage
-from rekindle.knowledge.gpu_code import GpuCode, Served, overall, served
+from rekindle.knowledge.gpu_code import GpuCode, Served, overall, own, served
 from rekindle.knowledge.tables import Row, cached, observed
 from rekindle.version import Version
 
@@ -27,8 +27,11 @@ class TorchWheel(Row, frozen=True, kw_only=True):
     coverage: dict[str, Coverage]
 
     def served(self, card: Capability) -> dict[str, Served]:
-        """How far each library serves a card."""
-        return {code.file: served(code, card) for code in self.gpu_code}
+        """How far each of torch's own libraries serves a card."""
+        own = [
+            code for code in self.gpu_code if code.containers and not is_vendor_library(code.file.rpartition("/")[2])
+        ]
+        return {code.file: served(code, card) for code in own}
 
     def covers(self, card: Capability) -> Coverage:
         return overall(answer.coverage for answer in self.served(card).values())

@@ -16,7 +16,7 @@ from rekindle.formats.package import Package
 from rekindle.formats.remote import Remote
 from rekindle.knowledge import capabilities, gpus, toolkits
 from rekindle.knowledge.capability import Capability, Coverage
-from rekindle.knowledge.gpu_code import GpuCode, Served, overall, served, sums
+from rekindle.knowledge.gpu_code import GpuCode, Served, overall, own, served, sums
 from rekindle.version import Version
 from rekindle.wheels import identity, integrity, linkage
 from rekindle.wheels.closure import closure as closure_of
@@ -28,13 +28,15 @@ from rekindle.wheels.reading import read_binaries
 class FileCode(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU code of one file: how many containers, how many entries per target, and how far it serves each card.
 
-    `aside` is code that the program does not launch itself, counted apart.
+    `aside` is code that the program does not launch itself, counted apart. Files that are not `counted` (NVIDIA's own
+    libraries riding along) do not enter into the coverage of the whole.
     """
 
     file: str
     containers: int
     targets: dict[str, int]
     aside: dict[str, int] = {}
+    counted: bool = True
     coverage: dict[str, Served] = {}
 
 
@@ -144,7 +146,8 @@ def _answer(
     findings: Iterable[Finding],
     asked: Sequence[gpus.Match],
 ) -> Inspection:
-    codes = [code for code in (found.code for found in binaries) if code.containers]
+    codes = [found.code for found in binaries if found.containers]
+    mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
     return Inspection(
@@ -166,23 +169,28 @@ def _answer(
         glibc=known.glibc,
         glibcxx=known.glibcxx,
         cpu=known.cpu,
-        gpu_code=tuple(_file_code(code, table) for code in codes),
+        gpu_code=tuple(_file_code(code, table, counted=code in mine) for code in codes),
         targets=sums(codes),
-        coverage={str(card): overall(s.coverage for s in files.values()) for card, files in table.items() if files},
-        by_jit=tuple(str(card) for card, files in table.items() if any(s.by_jit for s in files.values())),
-        cards=tuple(_card(match, card, table[card]) for match in asked for card in match.capabilities),
+        coverage={str(card): overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine},
+        by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),
+        cards=tuple(
+            _card(match, card, {c.file: table[card][c.file] for c in mine})
+            for match in asked
+            for card in match.capabilities
+        ),
         parts=parts,
         closure=closure,
         findings=(*findings, *(linkage.findings(closure) if closure else ())),
     )
 
 
-def _file_code(code: GpuCode, table: dict[Capability, dict[str, Served]]) -> FileCode:
+def _file_code(code: GpuCode, table: dict[Capability, dict[str, Served]], *, counted: bool) -> FileCode:
     return FileCode(
         file=code.file,
         containers=code.containers,
         targets=code.targets,
         aside=code.aside,
+        counted=counted,
         coverage={str(card): files[code.file] for card, files in table.items()},
     )
 
