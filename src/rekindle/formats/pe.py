@@ -165,7 +165,7 @@ class _Image:
         address, size = self.directory(_DELAY)
         if not size:
             return
-        for number in range(_MOST_LIBRARIES):
+        for number in range(min(size // 32, _MOST_LIBRARIES)):
             entry = self.data(address + 32 * number, 32, "the delay-import table")
             traits, library, _, _, names = struct.unpack("<5I", entry[:20])
             if not library:
@@ -176,7 +176,6 @@ class _Image:
                 self.text(library - base, "the name of a delay-loaded library"),
                 self._thunks(names - base) if names else (),
             )
-        raise broken(self.source, "its delay-import table does not end")
 
     def _thunks(self, address: int) -> tuple[str, ...]:
         width = self.bits // 8

@@ -28,10 +28,7 @@ class TorchWheel(Row, frozen=True, kw_only=True):
 
     def served(self, card: Capability) -> dict[str, Served]:
         """How far each of torch's own libraries serves a card."""
-        own = [
-            code for code in self.gpu_code if code.containers and not is_vendor_library(code.file.rpartition("/")[2])
-        ]
-        return {code.file: served(code, card) for code in own}
+        return {code.file: served(code, card) for code in own(self.gpu_code)}
 
     def covers(self, card: Capability) -> Coverage:
         return overall(answer.coverage for answer in self.served(card).values())

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import msgspec
+
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.libraries import loaded_by, openmp_family, owner_of
 from rekindle.wheels.linkage import Closure, Duplicate, Missing, Skew, WrongMachine
@@ -65,7 +67,7 @@ class _Walk:
             system="linux",
             links=self.links,
             symbols=self.symbols,
-            missing=tuple(self.missing[name] for name in sorted(self.missing)),
+            missing=tuple(self._with_way(self.missing[name]) for name in sorted(self.missing)),
             skew=tuple(self.skew),
             wrong_machine=tuple(self.machines),
             duplicates=tuple(self._duplicates()),
@@ -109,7 +111,7 @@ class _Walk:
             library=library,
             how=old.how if old and old.how == "import" else how,
             wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
-            chain=old.chain if old else (*self._way(found.name), library),
+            chain=(),
             owner=owner.owner if owner and not stray else None,
             note=note or (owner.note if owner else ""),
             package=owner.package if owner and not stray else None,
@@ -169,11 +171,12 @@ class _Walk:
                 )
             )
 
-    def _way(self, name: str) -> list[str]:
-        way = [name]
+    def _with_way(self, item: Missing) -> Missing:
+        """The same with the way that leads to it, once all links are known."""
+        way = [item.wanted_by[0]]
         while way[0] in self.parent and self.parent[way[0]] not in way:
             way.insert(0, self.parent[way[0]])
-        return way
+        return msgspec.structs.replace(item, chain=(*way, item.library))
 
     def _duplicates(self) -> list[Duplicate]:
         families: dict[str, list[str]] = {}
@@ -183,7 +186,7 @@ class _Walk:
                 families.setdefault(family, []).append(found.name)
         return [
             Duplicate(library=posixpath.basename(files[0]), files=tuple(files), openmp=True)
-            for files in families.values()
+            for files in (sorted(found, key=_torch_first) for found in families.values())
             if len(files) > 1
         ]
 
@@ -198,3 +201,7 @@ def _reached(found: Binary, targets: Mapping[str, Sequence[Binary]]) -> list[Bin
                 seen[target.name] = target
                 queue.append(target)
     return list(seen.values())
+
+
+def _torch_first(name: str) -> tuple[bool, str]:
+    return not name.startswith(_LIB), name

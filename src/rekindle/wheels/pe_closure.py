@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import msgspec
+
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.libraries import is_test_library, loaded_by, openmp_family, owner_of
 from rekindle.wheels.linkage import Closure, Duplicate, Missing, Outside, Skew, WrongMachine
@@ -48,7 +50,7 @@ class _Walk:
             system="windows",
             links=self.links,
             symbols=self.symbols,
-            missing=tuple(self.missing[name] for name in sorted(self.missing)),
+            missing=tuple(self._with_way(self.missing[name]) for name in sorted(self.missing)),
             outside=tuple(self.outside[name] for name in sorted(self.outside)),
             skew=tuple(self.skew),
             wrong_machine=tuple(self.machines),
@@ -101,7 +103,7 @@ class _Walk:
             library=library,
             how=_sooner(old.how, how) if old else how,
             wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
-            chain=old.chain if old else (*self._way(found.name), library),
+            chain=(),
             owner=owner.owner if owner else None,
             note=owner.note if owner else note,
             package=owner.package if owner else None,
@@ -152,11 +154,12 @@ class _Walk:
         wanted = (*old.wanted_by, by) if old else (by,)
         self.outside[library.lower()] = Outside(library=library, where=label, wanted_by=wanted)
 
-    def _way(self, name: str) -> list[str]:
-        way = [name]
+    def _with_way(self, item: Missing) -> Missing:
+        """The same with the way that leads to it, once all links are known."""
+        way = [item.wanted_by[0]]
         while way[0] in self.parent and self.parent[way[0]] not in way:
             way.insert(0, self.parent[way[0]])
-        return way
+        return msgspec.structs.replace(item, chain=(*way, item.library))
 
     def _duplicates(self) -> list[Duplicate]:
         """The same library in two places, and two copies of one OpenMP runtime whatever they are called."""
@@ -170,7 +173,7 @@ class _Walk:
                 found.append(Duplicate(library=name, files=tuple(one.name for one in files)))
         found += [
             Duplicate(library=names[0].rpartition("/")[2], files=tuple(names), openmp=True)
-            for names in families.values()
+            for names in (sorted(found, key=_torch_first) for found in families.values())
             if len(names) > 1
         ]
         return found
@@ -189,3 +192,7 @@ def _is_test(found: Binary) -> bool:
 def _sooner(first: str, second: str) -> str:
     order = ("import", "delayed", "run-time")
     return min(first, second, key=order.index)
+
+
+def _torch_first(name: str) -> tuple[bool, str]:
+    return not name.startswith(_LIB), name
