@@ -1,0 +1,55 @@
+"""What a diagnosis says."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from rekindle.findings import Fix
+
+
+class Outcome(str, Enum):
+    """`cause`: it failed, and this is why. `none`: nothing here failed. `unknown`: it failed, and why is not known."""
+
+    CAUSE = "cause"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that shows it, as it stands in the file (control characters and secrets removed)."""
+
+    line: int
+    text: str
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One root cause. `explained_by` is set when another cause in the list accounts for it."""
+
+    label: str
+    title: str
+    family: str
+    confidence: float
+    line: int
+    evidence: tuple[Evidence, ...]
+    explanation: str
+    fix: Fix
+    job: str | None = None
+    explained_by: str | None = None
+    links: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """The first cause is the one to fix first. `wrappers` are the lines that merely report failure."""
+
+    schema: str = "rekindle.diagnose/1"
+    source: str = ""
+    outcome: Outcome
+    summary: str
+    causes: tuple[Cause, ...] = ()
+    wrappers: tuple[Evidence, ...] = ()
+    unexplained: tuple[Evidence, ...] = ()
+    lines: int = 0
+    facts: dict[str, str] = {}

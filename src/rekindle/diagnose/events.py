@@ -1,0 +1,116 @@
+"""What each line of a log is: which tool speaks, and whether it reports, warns, probes, wraps or goes on.
+
+The point is what is *not* a failure. A feature probe that fails is how CMake learns; a warning is no error; the
+line that says "something failed above" is never the cause; the text of a compile command is nobody's message. An error
+of one parallel job is tied to the job it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+import re2
+
+from rekindle.diagnose.scan import Line
+from rekindle.knowledge.signatures import LineRow, log_lines
+from rekindle.knowledge.tables import cached
+
+
+class Kind(str, Enum):
+    ERROR = "error"
+    WARNING = "warning"
+    PROBE = "probe"
+    WRAPPER = "wrapper"
+    SUCCESS = "success"
+    PROGRESS = "progress"
+    COMMAND = "command"
+    TEXT = "text"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A line and what it is. `job` is the target or project it belongs to, where the log says so."""
+
+    number: int
+    text: str
+    raw: str
+    kind: Kind
+    tool: str | None = None
+    job: str | None = None
+    hit: bool = True
+
+
+_OPTIONS = re2.Options()
+_OPTIONS.max_mem = 128 << 20
+_OPTIONS.log_errors = False
+
+_FAILED_TARGET = re2.compile(r"^FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
+_MAKE_TARGET = re2.compile(r"\*\*\* \[(?:[^\]\s]+:\d+: )?([^\]]+)\] ")
+_PROJECT = re2.compile(r"\[([^\]\[]+\.(?:vcx|cs)proj)\]$")
+_STEP = re2.compile(r"^\[\d+/\d+\]")
+
+
+def read(lines: Iterable[Line]) -> tuple[Event, ...]:
+    """The lines as events, each tied to its job where the log tells."""
+    events: list[Event] = []
+    job: str | None = None
+    for line in lines:
+        kind, tool = classify(line.text)
+        failed = _FAILED_TARGET.match(line.text)
+        if failed:
+            job = failed.group(1)
+        elif _STEP.match(line.text):
+            job = None
+        project = _PROJECT.search(line.text)
+        events.append(
+            Event(
+                number=line.number,
+                text=line.text,
+                raw=line.raw,
+                kind=kind,
+                tool=tool,
+                job=project.group(1) if project else job,
+                hit=line.hit,
+            )
+        )
+    return tuple(_tied_to_make(events))
+
+
+def classify(text: str) -> tuple[Kind, str | None]:
+    if not text:
+        return Kind.TEXT, None
+    patterns, lines = _grammar()
+    hits = patterns.Match(text[:4000])
+    if not hits:
+        return Kind.TEXT, None
+    row = lines[min(hits)]
+    return Kind(row.kind), row.tool
+
+
+def _tied_to_make(events: list[Event]) -> list[Event]:
+    """make names the target after its output: give it to the errors just before that have none."""
+    for index, event in enumerate(events):
+        target = _MAKE_TARGET.search(event.text) if event.tool == "make" and event.kind is Kind.WRAPPER else None
+        if not target:
+            continue
+        for back in range(index - 1, max(-1, index - 25), -1):
+            before = events[back]
+            if before.tool == "make" or before.kind is Kind.PROGRESS:
+                break
+            if before.kind is Kind.ERROR and before.job is None:
+                events[back] = msgspec.structs.replace(before, job=target.group(1))
+    return events
+
+
+@cached
+def _grammar() -> tuple[re2.Set, tuple[LineRow, ...]]:
+    """Every pattern in one RE2 set, and the row that each belongs to."""
+    patterns = re2.Set.SearchSet(_OPTIONS)
+    rows: list[LineRow] = []
+    for row in log_lines():
+        for pattern in row.match:
+            patterns.Add(pattern)
+            rows.append(row)
+    patterns.Compile()
+    return patterns, tuple(rows)

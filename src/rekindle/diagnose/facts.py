@@ -1,0 +1,111 @@
+"""What a log says about the machine it was written on, and what the caller knows besides.
+
+Look-alike messages are split by such facts ("only supports Ampere" on a newer card is another cause than on an older
+one), and fixes are written for them. A fact nobody told is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import re2
+
+from rekindle.knowledge.capability import Capability
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """`os` is `windows` or `linux`; versions are spelled as the log spells them."""
+
+    os: str | None = None
+    gpus: tuple[Capability, ...] = ()
+    torch: str | None = None
+    cuda: str | None = None
+    python: str | None = None
+    toolset: str | None = None
+    bits: int | None = None
+    developer_prompt: bool | None = None
+    msvc: bool | None = None
+    gpu_name: str | None = None
+    jobs: int | None = None
+
+
+_WINDOWS = re2.compile(
+    r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
+    r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:"
+)
+_LINUX = re2.compile(
+    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|\.so(?:\.\d+)*\b|linux-gnu|manylinux|\bapt(?:-get)?\b"
+)
+_SEEN: tuple[tuple[str, str], ...] = (
+    ("torch", r"\btorch[ =-]=?=?(\d+\.\d+\.\d+)"),
+    ("torch", r"PyTorch (\d+\.\d+\.\d+)"),
+    ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
+    ("cuda", r"CUDA[/\\]v(\d+\.\d+)"),
+    ("cuda", r"/cuda-(\d+\.\d+)"),
+    ("cuda", r"CUDA detected: (\d+\.\d+)"),
+    ("cuda", r"Found CUDAToolkit: .*found version \"(\d+\.\d+)"),
+    ("python", r"(?:^|\b)Python[ /](\d+\.\d+)(?:\.\d+)?\b"),
+    ("python", r"\bcpython-3(\d{1,2})\b"),
+    ("python", r"\bcp3(\d{1,2})-(?:cp3|abi3)"),
+    ("python", r"python(3\.\d{1,2})/(?:site|dist)-packages"),
+    ("toolset", r"[/\\]MSVC[/\\](14\.\d\d)\.\d+"),
+    ("bits", r"\[MSC v\.\d+ (32|64) bit"),
+    ("gpu_name", r"(NVIDIA (?:GeForce|Tesla|Quadro|RTX|GTX|TITAN|A\d+|H\d+|T\d+)[\w -]{0,30}?) with CUDA capability"),
+)
+_COMPILED = tuple((name, re2.compile(pattern)) for name, pattern in _SEEN)
+_CARD = re2.compile(r"with CUDA capability sm_(\d{2,3})|compute capability(?: among GPUs detected)?:? (\d{1,2}\.\d)")
+_PROMPT = re2.compile(
+    r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt|vcvars\w*\.bat"
+)
+
+
+def told(
+    *,
+    gpus: Sequence[str] = (),
+    system: str | None = None,
+    torch: str | None = None,
+    cuda: str | None = None,
+    toolset: str | None = None,
+) -> Facts:
+    """What the caller knows, as the command line spells it."""
+    return Facts(gpus=tuple(_capability(name) for name in gpus), os=system, torch=torch, cuda=cuda, toolset=toolset)
+
+
+def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
+    """`known` wins over what the log says."""
+    found: dict[str, object] = {}
+    windows = linux = 0
+    cards: list[Capability] = []
+    for text in texts:
+        windows += bool(_WINDOWS.search(text))
+        linux += bool(_LINUX.search(text))
+        for name, pattern in _COMPILED:
+            if name not in found and (match := pattern.search(text)):
+                value = match.group(1)
+                found[name] = f"3.{value}" if name == "python" and "." not in value else value
+        card = _CARD.search(text)
+        if card:
+            cards.append(Capability.parse(card.group(1) or card.group(2)))
+        if _PROMPT.search(text):
+            found["developer_prompt"] = True
+    if windows or linux:
+        found["os"] = "windows" if windows >= linux else "linux"
+    if "bits" in found:
+        found["bits"] = int(str(found["bits"]))
+    facts = Facts(gpus=tuple(dict.fromkeys(cards)), **found)  # type: ignore[arg-type]
+    if known is None:
+        return facts
+    told = {name: value for name in Facts.__struct_fields__ if (value := getattr(known, name)) not in (None, ())}
+    return msgspec.structs.replace(facts, **told)
+
+
+def _capability(name: str) -> Capability:
+    from rekindle.errors import UnknownName
+    from rekindle.knowledge.gpus import find
+
+    found = find(name).capabilities
+    if len(found) != 1:
+        message = f"`{name}` names cards of more than one capability"
+        raise UnknownName(message, hint="give the capability itself, for example sm_86")
+    return found[0]

@@ -1,0 +1,66 @@
+"""From the signatures that hold to the causes in order: what explains what, what is specific, what came first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rekindle.diagnose.events import Event, Kind
+from rekindle.diagnose.match import Match
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause with the matches that show it. `explained_by` names the cause that accounts for it."""
+
+    label: str
+    matches: tuple[Match, ...]
+    score: float
+    sure: float
+    explained_by: str | None = None
+
+    @property
+    def first(self) -> Match:
+        return self.matches[0]
+
+
+def ranked(found: Sequence[Match], events: Sequence[Event]) -> list[Ranked]:
+    """The causes, the one to fix first in front. Soft signs count only where something says that the work failed."""
+    broken = failed(events)
+    solid = [match for match in found if not match.signature.soft or broken]
+    labels: dict[str, list[Match]] = {}
+    for match in solid:
+        labels.setdefault(match.cause.id, []).append(match)
+    entries = [_entry(label, matches) for label, matches in labels.items()]
+    entries = [_explained(entry, entries) for entry in entries]
+    return sorted(entries, key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
+
+
+def failed(events: Sequence[Event]) -> bool:
+    """Whether the log itself says that something went wrong: an error or the report of one."""
+    return any(event.kind in (Kind.ERROR, Kind.WRAPPER) and event.hit for event in events)
+
+
+def _entry(label: str, matches: list[Match]) -> Ranked:
+    best = sorted(matches, key=lambda match: (-match.signature.weight, match.event.number))
+    distinct = len({match.signature.id for match in matches})
+    # Two independent signs of the same cause are surer than one.
+    doubt = 1.0
+    for match in {m.signature.id: m for m in best}.values():
+        doubt *= 1.0 - match.signature.sure
+    return Ranked(
+        label=label,
+        matches=tuple(best),
+        score=best[0].signature.weight + min(distinct - 1, 3),
+        sure=round(min(0.99, 1.0 - doubt), 2),
+    )
+
+
+def _explained(entry: Ranked, entries: Sequence[Ranked]) -> Ranked:
+    for other in entries:
+        if other.label != entry.label and entry.label in other.first.cause.over:
+            # Two causes that claim to explain each other: the more specific one does.
+            mutual = other.label in entry.first.cause.over
+            if not mutual or other.score > entry.score:
+                return msgspec.structs.replace(entry, explained_by=other.label, sure=round(entry.sure * 0.3, 2))
+    return entry

@@ -1,0 +1,203 @@
+"""Reads a log of any size once, in bounded memory, and keeps the lines that may matter, with some around each.
+
+A byte-level RE2 finds candidate lines at the speed of the disk; only those and their neighbours are decoded, cleaned
+and looked at. Everything else is counted, so that a line number is the one of the user's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+import re2
+
+from rekindle.diagnose.text import Decoder, bare, readable
+
+BEFORE = 30
+AFTER = 12
+# Past this many, the middle of the candidates is dropped: the first failures and the last are what counts.
+KEPT = 6_000
+# A log this small is kept whole: context costs nothing there.
+SMALL = 2_000
+BLOCK = 1 << 20
+
+_LATIN = re2.Options()
+_LATIN.encoding = re2.Options.Encoding.LATIN1
+_LATIN.max_mem = 64 << 20
+
+# Words with which a tool says that something is wrong. `-Werror`, `-Wno-error=` and `lib/error.cpp` are no such words,
+# hence what may stand before them. Codes of MSVC and Windows stand alone because the words around them are localised.
+_WORDS = (
+    rb"(?:^|[^-\w./\\=])(?i:error|fatal|fail(?:ed|ure|s|ing)?|err!|exception|traceback|unsupported|unsatisfied|undefined"
+    rb"|unresolved|unable to|unknown|unrecognized|cannot|can't|can not|could not|couldn't|did not|does not|not found"
+    rb"|not (?:able|set|supported|compatible|compiled|recogni|installed|available|locate|exist|a valid|defined|enough)"
+    rb"|no (?:cmake_|such|module|matching|kernel|space|cuda|gpu|member|instance|rule|supported)"
+    rb"|missing|mismatch|incompatib|must be"
+    rb"|killed|abort|segmentation|illegal|denied|corrupt|timed out"
+    rb"|too (?:old|long|new|large|many)|out of (?:memory|heap|host)"
+    rb"|requires?\b|required|only supports|access violation|conflict|catastrophic|assertion|nonexistent|non-existent"
+    rb"|removed|invalid|ambiguous|bad |refused|reset by|unreachable|core dumped|deprecated|dubious|terminated"
+    rb"|longer than|has no (?:attribute|member)|was built for|was compiled|compiled using|is disabled|not all )"
+)
+_CODES = (
+    rb"\b(?:[CD][1-9]\d{3}|LNK[12]\d{3}|MSB\d{4}|STL\d{4}|CVT\d{4}|RC\d{4}|U1\d{3}|CS\d{4}|NETSDK\d{4}|NU\d{4})\b"
+    rb"|WinError|Errno|0x[cC]0000|-NOTFOUND|-107374|\*\*\*|sm_\d\d|\bSIG[A-Z]{3}|exit (?:code|status)|oom-kill|OMP:"
+    rb"|OutOfMemory|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
+    rb"|(?:Error|Exception|Warning)\b(?::|$)"
+)
+PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b")", _LATIN)
+# Lines that say what the log is about: versions, systems, cards. Looked at in the whole of a small log, and only in
+# the head of a large one.
+_ABOUT = 400
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line that was kept: its number in the file, what the user sees, what the tool printed, whether it was a hit."""
+
+    number: int
+    raw: str
+    text: str
+    hit: bool
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What remains of a log: the lines in order, how many there were, and how many candidates were dropped."""
+
+    lines: tuple[Line, ...]
+    total: int
+    dropped: int = 0
+
+
+def scan(blocks: Iterable[bytes]) -> Kept:
+    scanner = Scanner()
+    for block in blocks:
+        scanner.feed(block)
+    return scanner.finish()
+
+
+def blocks_of(stream: Iterator[bytes] | bytes, size: int = BLOCK) -> Iterator[bytes]:
+    if isinstance(stream, bytes):
+        for start in range(0, len(stream), size):
+            yield stream[start : start + size]
+    else:
+        yield from stream
+
+
+class Scanner:
+    """Takes the bytes as they come, so that a log that is still being written can be followed."""
+
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+        self._rest = b""
+        self._count = 0
+        self._head: dict[int, bytes] = {}
+        self._before: list[bytes] = []
+        self._lines: dict[int, bytes] = {}
+        self._hits: list[int] = []
+        self._after_until = 0
+        self._dropped = 0
+
+    def feed(self, data: bytes, *, last: bool = False) -> None:
+        data = self._rest + self._decoder.feed(data, last=last)
+        end = len(data) if last else data.rfind(b"\n") + 1
+        if not end:
+            # A line without end: keep what can be looked at, let the rest go by.
+            self._rest = data[-2 * BLOCK :]
+            return
+        self._rest = data[end:]
+        self._take(data[:end])
+
+    def finish(self) -> Kept:
+        self.feed(b"", last=True)
+        return self.kept()
+
+    def kept(self) -> Kept:
+        """What there is so far; more may be fed afterwards."""
+        keep = set(self._lines) | set(self._head)
+        hits = set(self._hits)
+        lines = []
+        for number in sorted(keep):
+            raw = readable(self._lines.get(number, self._head.get(number, b"")))
+            lines.append(Line(number, raw, bare(raw), number in hits))
+        return Kept(tuple(lines), self._count, self._dropped)
+
+    def _take(self, block: bytes) -> None:
+        first = self._count + 1
+        if first <= SMALL:
+            for offset, line in enumerate(islice(_split(block), max(0, SMALL - self._count))):
+                self._head[first + offset] = line
+        position, number, size = 0, first, len(block)
+        search = PREFILTER.search
+        if self._after_until >= first:
+            self._keep(first, block, 0, self._after_until - first + 1)
+        while position < size:
+            match = search(block, position)
+            if match is None:
+                break
+            start = block.rfind(b"\n", 0, match.end()) + 1
+            if start == match.end() and match.end() > match.start():
+                start = block.rfind(b"\n", 0, match.end() - 1) + 1
+            end = block.find(b"\n", match.end())
+            end = size if end < 0 else end
+            number += block.count(b"\n", position, start)
+            self._hit(number, block, start, end, first)
+            number += 1
+            position = end + 1
+        total = block.count(b"\n")
+        if not block.endswith(b"\n"):
+            total += 1
+        self._count += total
+        self._before = _last_lines(self._before, block)
+
+    def _hit(self, number: int, block: bytes, start: int, end: int, first: int) -> None:
+        self._hits.append(number)
+        self._lines[number] = block[start:end]
+        # What stands before, in this block or in the end of the last one.
+        at, position = number - 1, start - 1
+        while at > number - BEFORE and at >= first and at not in self._lines and position > 0:
+            begin = block.rfind(b"\n", 0, position) + 1
+            self._lines[at] = block[begin:position]
+            at, position = at - 1, begin - 1
+        if at < first and at > number - BEFORE:
+            for back, line in enumerate(reversed(self._before)):
+                if first - 1 - back <= number - BEFORE or first - 1 - back in self._lines or first - 1 - back < 1:
+                    break
+                self._lines[first - 1 - back] = line
+        self._after_until = max(self._after_until, number + AFTER)
+        self._keep(number + 1, block, end + 1, AFTER)
+        if len(self._hits) > 2 * KEPT:
+            self._thin()
+
+    def _keep(self, number: int, block: bytes, position: int, count: int) -> None:
+        for _ in range(count):
+            if position >= len(block):
+                return
+            end = block.find(b"\n", position)
+            end = len(block) if end < 0 else end
+            self._lines.setdefault(number, block[position:end])
+            number, position = number + 1, end + 1
+
+    def _thin(self) -> None:
+        """Bounded memory: of too many candidates keep the first and the last."""
+        out = self._hits[KEPT : -KEPT // 2]
+        self._dropped += len(out)
+        low, high = out[0], out[-1]
+        self._hits = self._hits[:KEPT] + self._hits[-KEPT // 2 :]
+        self._lines = {n: line for n, line in self._lines.items() if n < low or n > high}
+
+
+def _split(block: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(block):
+        end = block.find(b"\n", position)
+        end = len(block) if end < 0 else end
+        yield block[position:end]
+        position = end + 1
+
+
+def _last_lines(before: list[bytes], block: bytes) -> list[bytes]:
+    tail = block[-64 * 1024 :].split(b"\n")
+    if tail and not tail[-1]:
+        tail.pop()
+    return (before + tail)[-BEFORE:] if len(tail) < BEFORE else tail[-BEFORE:]

@@ -1,0 +1,123 @@
+"""From the bytes of a log, however they were saved, to lines that can be read.
+
+PowerShell writes UTF-16, `cmd` the console's code page, CI systems put a time in front of every line, mailers quote,
+terminals colour. All of it is taken off before anything is matched, and the number of the line in the user's own file
+is kept.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+import re2
+
+_LATIN = re2.Options()
+_LATIN.encoding = re2.Options.Encoding.LATIN1
+# CSI and OSC sequences, two-byte escapes, and the letters that a terminal overwrote with backspace.
+_ESCAPES = re2.compile(
+    rb"\x1b\[[0-9;:?<=>]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-_]|[^\n]\x08", _LATIN
+)
+_CONTROL = (
+    {code: None for code in range(32) if code != 9} | dict.fromkeys(range(127, 160)) | {0x2028: None, 0x2029: None}
+)
+_PREFIXES = re2.compile(
+    r"^(?:"
+    # a date and time, then a time alone
+    r"\s*\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?:[ :|-]{1,3}|$)"
+    r"|\s*\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?:[ :|]{1,3}|$)"
+    r"|\s*[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w./-]+(?:\[\d+\])?: "  # syslog
+    r"|#\d{1,4} (?:\d{1,6}\.\d{1,3} )?"  # docker build
+    r"|\d{1,6}\.\d{2,3} (?:\s|$)?"  # docker build, shortened
+    r"|[^\t]{1,80}\t[^\t]{1,80}\t"  # `gh run view --log`: job, step
+    r"|##\[\w{1,12}\]|::(?:error|warning|notice)[^:]{0,200}::"  # Azure and GitHub annotations
+    r"|\s*\d{1,3}>"  # MSBuild's parallel node
+    r"|\[rank\d{1,4}\]:\s?"  # torchrun
+    r"|\(\w{1,40} pid=\d{1,9}\)\s?"  # ray
+    r"|[\w.-]{1,40}\s{1,20}\| "  # docker compose
+    r"|E {3,8}"  # pytest
+    r"|\s*(?:> ?){1,8}"  # mail and forum quoting, and the interpreter's prompt
+    r"|\s*[|\x{2502}\x{2503}\x{2551}] "  # pip's and rich's frames
+    r"|\x{feff}"
+    r")"
+)
+
+
+class Decoder:
+    """Bytes as they come to UTF-8 with `\\n` line ends; the encoding is settled by the first block."""
+
+    def __init__(self) -> None:
+        self._wide: codecs.IncrementalDecoder | None = None
+        self._settled = False
+        self._carry_cr = False
+
+    def feed(self, data: bytes, *, last: bool = False) -> bytes:
+        if not self._settled and data:
+            self._settle(data)
+        if self._wide is not None:
+            data = self._wide.decode(data, last).encode("utf-8", "replace")
+        if self._carry_cr:
+            data = b"\r" + data
+            self._carry_cr = False
+        if data.endswith(b"\r") and not last:
+            data, self._carry_cr = data[:-1], True
+        if b"\r\n" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if b"\x1b" in data or b"\x08" in data:
+            data = _ESCAPES.sub(b"", data)
+        return data.replace(b"\0", b"") if b"\0" in data else data
+
+    def _settle(self, data: bytes) -> None:
+        self._settled = True
+        wide = _wide(data)
+        if wide:
+            self._wide = codecs.getincrementaldecoder(wide)("replace")
+
+
+def _wide(data: bytes) -> str | None:
+    """UTF-16 or UTF-32, by mark or by where the zero bytes are."""
+    if data[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
+        return "utf-32"
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    sample = data[:4000]
+    if len(sample) >= 4:
+        even, odd = sample[0::2].count(0), sample[1::2].count(0)
+        if odd > len(sample) * 0.3 and even < len(sample) * 0.05:
+            return "utf-16-le"
+        if even > len(sample) * 0.3 and odd < len(sample) * 0.05:
+            return "utf-16-be"
+    return None
+
+
+def readable(line: bytes) -> str:
+    """One raw line as text without control characters, and at most a few thousand characters of it."""
+    if len(line) > 12_000:
+        line = line[:6_000] + b" ... " + line[-6_000:]
+    if b"\r" in line:
+        # A progress bar rewrites its line: what stands at the end is what the user saw.
+        line = next((part for part in reversed(line.split(b"\r")) if part.strip()), b"")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        text = _legacy(line)
+    return text.translate(_CONTROL).rstrip()
+
+
+def _legacy(line: bytes) -> str:
+    """A code page, by guess: what matters for matching is ASCII in all of them."""
+    for encoding in ("gb18030", "cp1252"):
+        try:
+            return line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return line.decode("utf-8", "replace")
+
+
+def bare(text: str) -> str:
+    """The line as the tool printed it: without times, CI prefixes, quoting and indentation."""
+    for _ in range(5):
+        match = _PREFIXES.match(text)
+        if not match or not match.end():
+            break
+        text = text[match.end() :]
+    return text.strip()

@@ -1,0 +1,120 @@
+"""`rekindle diagnose` as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.command import rekindle_command
+
+from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.diagnosis import diagnose_text
+
+KEPLER = """\
+[1/3] Building CXX object a.cpp.o
+[2/3] Building CUDA object k.cu.o
+FAILED: k.cu.o
+/usr/local/cuda/bin/nvcc -gencode arch=compute_35,code=sm_35 -c k.cu -o k.cu.o
+nvcc fatal   : Unsupported gpu architecture 'compute_35'
+ninja: build stopped: subcommand failed.
+Traceback (most recent call last):
+subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.
+RuntimeError: Error compiling objects for extension
+ERROR: Failed building wheel for thing
+"""
+
+
+def test_the_cause_and_not_the_wrappers_around_it(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(KEPLER, encoding="utf-8")
+    seen = rekindle_command("diagnose", str(log), "--json")
+    answer = seen.json()
+    assert seen.code == 0
+    assert answer["outcome"] == "cause"
+    assert [cause["label"] for cause in answer["causes"]] == ["cuda_arch_unsupported_by_nvcc"]
+    first = answer["causes"][0]
+    assert first["line"] == 5
+    assert first["job"] == "k.cu.o"
+    assert "rekindle gpu sm_35" in first["fix"]["commands"]
+    assert 10 in {item["line"] for item in answer["wrappers"]}
+
+
+def test_the_fix_is_written_for_the_card_and_system_that_are_named(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(KEPLER, encoding="utf-8")
+    answer = rekindle_command("diagnose", str(log), "--json", "--gpu", "RTX 3090", "--os", "windows").json()
+    assert "set TORCH_CUDA_ARCH_LIST=8.6" in answer["causes"][0]["fix"]["commands"]
+
+
+def test_a_person_reads_the_line_the_reason_and_the_fix(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(KEPLER, encoding="utf-8")
+    seen = rekindle_command("diagnose", str(log))
+    assert "line 5: nvcc fatal" in seen.out
+    assert "fix: " in seen.out
+    assert "Set aside" in seen.out
+    assert max(len(line) for line in seen.out.splitlines()[1:]) <= 80
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252", "gb18030"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_however_it_was_saved(encoding: str, end: str) -> None:
+    found = diagnose_text(KEPLER.replace("\n", end).encode(encoding))
+    assert (found.causes[0].label, found.causes[0].line) == ("cuda_arch_unsupported_by_nvcc", 5)
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        "2026-11-15T02:00:00.1234567Z {}",
+        "[02:00:00] {}",
+        "#12 34.56 {}",
+        "> {}",
+        "      {}",
+        "build\tRun make\t2026-11-15T02:00:00.1234567Z {}",
+        "\x1b[1m\x1b[31m{}\x1b[0m",
+        "  1>{}",
+        "| {}",
+    ],
+)
+def test_whatever_stands_around_the_lines(dress: str) -> None:
+    text = "\n".join(dress.format(line) for line in KEPLER.splitlines())
+    found = diagnose_text(text)
+    assert (found.causes[0].label, found.causes[0].line) == ("cuda_arch_unsupported_by_nvcc", 5)
+    assert not any("\x1b" in item.text for cause in found.causes for item in cause.evidence)
+
+
+def test_nothing_failed_is_an_answer() -> None:
+    found = diagnose_text(
+        "-- Performing Test HAS_FLAG - Failed\n-- Looking for pthread_create - not found\n"
+        "a.cpp:1:2: warning: unused variable\nSuccessfully installed thing-1.0\n"
+    )
+    assert found.outcome is Outcome.NONE
+    assert found.causes == ()
+
+
+def test_an_unknown_failure_is_said_to_be_unknown() -> None:
+    found = diagnose_text(
+        "[1/2] Building x\nFAILED: x\nfrobnicator: the gizmo is upside down\nninja: build stopped: x.\n"
+    )
+    assert found.outcome is Outcome.UNKNOWN
+    assert found.unexplained
+
+
+def test_a_folder_is_read_log_by_log(tmp_path: Path) -> None:
+    (tmp_path / "one.log").write_text(KEPLER, encoding="utf-8")
+    (tmp_path / "two.txt").write_text("Successfully built thing\n", encoding="utf-8")
+    (tmp_path / "CMakeError.log").write_text(KEPLER, encoding="utf-8")
+    answer = rekindle_command("diagnose", str(tmp_path), "--json").json()
+    assert [log["outcome"] for log in answer["logs"]] == ["cause", "none"]
+
+
+def test_a_file_that_is_not_there() -> None:
+    seen = rekindle_command("diagnose", "no-such-file.log")
+    assert seen.code == 14
+    assert "no file" in seen.err
+
+
+def test_what_a_log_says_never_becomes_part_of_a_command() -> None:
+    found = diagnose_text("The detected CUDA version (1; rm -rf ~ && x) mismatches\nused to compile PyTorch (12.1)\n")
+    assert not any("rm -rf" in command for cause in found.causes for command in cause.fix.commands)

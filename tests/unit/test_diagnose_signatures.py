@@ -1,0 +1,65 @@
+"""The catalogue of causes holds together: every row can be shown, filled, found and sourced."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import re2
+
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.scan import PREFILTER
+from rekindle.diagnose.text import bare
+from rekindle.knowledge.signatures import CauseRow, Signature, causes
+
+ROWS = causes()
+SIGNATURES = [(row, signature) for row in ROWS for signature in row.signature]
+NAMES = [f"{row.id}-{signature.id}" for row, signature in SIGNATURES]
+
+
+def test_labels_and_signatures_have_names_of_their_own() -> None:
+    assert len({row.id for row in ROWS}) == len(ROWS)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_cause_says_what_it_means_and_what_to_do(row: CauseRow) -> None:
+    assert row.source
+    assert row.observed_at
+    assert row.title
+    assert not row.title.endswith(".")
+    assert len(row.explanation) > 40
+    assert row.by_hand
+    assert any("{" not in step.text and not (step.command and "{" in step.command) for step in row.fix), (
+        "no step can be shown when nothing is known"
+    )
+    assert row.id not in row.over
+
+
+@pytest.mark.parametrize(("row", "signature"), SIGNATURES, ids=NAMES)
+def test_the_example_is_matched_and_found_in_a_large_log(row: CauseRow, signature: Signature) -> None:
+    text = bare(signature.example)
+    assert any(re2.search(pattern, text) for pattern in signature.match)
+    if not signature.near:
+        assert PREFILTER.search(signature.example.encode()), "the line would not be looked at in a large log"
+    assert 0 < signature.sure < 1
+    assert 0 < signature.weight <= 100
+
+
+@pytest.mark.parametrize(("row", "signature"), SIGNATURES, ids=NAMES)
+def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: Signature) -> None:
+    if signature.near or signature.log or signature.soft:
+        return
+    found = diagnose_text(signature.example + "\nninja: build stopped: subcommand failed.\n")
+    assert found.causes, "the line was not seen as anybody's message"
+    assert found.causes[0].label == row.id
+
+
+def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
+    known = {"os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "arch", "gpu", "cuda_dashed", "arch_asked"}
+    for row in ROWS:
+        patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
+        groups = set(re.findall(r"\(\?P<(\w+)>", patterns))
+        for step in row.fix:
+            asked = set(re.findall(r"\{(\w+)\}", step.text + (step.command or "")))
+            assert asked <= known | groups, (row.id, asked - known - groups)
