@@ -11,6 +11,7 @@ Where Windows cannot be run, it says UNVERIFIED and why, and ends with exit code
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -61,6 +62,7 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": windows_path(PROJECT / "src"),
         "PYTHONPYCACHEPREFIX": r"C:\pycache",
         "HYPOTHESIS_STORAGE_DIRECTORY": r"C:\hypothesis",
+        "REKINDLE_TEST_PACE": os.environ.get("REKINDLE_TEST_PACE") or "10",
     }
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from rekindle import run
 from rekindle.processes import Started, command_line
+from support.pace import seconds
 
 GRANDCHILD = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
 CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GRANDCHILD!r}, sys.argv[1]])"
@@ -30,11 +31,11 @@ def test_at_the_time_limit_children_of_children_are_ended_too(tmp_path: Path) ->
 def test_a_call_that_is_late_says_so_and_does_not_wait_for_inherited_pipes() -> None:
     sleeper = "import subprocess, sys; print('begun', flush=True); subprocess.run([sys.executable, '-c', %r])"
     begun = time.monotonic()
-    said = run.call([sys.executable, "-c", sleeper % "import time; time.sleep(60)"], timeout=2.5)
+    said = run.call([sys.executable, "-c", sleeper % "import time; time.sleep(60)"], timeout=max(1.5, seconds(0.6)))
     assert said.timed_out
     assert said.code is None
     assert said.out == "begun\n"
-    assert time.monotonic() - begun < 12
+    assert time.monotonic() - begun < seconds(12)
 
 
 def test_an_error_inside_the_block_ends_the_program() -> None:

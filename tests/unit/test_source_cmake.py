@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rekindle.source import cmake
 from rekindle.version import Version
+from support.pace import seconds
 
 FLOOR = Version("3.5")
 
@@ -99,7 +100,7 @@ def test_no_text_upsets_it_and_twice_is_once(text: str) -> None:
 def test_a_hundred_megabytes_cost_seconds_not_minutes() -> None:
     import time
 
-    data = b'message("a # b" [[ c ]] (d))\n' * 350_000 + b"cmake_minimum_required(VERSION 2.8)\n"
+    data = b'message("a # b" [[ c ]] (d))\n' * int(350_000 / seconds(1)) + b"cmake_minimum_required(VERSION 2.8)\n"
     begun = time.monotonic()
     assert cmake.raised(data, FLOOR) == data.replace(b"2.8)\n", b"3.5)\n")
     assert time.monotonic() - begun < 20  # 10 MB of traps here; the whole is in tests/real

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from rekindle.knowledge.patches import Edit
 from rekindle.source import diff, edits
 from rekindle.source.edits import Found
+from support.artefacts import unverified
 
 
 def edit(before: str, after: str, **more: object) -> Edit:
@@ -76,6 +78,8 @@ LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"c\r", b"\xff", b"long line"
 def test_git_applies_every_diff(
     before: list[bytes], after: list[bytes], ends: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    if not shutil.which("patch"):
+        unverified("there is no `patch` on this machine")
     old = b"\n".join(before) + (b"\n" if ends and before else b"")
     new = b"\n".join(after)
     if old == new or not old or not new:
