@@ -76,6 +76,14 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     address: int
     size: int
 
+    @property
+    def loaded(self) -> bool:
+        return self.kind == _LOAD
+
+
+def segments(source: Bytes) -> list[Segment]:
+    return _Image(source).segments
+
 
 def read(source: Bytes) -> Elf:
     """What the file says of itself, from a few kilobytes of it."""

@@ -76,6 +76,10 @@ def read(source: Bytes) -> Pe:
     )
 
 
+def sections(source: Bytes) -> list[Section]:
+    return _Image(source).sections
+
+
 def regions(head: bytes, size: int) -> list[tuple[int, int]]:
     """The ranges that `read` will ask for, judged by the first bytes of the file: the sections with the tables."""
     try:

@@ -1,0 +1,88 @@
+"""`rekindle audit`: an environment's compiled modules against the cards, the torch, the Python and the NumPy there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+from rekindle.findings import State, exit_code
+
+if TYPE_CHECKING:
+    from rekindle.extensions.audit import Audit, AuditedModule
+
+
+@click.command("audit")
+@click.argument("environment", required=False, type=click.Path(path_type=Path))
+@options.gpus
+@options.driver
+@options.machine
+@click.option("--no-cache", is_flag=True, help="Read every file again.")
+@options.as_json
+def command(
+    environment: Path | None,
+    gpus: tuple[str, ...],
+    driver: str | None,
+    machine: Path | None,
+    no_cache: bool,
+    as_json: bool,
+) -> int:
+    """Which compiled modules of ENVIRONMENT (a folder or a python; the active one by default) will fail, and why."""
+    from platformdirs import user_cache_path
+
+    from rekindle.extensions.audit import audit
+    from rekindle.extensions.cards import cards_for
+
+    cards, version = cards_for(gpus, machine, driver)
+    cache = None if no_cache else user_cache_path("rekindle", appauthor=False) / "audit"
+    answer = audit(environment, cards=cards, driver=version, cache=cache)
+    if as_json:
+        console.out_json(answer)
+    else:
+        _show(answer)
+    return exit_code(answer.state)
+
+
+def _show(answer: Audit) -> None:
+    where = answer.environment
+    torch = f"torch {answer.torch.version}" if answer.torch else "no torch"
+    cards = (
+        ", ".join(f"{card.name} ({card.capability.sm})" for card in answer.cards) or "none here; name one with `--gpu`"
+    )
+    console.out(f"{where.root}: Python {where.python or '?'} ({where.kind}), {torch}")
+    console.out(
+        f"Cards: {cards or 'none here; name one with `--gpu`'}" + (f", driver {answer.driver}" if answer.driver else "")
+    )
+    console.out()
+    if answer.modules:
+        rows = [
+            (
+                module.path.rpartition("/")[2],
+                module.distribution or "",
+                _code(module.targets, module.coverage),
+                module.state.value,
+            )
+            for module in answer.modules
+        ]
+        console.out(console.table(rows, head=("module", "package", "GPU code", "state")))
+        console.out()
+    for finding in (*answer.findings, *(finding for module in answer.modules for finding in module.findings)):
+        console.out(console.finding(finding))
+    if answer.rebuild:
+        console.out()
+        console.out("To build again, in this order")
+        for entry in answer.rebuild:
+            console.out(f"  {entry.command}")
+    console.out()
+    wrong = sum(module.state is State.FAIL for module in answer.modules) + sum(
+        f.state is State.FAIL for f in answer.findings
+    )
+    console.out(f"{answer.examined} compiled modules examined, {wrong} wrong")
+
+
+def _row(module: AuditedModule) -> tuple[str, str, str, str]:
+    code = ", ".join(sorted(set(module.coverage.values()))) or " ".join(module.targets) or "none"
+    return module.state.value, module.path.rpartition("/")[2], module.distribution or "", code

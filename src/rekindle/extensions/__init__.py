@@ -1,0 +1,1 @@
+"""Everything compiled against torch: the audit of an environment, and CUDA extension projects."""

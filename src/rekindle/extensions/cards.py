@@ -1,0 +1,52 @@
+"""The cards an environment is judged for: named ones, those of a recorded machine, or those of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from rekindle.errors import UsageError
+from rekindle.extensions.verdicts import Card
+from rekindle.knowledge import gpus
+from rekindle.machine import graphics, snapshot
+from rekindle.machine.look import TIME_LIMIT, together
+from rekindle.machine.model import FoundDriver, FoundGpu
+from rekindle.machine.run import Host
+from rekindle.version import Version
+
+
+def cards_for(
+    names: Sequence[str], machine: Path | None, driver: str | None
+) -> tuple[tuple[Card, ...], Version | None]:
+    """Cards and driver. What is named wins over what is found."""
+    wanted = Version(driver) if driver else None
+    if names:
+        return tuple(card for name in names for card in _named(name)), wanted
+    if machine is not None:
+        recorded = snapshot.load(machine)
+        return _found(recorded.gpus), wanted or _version(recorded.driver)
+    run = Host()
+    here = graphics.merge(
+        run, together({name: partial(ask, run) for name, ask in graphics.SOURCES.items()}, time_limit=TIME_LIMIT)
+    )
+    return _found(here.gpus), wanted or _version(here.driver)
+
+
+def _named(name: str) -> list[Card]:
+    match = gpus.find(name)
+    if match.ambiguous:
+        chips = ", ".join(f"10de:{gpu.pci_ids[0]} ({gpu.capability})" for gpu in match.gpus if gpu.pci_ids)
+        message = f"`{name}` was sold with different chips"
+        raise UsageError(message, hint=f"name yours by its PCI id: {chips}")
+    shown = match.gpus[0].name if match.by is not gpus.MatchedBy.CAPABILITY else match.capabilities[0].sm
+    return [Card(name=shown, capability=match.capabilities[0])]
+
+
+def _found(cards: Sequence[FoundGpu]) -> tuple[Card, ...]:
+    known = [Card(name=card.name or str(card.pci_id), capability=card.capability) for card in cards if card.capability]
+    return tuple(dict.fromkeys(known))
+
+
+def _version(driver: FoundDriver | None) -> Version | None:
+    return driver.version if driver else None

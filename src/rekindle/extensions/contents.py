@@ -1,0 +1,227 @@
+"""What is installed in an environment: distributions and compiled modules, read without importing anything.
+
+Of a compiled file only headers are read, and what was read is kept (by path, size and time), so that the second look
+at four gigabytes costs about as much as listing them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from rekindle import codec, files
+from rekindle.errors import RekindleError
+from rekindle.extensions.environment import Environment
+from rekindle.formats import elf, pe
+from rekindle.formats.access import File
+from rekindle.formats.constants import numpy_abi
+from rekindle.formats.gpu_sections import gpu_code
+from rekindle.knowledge.gpu_code import GpuCode
+
+_FORMAT = 4
+_SUFFIXES = (".so", ".pyd", ".dll")
+_VERSIONED = re.compile(r"\.so\.[\d.]+\Z")
+_MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    version: str
+    requires: tuple[str, ...] = ()
+    binaries: tuple[str, ...] = ()
+    stamp: int = 0
+
+
+class Module(msgspec.Struct, frozen=True, kw_only=True):
+    """A compiled file. `python` is the tag in its name (`311`, `abi3`), None when it is no Python module by name."""
+
+    path: str
+    size: int
+    stamp: int
+    format: str
+    machine: str | None = None
+    python: str | None = None
+    needed: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    code: GpuCode | None = None
+    numpy: str | None = None
+    """`1` or `2`: the NumPy whose headers it was compiled with; None when it does not use NumPy's."""
+    problem: str | None = None
+
+    @property
+    def file(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """`owner` says which distribution a module came with; `path_lines` are the lines of `.pth` files."""
+
+    distributions: dict[str, Distribution]
+    modules: tuple[Module, ...]
+    owner: dict[str, str]
+    path_lines: tuple[str, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+    def distribution(self, name: str) -> Distribution | None:
+        return self.distributions.get(normal(name))
+
+
+class _Kept(msgspec.Struct):
+    """The cache file."""
+
+    format: int = _FORMAT
+    modules: dict[str, Module] = {}
+    distributions: dict[str, Distribution] = {}
+
+
+def read(environment: Environment, *, cache: Path | None = None) -> Contents:
+    """Everything compiled in the environment. `cache` is a file that keeps what was read for the next time."""
+    kept = _load(cache)
+    fresh = _Kept()
+    modules: list[Module] = []
+    distributions: dict[str, Distribution] = {}
+    path_lines: list[str] = []
+    count = total = 0
+    for folder in environment.site_packages:
+        for relative, entry in _walk(folder):
+            count += 1
+            if is_module(entry.name):
+                status = entry.stat()
+                total += status.st_size
+                module = _module(Path(entry.path), relative, status, kept)
+                modules.append(module)
+                fresh.modules[entry.path] = module
+            elif relative.endswith(".dist-info/METADATA"):
+                found = _distribution(Path(entry.path).parent, kept)
+                distributions[normal(found.name)] = found
+                fresh.distributions[str(Path(entry.path).parent)] = found
+            elif entry.name.endswith(".pth") and "/" not in relative:
+                path_lines += _lines(Path(entry.path))
+    _store(cache, kept, fresh)
+    owner = {path: name for name, found in distributions.items() for path in found.binaries}
+    return Contents(
+        distributions=distributions,
+        modules=tuple(sorted(modules, key=lambda module: module.path)),
+        owner=owner,
+        path_lines=tuple(path_lines),
+        files=count,
+        bytes=total,
+    )
+
+
+def is_module(name: str) -> bool:
+    return name.endswith(_SUFFIXES) or (".so." in name and _VERSIONED.search(name) is not None)
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _walk(top: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every file below a folder with its path relative to it. Links to folders are not followed."""
+    waiting = [("", top)]
+    while waiting:
+        prefix, folder = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__":
+                    waiting.append((f"{prefix}{entry.name}/", entry.path))
+            elif entry.is_file():
+                yield prefix + entry.name, entry
+
+
+def _module(path: Path, relative: str, status: os.stat_result, kept: _Kept) -> Module:
+    known = kept.modules.get(str(path))
+    if known and (known.size, known.stamp) == (status.st_size, status.st_mtime_ns):
+        return known
+    facts: dict[str, object] = {}
+    try:
+        with File(path) as source:
+            facts = _facts(source)
+    except RekindleError as error:
+        facts = {"format": "unreadable", "problem": error.message}
+    return Module(
+        path=relative,
+        size=status.st_size,
+        stamp=status.st_mtime_ns,
+        python=_python_tag(path.name),
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def _facts(source: File) -> dict[str, object]:
+    head = source.read(0, 4)
+    if head[:4] == elf.MAGIC:
+        found = elf.read(source)
+        search = (*found.rpath, *found.runpath)
+        facts: dict[str, object] = {"format": "elf", "machine": found.machine, "needed": found.needed, "search": search}
+    elif head[:2] == pe.MAGIC:
+        image = pe.read(source)
+        facts = {"format": "pe", "machine": image.machine, "needed": tuple(image.imports)}
+    else:
+        return {"format": "other"}
+    code = gpu_code(source)
+    numpy = numpy_abi(source) if _python_tag(source.name) or source.name.endswith(".pyd") else None
+    return {**facts, "code": code if code.containers else None, "numpy": numpy}
+
+
+def _python_tag(name: str) -> str | None:
+    if ".abi3." in name:
+        return "abi3"
+    match = _MODULE_TAG.search(name)
+    return (match["linux"] or match["windows"]) if match else None
+
+
+def _distribution(folder: Path, kept: _Kept) -> Distribution:
+    try:
+        stamp = (folder / "METADATA").stat().st_mtime_ns
+    except OSError:
+        stamp = 0
+    known = kept.distributions.get(str(folder))
+    if known and known.stamp == stamp:
+        return known
+    name, version, requires = folder.name.removesuffix(".dist-info").rpartition("-")[0], "", []
+    for line in _lines(folder / "METADATA"):
+        if not line:
+            break
+        key, _, value = line.partition(": ")
+        if key == "Name":
+            name = value.strip()
+        elif key == "Version":
+            version = value.strip()
+        elif key == "Requires-Dist" and "extra ==" not in value:
+            requires.append(normal(re.split(r"[\s<>=!~;\[(]", value.strip(), maxsplit=1)[0]))
+    recorded = (line.rpartition(",")[0].rpartition(",")[0].strip('"') for line in _lines(folder / "RECORD"))
+    binaries = tuple(path for path in recorded if is_module(path))
+    return Distribution(name=name, version=version, requires=tuple(requires), binaries=binaries, stamp=stamp)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _load(cache: Path | None) -> _Kept:
+    if cache is None or not cache.is_file():
+        return _Kept()
+    try:
+        kept = codec.from_json(cache.read_bytes(), _Kept)
+    except (OSError, RekindleError):
+        return _Kept()
+    return kept if kept.format == _FORMAT else _Kept()
+
+
+def _store(cache: Path | None, kept: _Kept, fresh: _Kept) -> None:
+    if cache is not None and (kept.modules != fresh.modules or kept.distributions != fresh.distributions):
+        files.write_bytes(cache, codec.to_json(fresh, indent=0).encode())
