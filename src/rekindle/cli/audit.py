@@ -9,7 +9,7 @@ import click
 
 from rekindle import console
 from rekindle.cli import options
-from rekindle.findings import State, exit_code
+from rekindle.findings import Finding, State, exit_code
 
 if TYPE_CHECKING:
     from rekindle.extensions.audit import Audit, AuditedModule
@@ -58,19 +58,10 @@ def _show(answer: Audit) -> None:
     )
     console.out()
     if answer.modules:
-        rows = [
-            (
-                module.path.rpartition("/")[2],
-                module.distribution or "",
-                _code(module.targets, module.coverage),
-                module.state.value,
-            )
-            for module in answer.modules
-        ]
-        console.out(console.table(rows, head=("module", "package", "GPU code", "state")))
+        rows = [_row(module) for module in answer.modules]
+        console.out(console.table(rows, head=("state", "module", "package", "GPU code")))
         console.out()
-    for finding in (*answer.findings, *(finding for module in answer.modules for finding in module.findings)):
-        console.out(console.finding(finding))
+    _explain([*answer.findings, *(finding for module in answer.modules for finding in module.findings)])
     if answer.rebuild:
         console.out()
         console.out("To build again, in this order")
@@ -81,6 +72,17 @@ def _show(answer: Audit) -> None:
         f.state is State.FAIL for f in answer.findings
     )
     console.out(f"{answer.examined} compiled modules examined, {wrong} wrong")
+
+
+def _explain(findings: list[Finding]) -> None:
+    """What is wrong, with the reason and the fix said once for all modules that share them."""
+    kinds: dict[tuple[str, State, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.id, finding.state, finding.why), []).append(finding)
+    for same in kinds.values():
+        for finding in same[:-1]:
+            console.out(console.finding(Finding(id=finding.id, state=finding.state, found=finding.found)))
+        console.out(console.finding(same[-1]))
 
 
 def _row(module: AuditedModule) -> tuple[str, str, str, str]:

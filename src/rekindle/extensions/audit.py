@@ -66,6 +66,7 @@ def audit(
     found = contents.read(environment, cache=history.file_of(cache, environment, "modules"))
     torch = _torch(environment)
     offered = Offered(Path(torch.root)) if torch else None
+    past = history.load(history.file_of(cache, environment, "built"))
     place = verdicts.Place(
         environment=environment,
         contents=found,
@@ -74,8 +75,8 @@ def audit(
         cards=cards,
         driver=driver,
         offered=offered,
+        known=past.asked,
     )
-    past = history.load(history.file_of(cache, environment, "built"))
     judged = [_judge(place, module, past) for module in found.modules]
     listed = tuple(module for module in judged if module.targets or module.uses_torch or module.findings)
     findings = tuple(whole.findings(place))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rekindle.errors import UsageError
 from rekindle.extensions.verdicts import Card
 from rekindle.knowledge import gpus
-from rekindle.machine import graphics, snapshot
-from rekindle.machine.look import TIME_LIMIT, together
-from rekindle.machine.model import FoundDriver, FoundGpu
-from rekindle.machine.run import Host
 from rekindle.version import Version
+
+if TYPE_CHECKING:
+    from rekindle.machine.model import FoundDriver, FoundGpu
 
 
 def cards_for(
@@ -23,13 +23,16 @@ def cards_for(
     wanted = Version(driver) if driver else None
     if names:
         return tuple(card for name in names for card in _named(name)), wanted
+    from rekindle.machine import graphics, snapshot
+    from rekindle.machine.look import TIME_LIMIT, together
+    from rekindle.machine.run import Host
+
     if machine is not None:
         recorded = snapshot.load(machine)
         return _found(recorded.gpus), wanted or _version(recorded.driver)
     run = Host()
-    here = graphics.merge(
-        run, together({name: partial(ask, run) for name, ask in graphics.SOURCES.items()}, time_limit=TIME_LIMIT)
-    )
+    asked = {name: partial(ask, run) for name, ask in graphics.SOURCES.items()}
+    here = graphics.merge(run, together(asked, time_limit=TIME_LIMIT))
     return _found(here.gpus), wanted or _version(here.driver)
 
 

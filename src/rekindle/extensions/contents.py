@@ -4,6 +4,7 @@ Of a compiled file only headers are read, and what was read is kept (by path, si
 at four gigabytes costs about as much as listing them.
 """
 
+# ruff: noqa: PTH116, PTH118, PTH120 - plain strings: a Path object for each of 24,000 files takes longer than the rest
 from __future__ import annotations
 
 import os
@@ -22,8 +23,11 @@ from rekindle.formats.constants import numpy_abi
 from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.gpu_code import GpuCode
 
-_FORMAT = 4
+_FORMAT = 7
 _SUFFIXES = (".so", ".pyd", ".dll")
+_NVIDIAS = re.compile(
+    r"(?i)(?:lib)?(?:cudnn|cublas|cufft|cusparse|cusolver|curand|nccl|nvjpeg|npp|nvshmem|cutensor|cufile)"
+)
 _VERSIONED = re.compile(r"\.so\.[\d.]+\Z")
 _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
 
@@ -71,10 +75,20 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         return self.distributions.get(normal(name))
 
 
+class _Folder(msgspec.Struct, frozen=True, array_like=True):
+    """What a folder held when its own time was `stamp`: a file that comes or goes changes the folder's time."""
+
+    stamp: int
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    count: int
+
+
 class _Kept(msgspec.Struct):
     """The cache file."""
 
     format: int = _FORMAT
+    folders: dict[str, _Folder] = {}
     modules: dict[str, Module] = {}
     distributions: dict[str, Distribution] = {}
 
@@ -82,26 +96,20 @@ class _Kept(msgspec.Struct):
 def read(environment: Environment, *, cache: Path | None = None) -> Contents:
     """Everything compiled in the environment. `cache` is a file that keeps what was read for the next time."""
     kept = _load(cache)
-    fresh = _Kept()
+    fresh = _Kept(folders={}, modules={}, distributions={})
     modules: list[Module] = []
     distributions: dict[str, Distribution] = {}
     path_lines: list[str] = []
-    count = total = 0
-    for folder in environment.site_packages:
-        for relative, entry in _walk(folder):
-            count += 1
-            if is_module(entry.name):
-                status = entry.stat()
-                total += status.st_size
-                module = _module(Path(entry.path), relative, status, kept)
-                modules.append(module)
-                fresh.modules[entry.path] = module
-            elif relative.endswith(".dist-info/METADATA"):
-                found = _distribution(Path(entry.path).parent, kept)
+    for top in environment.site_packages:
+        for relative in _walk(top, kept, fresh):
+            path = f"{top}{os.sep}{relative}" if os.sep == "/" else os.path.join(top, *relative.split("/"))
+            if is_module(relative):
+                modules.append(_module(path, relative, kept, fresh))
+            elif relative.endswith("/METADATA"):
+                found = _distribution(os.path.dirname(path), kept, fresh)
                 distributions[normal(found.name)] = found
-                fresh.distributions[str(Path(entry.path).parent)] = found
-            elif entry.name.endswith(".pth") and "/" not in relative:
-                path_lines += _lines(Path(entry.path))
+            else:
+                path_lines += _lines(Path(path))
     _store(cache, kept, fresh)
     owner = {path: name for name, found in distributions.items() for path in found.binaries}
     return Contents(
@@ -109,8 +117,8 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
         modules=tuple(sorted(modules, key=lambda module: module.path)),
         owner=owner,
         path_lines=tuple(path_lines),
-        files=count,
-        bytes=total,
+        files=sum(folder.count for folder in fresh.folders.values()),
+        bytes=sum(module.size for module in modules),
     )
 
 
@@ -118,44 +126,64 @@ def is_module(name: str) -> bool:
     return name.endswith(_SUFFIXES) or (".so." in name and _VERSIONED.search(name) is not None)
 
 
+def is_nvidias(name: str) -> bool:
+    """Is it one of NVIDIA's libraries, which choose among tens of thousands of kernels at run time?"""
+    return _NVIDIAS.match(name) is not None
+
+
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _walk(top: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every file below a folder with its path relative to it. Links to folders are not followed."""
-    waiting = [("", top)]
+def _walk(top: str, kept: _Kept, fresh: _Kept) -> Iterator[str]:
+    """The files that matter below a folder, relative to it: compiled modules, METADATA, and `.pth` files at the top.
+
+    A folder whose time has not changed is not listed again. Links to folders are not followed.
+    """
+    waiting = [""]
     while waiting:
-        prefix, folder = waiting.pop()
+        prefix = waiting.pop()
+        folder = os.path.join(top, prefix) if prefix else top
         try:
-            entries = list(os.scandir(folder))
+            stamp = os.stat(folder).st_mtime_ns
+            known = kept.folders.get(folder)
+            if known is None or known.stamp != stamp:
+                known = _list(folder, stamp)
         except OSError:
             continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name != "__pycache__":
-                    waiting.append((f"{prefix}{entry.name}/", entry.path))
-            elif entry.is_file():
-                yield prefix + entry.name, entry
+        fresh.folders[folder] = known
+        waiting += [f"{prefix}{name}/" for name in known.folders]
+        yield from (prefix + name for name in known.files if prefix or name.endswith(".pth") or is_module(name))
 
 
-def _module(path: Path, relative: str, status: os.stat_result, kept: _Kept) -> Module:
-    known = kept.modules.get(str(path))
-    if known and (known.size, known.stamp) == (status.st_size, status.st_mtime_ns):
-        return known
-    facts: dict[str, object] = {}
-    try:
-        with File(path) as source:
-            facts = _facts(source)
-    except RekindleError as error:
-        facts = {"format": "unreadable", "problem": error.message}
-    return Module(
-        path=relative,
-        size=status.st_size,
-        stamp=status.st_mtime_ns,
-        python=_python_tag(path.name),
-        **facts,  # type: ignore[arg-type]
-    )
+def _list(folder: str, stamp: int) -> _Folder:
+    folders, files, count = [], [], 0
+    dist_info = folder.rstrip("/\\").endswith(".dist-info")
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != "__pycache__":
+                folders.append(entry.name)
+        elif entry.is_file():
+            count += 1
+            if is_module(entry.name) or entry.name.endswith(".pth") or (dist_info and entry.name == "METADATA"):
+                files.append(entry.name)
+    return _Folder(stamp=stamp, folders=tuple(folders), files=tuple(files), count=count)
+
+
+def _module(path: str, relative: str, kept: _Kept, fresh: _Kept) -> Module:
+    status = os.stat(path)
+    known = kept.modules.get(path)
+    if known is None or (known.size, known.stamp) != (status.st_size, status.st_mtime_ns):
+        facts: dict[str, object] = {}
+        try:
+            with File(Path(path), hops=True) as source:
+                facts = _facts(source)
+        except RekindleError as error:
+            facts = {"format": "unreadable", "problem": error.message}
+        tag = _python_tag(relative)
+        known = Module(path=relative, size=status.st_size, stamp=status.st_mtime_ns, python=tag, **facts)  # type: ignore[arg-type]
+    fresh.modules[path] = known
+    return known
 
 
 def _facts(source: File) -> dict[str, object]:
@@ -169,7 +197,7 @@ def _facts(source: File) -> dict[str, object]:
         facts = {"format": "pe", "machine": image.machine, "needed": tuple(image.imports)}
     else:
         return {"format": "other"}
-    code = gpu_code(source)
+    code = gpu_code(source, sample=is_nvidias(source.name))
     numpy = numpy_abi(source) if _python_tag(source.name) or source.name.endswith(".pyd") else None
     return {**facts, "code": code if code.containers else None, "numpy": numpy}
 
@@ -181,14 +209,16 @@ def _python_tag(name: str) -> str | None:
     return (match["linux"] or match["windows"]) if match else None
 
 
-def _distribution(folder: Path, kept: _Kept) -> Distribution:
-    try:
-        stamp = (folder / "METADATA").stat().st_mtime_ns
-    except OSError:
-        stamp = 0
-    known = kept.distributions.get(str(folder))
-    if known and known.stamp == stamp:
-        return known
+def _distribution(folder: str, kept: _Kept, fresh: _Kept) -> Distribution:
+    stamp = os.stat(os.path.join(folder, "METADATA")).st_mtime_ns
+    known = kept.distributions.get(folder)
+    if known is None or known.stamp != stamp:
+        known = _read_distribution(Path(folder), stamp)
+    fresh.distributions[folder] = known
+    return known
+
+
+def _read_distribution(folder: Path, stamp: int) -> Distribution:
     name, version, requires = folder.name.removesuffix(".dist-info").rpartition("-")[0], "", []
     for line in _lines(folder / "METADATA"):
         if not line:
@@ -223,5 +253,5 @@ def _load(cache: Path | None) -> _Kept:
 
 
 def _store(cache: Path | None, kept: _Kept, fresh: _Kept) -> None:
-    if cache is not None and (kept.modules != fresh.modules or kept.distributions != fresh.distributions):
+    if cache is not None and kept != fresh:
         files.write_bytes(cache, codec.to_json(fresh, indent=0).encode())

@@ -18,7 +18,7 @@ from rekindle import codec, files
 from rekindle.errors import RekindleError
 from rekindle.extensions.contents import Module
 from rekindle.extensions.environment import Environment
-from rekindle.extensions.symbols import uses_torch
+from rekindle.extensions.symbols import Wanted, uses_torch
 from rekindle.extensions.verdicts import Place, stable
 from rekindle.findings import Finding, Fix, State
 
@@ -37,7 +37,10 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
+    """`asked` keeps what each module wants of which torch: reading torch's symbols again takes a second."""
+
     modules: dict[str, Built] = {}
+    asked: dict[str, Wanted] = {}
 
 
 def file_of(cache: Path | None, environment: Environment, name: str) -> Path | None:
@@ -67,8 +70,9 @@ def remember(file: Path | None, past: History, place: Place, modules: Iterable[A
         if audited.uses_torch:
             known = _known(past, module)
             now[module.path] = known or _built(place, module)
-    if now != past.modules:
-        files.write_bytes(file, codec.to_json(History(modules=now), indent=0).encode())
+    current = History(modules=now, asked=place.asked)
+    if current != past:
+        files.write_bytes(file, codec.to_json(current, indent=0).encode())
 
 
 def findings(past: History, place: Place, module: Module) -> list[Finding]:

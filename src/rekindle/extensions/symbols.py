@@ -8,6 +8,8 @@ which names nothing. Here the two tables are compared. A module that wants only 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -39,6 +41,13 @@ class Offered:
         self._folder = torch / "lib"
         self._everything: frozenset[str] | None = None
         self._by_library: dict[str, frozenset[str]] = {}
+
+    @cached_property
+    def key(self) -> str:
+        """What tells this torch from another: the sizes and times of its libraries."""
+        libraries = sorted(path for path in self._folder.glob("*") if path.suffix in (".so", ".dll"))
+        facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in libraries]
+        return sha256(repr(facts).encode()).hexdigest()[:16]
 
     def everything(self) -> frozenset[str]:
         """The symbols of all Linux libraries together: the loader does not ask which one a symbol is from."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.extensions.contents import Contents, Module, normal
+from rekindle.extensions.contents import Contents, Module, is_nvidias, normal
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.symbols import Offered, Wanted, uses_torch, wanted
 from rekindle.findings import Finding, Fix, State
@@ -36,7 +36,8 @@ class Place(msgspec.Struct, kw_only=True):
     cards: tuple[Card, ...]
     driver: Version | None
     offered: Offered | None
-    asked: dict[str, Wanted] = {}
+    known: dict[str, Wanted] = {}
+    asked: dict[str, Wanted] = msgspec.field(default_factory=dict)
 
     @property
     def driver_ptx(self) -> Version | None:
@@ -50,9 +51,10 @@ class Place(msgspec.Struct, kw_only=True):
         """What the module wants of torch; None when it does not use torch, or is part of it."""
         if self.offered is None or not uses_torch(module) or _is_torchs_own(module):
             return None
-        if module.path not in self.asked:
-            self.asked[module.path] = wanted(self.file(module), module, self.offered)
-        return self.asked[module.path]
+        key = f"{module.path} {module.size} {module.stamp} {self.offered.key}"
+        if key not in self.asked:
+            self.asked[key] = self.known.get(key) or wanted(self.file(module), module, self.offered)
+        return self.asked[key]
 
 
 def findings(place: Place, module: Module, owner: str | None) -> list[Finding]:
@@ -72,8 +74,21 @@ def coverage(place: Place, module: Module) -> dict[str, str]:
     """Per card: `SERVES`, `SERVES by JIT`, `PARTIAL`, `NO`."""
     if module.code is None:
         return {}
-    answers = {card: served(module.code, card.capability, driver_ptx=place.driver_ptx) for card in place.cards}
+    answers = {card: _served(place, module, card) for card in place.cards}
     return {card.name: answer.coverage.value + (" by JIT" if answer.by_jit else "") for card, answer in answers.items()}
+
+
+def _served(place: Place, module: Module, card: Card) -> Served:
+    """How far the module serves a card.
+
+    NVIDIA's libraries choose among kernels for each card at run time: cuDNN has 574 parts for other cards than an
+    H200. There, and there only, some code that runs is all that is asked for.
+    """
+    assert module.code is not None
+    answer = served(module.code, card.capability, driver_ptx=place.driver_ptx)
+    if (answer.native or answer.jit) and is_nvidias(module.file):
+        return Served(coverage=Coverage.SERVES, native=answer.containers, jit=0, containers=answer.containers)
+    return answer
 
 
 def stable(place: Place, module: Module) -> bool:
@@ -94,9 +109,10 @@ def _unreadable(module: Module) -> Finding | None:
 
 
 def _gpu_code(place: Place, module: Module, owner: str | None, card: Card) -> Finding | None:
-    if module.code is None:
+    # A lone container in a library of NVIDIA's is the stub that nvcc leaves where there are no kernels.
+    if module.code is None or (module.code.containers == 1 and is_nvidias(module.file)):
         return None
-    answer = served(module.code, card.capability, driver_ptx=place.driver_ptx)
+    answer = _served(place, module, card)
     if answer.coverage is Coverage.SERVES:
         return _jit(place, module, card) if answer.by_jit else None
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)

@@ -6,6 +6,7 @@ never a crash, and nothing reads more than it asked for.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,10 +46,13 @@ class Buffer:
 class File:
     """A file on disk. Ranges are read, not mapped: a mapping of a whole torch library would count as memory in use."""
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
+    def __init__(self, path: Path, name: str | None = None, *, hops: bool = False) -> None:
+        """`hops`: little will be read, here and there; the system is told not to read ahead."""
         self.name = name or path.name
         self._stream: BinaryIO = open_file(path)
         self.size = self._stream.seek(0, 2)
+        if hops and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     def read(self, offset: int, size: int) -> bytes:
         if offset < 0 or offset >= self.size:
