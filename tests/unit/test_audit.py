@@ -1,0 +1,280 @@
+"""`rekindle audit` on environments made for the purpose: each fault found, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rekindle.extensions import contents, history
+from rekindle.extensions.audit import Audit, audit
+from rekindle.extensions.environment import open_environment
+from rekindle.extensions.verdicts import Card
+from rekindle.findings import State
+from rekindle.knowledge.capability import Capability
+from rekindle.version import Version
+from support.command import rekindle_command
+from support.compiled import Compiler
+from support.fatbins import container
+
+K40 = Card(name="Tesla K40c", capability=Capability(3, 5))
+H200 = Card(name="H200", capability=Capability(9, 0))
+TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+
+
+class Environment:
+    """A venv on Linux with a torch of ours, and packages with chosen modules."""
+
+    def __init__(self, root: Path, torch: str = "2.7.1", cuda: str | None = "12.6", python: str = "3.11") -> None:
+        self.root = root
+        self.site = root / "lib" / f"python{python}" / "site-packages"
+        (self.site / "torch" / "lib").mkdir(parents=True)
+        (root / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {python}.4\n", encoding="utf-8")
+        spelled = f"'{cuda}'" if cuda else "None"
+        (self.site / "torch" / "version.py").write_text(
+            f"__version__ = '{torch}'\ncuda: Optional[str] = {spelled}\n", encoding="utf-8"
+        )
+        self.compiler = Compiler(self.site, "")
+        self.compiler.build("torch/lib/libc10.so", offers=(TORCH,), options=("-Wl,-soname,libc10.so",))
+        self.distribution("torch", torch)
+
+    def distribution(self, name: str, version: str, requires: Sequence[str] = (), files: Sequence[str] = ()) -> None:
+        folder = self.site / f"{name}-{version}.dist-info"
+        folder.mkdir(exist_ok=True)
+        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {other}" for other in requires), "", "text"]
+        (folder / "METADATA").write_text("\n".join(lines), encoding="utf-8")
+        (folder / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files), encoding="utf-8")
+
+    def module(
+        self, path: str, *, wants: Sequence[str] = (TORCH,), targets: Sequence[str] = (), options: Sequence[str] = ()
+    ) -> None:
+        """A module linked against our torch, with GPU code for these targets in its own section."""
+        allow = (
+            "-Wl,--unresolved-symbols=ignore-all",
+            "-L",
+            str(self.site / "torch/lib"),
+            "-Wl,--no-as-needed",
+            "-lc10",
+        )
+        built = self.compiler.build(path, wants=wants, options=(*options, *allow))
+        if targets:
+            code = self.compiler.work / "code.fatbin"
+            code.write_bytes(container(*targets))
+            command = ["objcopy", "--add-section", f".nv_fatbin={code}", str(built)]
+            self.compiler.run(command)
+
+    def audit(self, *cards: Card, driver: str | None = None, cache: Path | None = None) -> Audit:
+        return audit(self.root, cards=cards, driver=Version(driver) if driver else None, cache=cache)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "env")
+
+
+def ids(answer: Audit, *, fails: bool = True) -> list[str]:
+    every = [*answer.findings, *(finding for module in answer.modules for finding in module.findings)]
+    return sorted(finding.id for finding in every if not fails or finding.state is State.FAIL)
+
+
+def test_a_healthy_environment_has_nothing_to_say(place: Environment) -> None:
+    place.module("ext/_C.cpython-311-aarch64-linux-gnu.so", targets=("sm_80", "sm_90"))
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-aarch64-linux-gnu.so"])
+    answer = place.audit(H200)
+    assert ids(answer, fails=False) == []
+    assert answer.state is State.PASS
+    assert answer.rebuild == ()
+
+
+def test_code_for_other_cards_only(place: Environment) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
+    place.distribution("ext", "1.0", requires=["torch"], files=["ext/_C.cpython-311-x.so"])
+    answer = place.audit(H200)
+    assert ids(answer) == ["audit.gpu-code"]
+    module = next(module for module in answer.modules if module.distribution == "ext")
+    assert module.coverage == {"H200": "NO"}
+    assert "wrong numbers" in module.findings[0].why
+    assert [entry.distribution for entry in answer.rebuild] == ["ext"]
+
+
+def test_ptx_is_said_to_be_jit_and_judged_by_the_driver(place: Environment) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_80", "compute_80"))
+    assert ids(place.audit(H200), fails=False) == ["audit.jit"]
+    assert place.audit(H200).state is State.UNVERIFIED  # no driver is known
+    assert place.audit(H200, driver="580.65.06").state is State.WARN  # it knows PTX 9.0; the code is 8.7
+    assert ids(place.audit(H200, driver="535.54.03")) == ["audit.gpu-code"]  # PTX 8.2 at most
+
+
+def test_a_symbol_that_this_torch_does_not_have(place: Environment) -> None:
+    place.module("ext/_C.cpython-311-x.so", wants=(TORCH, "_ZN2at3addERKNS_6TensorES2_"))
+    answer = place.audit()
+    assert ids(answer) == ["audit.torch-symbols"]
+    assert "_ZN2at3add" in answer.modules[-1].findings[0].found
+
+
+def test_a_stable_abi_module_is_recognised(place: Environment) -> None:
+    place.compiler.build("torch/lib/libtorch_cpu.so", offers=("aoti_torch_get_dim",))
+    place.module("ext/_C.abi3.so", wants=("aoti_torch_get_dim",))
+    answer = place.audit()
+    assert ids(answer) == []
+    assert next(module for module in answer.modules if module.path == "ext/_C.abi3.so").stable_abi
+
+
+def test_a_module_for_another_python(place: Environment) -> None:
+    place.module("ext/_C.cpython-310-x.so")
+    assert ids(place.audit()) == ["audit.python"]
+
+
+def test_a_package_with_modules_for_many_pythons_is_well(place: Environment) -> None:
+    for tag in ("310", "311", "312"):
+        place.module(f"ext/_C.cpython-{tag}-x.so")
+    assert ids(place.audit()) == []
+
+
+def test_another_cuda_runtime(place: Environment) -> None:
+    runtime = place.compiler.work / "libcudart.so.11.0"
+    place.compiler.build(str(runtime), options=("-Wl,-soname,libcudart.so.11.0",))
+    place.module("ext/_C.cpython-311-x.so", options=("-Wl,--no-as-needed", str(runtime)))
+    shutil.copy(runtime, place.site / "ext")
+    assert ids(place.audit()) == ["audit.cuda-runtime"]
+
+
+def test_numpy_1_module_under_numpy_2(place: Environment) -> None:
+    source = place.compiler.work / "text.c"
+    source.write_text(
+        'const char *name = "numpy.core._multiarray_umath"; int f(void) { return name[0]; }', encoding="utf-8"
+    )
+    target = place.site / "old" / "_x.cpython-311-x.so"
+    target.parent.mkdir()
+    place.compiler.run([place.compiler.gcc, "-shared", "-fPIC", "-nostdlib", "-o", target, source])
+    place.distribution("numpy", "2.1.0")
+    assert ids(place.audit()) == ["audit.numpy"]
+    shutil.rmtree(place.site / "numpy-2.1.0.dist-info")
+    place.distribution("numpy", "1.26.4")
+    assert ids(place.audit()) == []
+
+
+def test_torchvision_of_another_torch(place: Environment) -> None:
+    place.distribution("torchvision", "0.22.1")
+    assert ids(place.audit()) == []
+    shutil.rmtree(place.site / "torchvision-0.22.1.dist-info")
+    place.distribution("torchvision", "0.20.1+cu121")
+    assert ids(place.audit()) == ["audit.companions"]
+
+
+def test_a_driver_that_is_too_old_for_torch(place: Environment) -> None:
+    assert ids(place.audit(H200, driver="470.256.02")) == ["audit.driver"]
+    assert ids(place.audit(H200, driver="550.54.14")) == []
+
+
+def test_a_library_that_is_nowhere(place: Environment) -> None:
+    ghost = place.compiler.work / "libghost.so.3"
+    place.compiler.build(str(ghost), options=("-Wl,-soname,libghost.so.3",))
+    middle = "ext/libmiddle.so"
+    place.compiler.build(middle, options=("-Wl,-soname,libmiddle.so", "-Wl,--no-as-needed", str(ghost)))
+    machine = place.compiler.root.parents[2]
+    assert machine.exists()
+    place.module("ext/_C.cpython-311-x.so", options=("-Wl,--no-as-needed", str(place.site / middle)))
+    answer = place.audit()
+    assert ids(answer) == ["audit.missing"]
+    assert "libghost.so.3" in answer.findings[0].found
+    assert "through libmiddle.so" in answer.findings[0].found
+
+
+def test_two_openmp_runtimes_and_two_cudnns(place: Environment) -> None:
+    for folder in ("torch/lib", "other"):
+        place.compiler.build(f"{folder}/libiomp5.so")
+    for name in ("libcudnn.so.8", "libcudnn.so.9"):
+        place.compiler.build(f"nvidia/cudnn/lib/{name}")
+    assert ids(place.audit(), fails=False) == ["audit.duplicates", "audit.duplicates"]
+
+
+def test_packages_of_another_python_on_the_path(place: Environment) -> None:
+    (place.site / "other.pth").write_text("/opt/python3.9/lib/python3.9/site-packages\n", encoding="utf-8")
+    (place.site / "fine.pth").write_text("import os\n# a comment about site-packages\n", encoding="utf-8")
+    assert ids(place.audit(), fails=False) == ["audit.mixed"]
+
+
+def test_the_rebuild_list_follows_the_requirements(place: Environment) -> None:
+    for name, requires in (("zeta", []), ("alpha", ["mid"]), ("mid", ["zeta", "torch"])):
+        place.module(f"{name}/_C.cpython-311-x.so", targets=("sm_75",))
+        place.distribution(name, "1.0", requires=requires, files=[f"{name}/_C.cpython-311-x.so"])
+    answer = place.audit(H200)
+    assert [entry.distribution for entry in answer.rebuild] == ["zeta", "mid", "alpha"]
+    assert answer.rebuild[0].command.startswith("rekindle extension build zeta==1.0 --env ")
+
+
+def test_what_a_module_was_built_with_is_remembered(place: Environment, tmp_path: Path) -> None:
+    place.module("ext/_C.cpython-311-x.so")
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])
+    cache = tmp_path / "cache"
+    assert ids(place.audit(cache=cache), fails=False) == []
+    (place.site / "torch" / "version.py").write_text("__version__ = '2.8.0'\ncuda = '12.8'\n", encoding="utf-8")
+    answer = place.audit(cache=cache)
+    assert ids(answer, fails=False) == ["audit.changed"]
+    assert "torch 2.7.1 → 2.8.0, CUDA 12.6 → 12.8" in answer.modules[-1].findings[0].found
+    assert [entry.reasons for entry in answer.rebuild] == [("changed",)]
+    place.module("ext/_C.cpython-311-x.so", wants=())  # built again
+    assert ids(place.audit(cache=cache), fails=False) == []
+
+
+def test_the_second_look_reads_nothing_again(
+    place: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_90",))
+    first = place.audit(H200, cache=tmp_path)
+    monkeypatch.setattr(contents, "_facts", lambda source: pytest.fail(f"{source.name} was read again"))
+    monkeypatch.setattr(contents, "_list", lambda folder, stamp: pytest.fail(f"{folder} was listed again"))
+    assert place.audit(H200, cache=tmp_path) == first
+
+
+def test_a_broken_cache_is_as_none(place: Environment, tmp_path: Path) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
+    environment = open_environment(place.root)
+    for name in ("modules", "built"):
+        file = history.file_of(tmp_path, environment, name)
+        assert file is not None
+        file.write_bytes(b'{"format": 7, "modules": [')
+    assert ids(place.audit(H200, cache=tmp_path)) == ["audit.gpu-code"]
+
+
+def test_a_broken_library_is_unverified(place: Environment) -> None:
+    (place.site / "bad").mkdir()
+    (place.site / "bad" / "x.so").write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 58)
+    answer = place.audit()
+    assert ids(answer, fails=False) == ["audit.readable"]
+    assert answer.state is State.UNVERIFIED
+
+
+def test_a_portable_windows_folder_is_read_here(tmp_path: Path) -> None:
+    python = tmp_path / "ComfyUI_windows_portable" / "python_embeded"
+    site = python / "Lib" / "site-packages"
+    (site / "torch" / "lib").mkdir(parents=True)
+    (python / "python311._pth").write_text("python311.zip\n", encoding="utf-8")
+    (python / "python311.dll").write_bytes(b"")
+    (site / "torch" / "version.py").write_text("__version__ = '2.7.1+cu128'\ncuda = '12.8'\n", encoding="utf-8")
+    answer = audit(tmp_path / "ComfyUI_windows_portable", cards=(K40,))
+    assert (answer.environment.os, answer.environment.kind) == ("windows", "embedded")
+    assert str(answer.environment.python) == "3.11"
+    assert [finding.id for finding in answer.findings] == ["audit.headers"]
+
+
+def test_what_is_no_environment_is_a_clear_error(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent"):
+        seen = rekindle_command("audit", str(path), "--gpu", "k40c")
+        assert seen.code == 14
+        assert "hint:" in seen.err
+
+
+def test_the_command_line(place: Environment) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])
+    seen = rekindle_command("audit", str(place.root), "--gpu", "H200", "--no-cache")
+    assert seen.code == 8
+    assert "has no code for the H200 (sm_90); it has sm_75" in " ".join(seen.out.split())
+    answer = rekindle_command("audit", str(place.root), "--gpu", "H200", "--no-cache", "--json").json()
+    assert answer["state"] == "FAIL"
+    assert answer["rebuild"][0]["distribution"] == "ext"
+    assert rekindle_command("audit", str(place.root), "--gpu", "GT 730").code == 2
