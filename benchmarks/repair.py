@@ -40,7 +40,7 @@ def main() -> int:
         command = [sys.executable, "-m", "rekindle", "repair", str(wheel), "-o", str(place / "out")]
         for library in libraries:
             command += ["--add", str(library)]
-        wheel.read_bytes()
+        _copy(wheel, place / "copy.whl")
         copied, repaired = [], []
         for _ in range(5):
             copied.append(_timed(lambda: _copy(wheel, place / "copy.whl"), place))

@@ -60,6 +60,9 @@ class File:
         self._stream.seek(offset)
         return self._stream.read(size)
 
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
     def close(self) -> None:
         self._stream.close()
 

@@ -298,7 +298,7 @@ def _check(source: Bytes, members: list[Member]) -> None:
     """Refuse what no honest wheel has, before anything is read or written in its name."""
     names: set[str] = set()
     end = 0
-    last = ""
+    last: Member | None = None
     for member in members:
         problem = _unsafe(member)
         if problem:
@@ -308,17 +308,23 @@ def _check(source: Bytes, members: list[Member]) -> None:
         names.add(member.name)
     for member in sorted(members, key=lambda m: m.offset):
         if member.offset < end:
-            message = f"in `{source.name}` the members `{last}` and `{_short(member)}` share the same bytes"
+            first = _short(last) if last else "the beginning"
+            message = f"in `{source.name}` the members `{first}` and `{_short(member)}` share the same bytes"
             raise BadInput(message, hint="do not install this file")
         end = member.offset + _LOCAL.size + member.packed
-        last = _short(member)
+        last = member
         if end > source.size or member.size > _LARGEST_MEMBER:
-            raise broken(source, f"`{last}` would lie outside the file or is larger than any library")
+            raise broken(source, f"`{_short(member)}` would lie outside the file or is larger than any library")
 
 
 def _unsafe(member: Member) -> str | None:
     name = member.name
-    if not name or "\0" in name or "\\" in name or any(ord(letter) < 32 for letter in name):
+    if (
+        not name
+        or "\0" in name
+        or "\\" in name
+        or (not name.isprintable() and any(ord(letter) < 32 for letter in name))
+    ):
         return f"with an unusable name, `{_short(member)}`"
     if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/"):
         return f"that would leave its folder, `{_short(member)}`"

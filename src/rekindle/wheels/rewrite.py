@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import os
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -17,13 +19,14 @@ import msgspec
 from rekindle import files
 from rekindle.errors import BadInput, UsageError
 from rekindle.formats import package
-from rekindle.formats.access import open_file
+from rekindle.formats.access import File, open_file
 from rekindle.formats.archive import Archive, Member
-from rekindle.wheels.writer import Packed, Writer, pieces, spelled
+from rekindle.wheels.writer import Packed, Squeezed, Writer, pieces, spelled, squeeze
 
 # Signatures of a RECORD that no longer is. The wheel format lets them be absent.
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 _GOOD_HASHES = ("sha256=", "sha384=", "sha512=")
+_LARGE = 1 << 20
 
 
 class FromWheel(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +67,7 @@ def rewrite(
     hashed: list[str] = []
     with files.replacing(target) as stream:
         writer = Writer(stream)
+        new = _Squeezing(add, target.parent)
         # Metadata goes to the end of the file, as the wheel format recommends: it can then be read first.
         for inside in (False, True):
             for member in kept:
@@ -76,7 +80,8 @@ def rewrite(
                 else:
                     hashed.append(member.name)
                     lines.append((member.name, digest(archive, member), member.size))
-            lines += [_put(writer, name, add[name]) for name in sorted(add) if name.startswith(f"{info}/") is inside]
+            fresh = [name for name in sorted(add) if name.startswith(f"{info}/") is inside]
+            lines += [_put(writer, name, add[name], new) for name in fresh]
         _finish(writer, record, lines)
         size = stream.tell()
     return Rewritten(
@@ -91,20 +96,16 @@ def rewrite(
 
 def pack(root: Path, target: Path, names: Collection[str], *, info: str) -> Rewritten:
     """A wheel from the files of an unpacked one, RECORD made anew."""
-    lines = []
+    signed = {f"{info}/{name}" for name in ("RECORD", *_SIGNATURES)}
+    chosen = sorted(set(names) - signed, key=lambda name: (name.startswith(f"{info}/"), name))
+    for name in chosen:
+        _check_name(name)
     with files.replacing(target) as stream:
         writer = Writer(stream)
-        for inside in (False, True):
-            for name in sorted(names):
-                _check_name(name)
-                if name.startswith(f"{info}/") is inside and name.removeprefix(f"{info}/") not in (
-                    "RECORD",
-                    *_SIGNATURES,
-                ):
-                    lines.append(_put(writer, name, root / name))
+        lines = [_line(writer.add(_squeezed(name, root / name, target.parent))) for name in chosen]
         _finish(writer, f"{info}/RECORD", lines)
         size = stream.tell()
-    return Rewritten(path=target, size=size, kept=0, added=tuple(sorted(names)), removed=(), hashed=())
+    return Rewritten(path=target, size=size, kept=0, added=tuple(chosen), removed=(), hashed=())
 
 
 def info_folder(archive: Archive) -> str:
@@ -123,21 +124,39 @@ def digest(archive: Archive, member: Member) -> str:
     return spelled(sha.digest())
 
 
-def _put(writer: Writer, name: str, contents: Contents) -> tuple[str, str, int]:
+class _Squeezing:
+    """Compresses the new files in the background while the old ones are copied."""
+
+    def __init__(self, add: Mapping[str, Contents], folder: Path) -> None:
+        pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+        self._futures = {
+            name: pool.submit(_squeezed, name, contents, folder)
+            for name, contents in sorted(add.items())
+            if not isinstance(contents, FromWheel)
+        }
+        pool.shutdown(wait=False)
+
+    def result(self, name: str) -> Squeezed:
+        return self._futures.pop(name).result()
+
+
+def _squeezed(name: str, contents: Path | bytes, folder: Path) -> Squeezed:
     mode = 0o755 if ".so" in name else 0o644
-    if isinstance(contents, FromWheel):
-        member = contents.member
-        _copy(writer, contents.archive, member, name)
-        return name, digest(contents.archive, member), member.size
     if isinstance(contents, bytes):
-        written = writer.add(name, [contents], size=len(contents), mode=mode)
-    else:
-        with open_file(contents) as stream:
-            size = stream.seek(0, 2)
-            stream.seek(0)
-            written = writer.add(name, pieces(stream), size=size, mode=mode)
-    assert written.digest is not None
-    return name, written.digest, written.size
+        return squeeze(name, [contents], mode=mode, folder=folder)
+    with open_file(contents) as stream:
+        return squeeze(name, pieces(stream), mode=mode, folder=folder)
+
+
+def _put(writer: Writer, name: str, contents: Contents, new: _Squeezing) -> tuple[str, str, int]:
+    if isinstance(contents, FromWheel):
+        _copy(writer, contents.archive, contents.member, name)
+        return name, digest(contents.archive, contents.member), contents.member.size
+    return _line(writer.add(new.result(name)))
+
+
+def _line(member: Packed) -> tuple[str, str, int]:
+    return member.name, member.digest or "", member.size
 
 
 def _copy(writer: Writer, archive: Archive, member: Member, name: str) -> None:
@@ -152,6 +171,11 @@ def _copy(writer: Writer, archive: Archive, member: Member, name: str) -> None:
         method=member.method,
         mode=member.mode or 0o100644,
     )
+    source = archive.source
+    if member.packed >= _LARGE and isinstance(source, File):
+        begin = archive.data_offset(member)
+        if writer.copy_range(kept, source.fileno(), begin):
+            return
     writer.copy(kept, archive.raw(member))
 
 
@@ -160,8 +184,7 @@ def _finish(writer: Writer, record: str, lines: list[tuple[str, str, int]]) -> N
     table = csv.writer(text, lineterminator="\n")
     table.writerows((name, hashed, str(size)) for name, hashed, size in lines)
     table.writerow((record, "", ""))
-    data = text.getvalue().encode("utf-8")
-    writer.add(record, [data], size=len(data))
+    writer.add(squeeze(record, [text.getvalue().encode("utf-8")]))
     writer.close()
 
 

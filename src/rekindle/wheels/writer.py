@@ -11,8 +11,10 @@ import base64
 import hashlib
 import os
 import struct
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -29,6 +31,7 @@ _UTF8 = 0x800
 _DEFLATED = 8
 # Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.
 _LEVEL = 2
+_IN_MEMORY = 8 << 20
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +47,42 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
 
 
+class Squeezed(msgspec.Struct, frozen=True, kw_only=True):
+    """A new member and the temporary file that holds its compressed data."""
+
+    member: Packed
+    stream: IO[bytes]
+
+
+def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path | None = None) -> Squeezed:
+    """Compress new contents. `folder` is where the temporary file goes when it is large."""
+    from isal import isal_zlib
+
+    # Closed by `Writer.add`, or with the last reference to it.
+    stream: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder) if folder else None)  # noqa: SIM115
+    packer = isal_zlib.compressobj(_LEVEL, _DEFLATED, -15)
+    digest = hashlib.sha256()
+    crc = size = 0
+    for block in data:
+        crc = isal_zlib.crc32(block, crc)
+        digest.update(block)
+        size += len(block)
+        stream.write(packer.compress(block))
+    stream.write(packer.flush())
+    member = Packed(
+        name=name,
+        size=size,
+        packed=stream.tell(),
+        crc=crc,
+        method=_DEFLATED,
+        mode=0o100000 | mode,
+        digest=spelled(digest.digest()),
+    )
+    return Squeezed(member=member, stream=stream)
+
+
 class Writer:
-    """Writes to a stream that can be sought. `close` must be called for the directory to be written."""
+    """Writes to an open file. `close` must be called for the directory to be written."""
 
     def __init__(self, stream: IO[bytes], *, stamp: tuple[int, int] | None = None) -> None:
         self._stream = stream
@@ -54,39 +91,47 @@ class Writer:
 
     def copy(self, member: Packed, data: Iterable[bytes]) -> None:
         """A member whose data is already packed: written byte for byte."""
-        member = msgspec.structs.replace(member, offset=self._stream.tell())
-        self._stream.write(self._local(member))
+        self._begin(member)
         for block in data:
             self._stream.write(block)
-        self._members.append(member)
 
-    def add(self, name: str, data: Iterable[bytes], *, size: int, mode: int = 0o644) -> Packed:
-        """New contents, compressed. `size` must be what `data` comes to; a file that grew meanwhile is an error."""
-        from isal import isal_zlib
+    def copy_range(self, member: Packed, source: int, offset: int) -> bool:
+        """The same from a range of an open file, without a detour through this process; False where that cannot be."""
+        if not hasattr(os, "copy_file_range"):
+            return False
+        place = self._stream.tell()
+        self._begin(member)
+        self._stream.flush()
+        left = member.packed
+        try:
+            while left:
+                done = os.copy_file_range(source, self._stream.fileno(), left, offset)
+                if not done:
+                    break
+                left -= done
+                offset += done
+        except OSError:
+            # An old kernel, or two file systems that do not know each other.
+            pass
+        if not left:
+            self._stream.seek(0, os.SEEK_END)
+            return True
+        self._members.pop()
+        self._stream.seek(place)
+        self._stream.truncate()
+        return False
 
-        offset = self._stream.tell()
-        blank = Packed(name=name, size=size, packed=size, crc=0, method=_DEFLATED, mode=0o100000 | mode, offset=offset)
-        self._stream.write(self._local(blank))
-        begun = self._stream.tell()
-        squeeze = isal_zlib.compressobj(_LEVEL, _DEFLATED, -15)
-        digest = hashlib.sha256()
-        crc = done = 0
-        for block in data:
-            crc = isal_zlib.crc32(block, crc)
-            digest.update(block)
-            done += len(block)
-            self._stream.write(squeeze.compress(block))
-        self._stream.write(squeeze.flush())
-        if done != size:
-            message = f"`{name}` changed while it was read: {done} bytes, not {size}"
-            raise UsageError(message, hint="wait until whatever writes it has finished, then run this again")
-        end = self._stream.tell()
-        member = msgspec.structs.replace(blank, packed=end - begun, crc=crc, digest=spelled(digest.digest()))
-        self._stream.seek(offset)
-        self._stream.write(self._local(member, wide=_is_wide(blank)))
-        self._stream.seek(end)
+    def add(self, squeezed: Squeezed) -> Packed:
+        """New contents."""
+        with squeezed.stream as stream:
+            stream.seek(0)
+            self.copy(squeezed.member, pieces(stream))
+        return squeezed.member
+
+    def _begin(self, member: Packed) -> None:
+        member = msgspec.structs.replace(member, offset=self._stream.tell())
+        self._stream.write(self._local(member))
         self._members.append(member)
-        return member
 
     def close(self) -> None:
         begin = self._stream.tell()
@@ -100,9 +145,9 @@ class Writer:
         short = min(count, 0xFFFF)
         self._stream.write(_END.pack(b"PK\5\6", 0, 0, short, short, min(size, _WIDE), min(begin, _WIDE), 0))
 
-    def _local(self, member: Packed, *, wide: bool | None = None) -> bytes:
+    def _local(self, member: Packed) -> bytes:
         name, flags = _name(member.name)
-        wide = _is_wide(member) if wide is None else wide
+        wide = max(member.size, member.packed) >= _WIDE
         extra = struct.pack("<HHQQ", 1, 16, member.size, member.packed) if wide else b""
         packed, size = (_WIDE, _WIDE) if wide else (member.packed, member.size)
         head = _LOCAL.pack(
@@ -152,8 +197,3 @@ def pieces(stream: IO[bytes], size: int = 1 << 20) -> Iterator[bytes]:
 
 def _name(name: str) -> tuple[bytes, int]:
     return (name.encode("ascii"), 0) if name.isascii() else (name.encode("utf-8"), _UTF8)
-
-
-def _is_wide(member: Packed) -> bool:
-    # Deflate can make a member a little larger than it was.
-    return max(member.size, member.packed) + (member.size >> 12) + 64 >= _WIDE
