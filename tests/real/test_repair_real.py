@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from packaging.utils import parse_wheel_filename
 
 from rekindle.wheels import repair
 from support import artefacts, small_wheels
