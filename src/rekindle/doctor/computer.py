@@ -127,7 +127,7 @@ def _long(machine: Machine) -> Iterator[Finding]:
         key = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem"
         commands.append(f"reg add {key} /v LongPathsEnabled /t REG_DWORD /d 1 /f")
     if seen.git_long_paths is False:
-        wanting.append("git does not use them")
+        wanting.append("git does not use long paths")
         commands.append("git config --global core.longpaths true")
     if wanting:
         yield say("paths.long", State.WARN, listed(wanting), commands=commands)

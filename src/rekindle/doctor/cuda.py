@@ -137,7 +137,7 @@ def driver_runs(machine: Machine) -> Iterator[Finding]:
     for toolkit in machine.toolkits:
         if toolkit.version is None:
             continue
-        state, found = runs_on(toolkit.version, driver, machine.os, f"CUDA {short(toolkit)}")
+        state, found = runs_on(toolkit.version, driver, machine.driver_system, f"CUDA {short(toolkit)}")
         yield say("cuda.driver-runs", state, found)
 
 

@@ -91,7 +91,7 @@ def together(machine: Machine) -> Iterator[Finding]:
     if len(machine.capabilities) < 2:
         return
     oldest, newest = machine.capabilities[0], machine.capabilities[-1]
-    last, first = last_branch(oldest), first_driver(newest, machine.os)
+    last, first = last_branch(oldest), first_driver(newest, machine.driver_system)
     if last is not None and first is not None and first.major > last:
         yield say(
             "gpu.together",
@@ -149,7 +149,7 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
         if gpu.capability is None:
             continue
         name = gpu.name or gpu.pci_id
-        last, first = last_branch(gpu.capability), first_driver(gpu.capability, machine.os)
+        last, first = last_branch(gpu.capability), first_driver(gpu.capability, machine.driver_system)
         if last is not None and version.major > last:
             yield say(
                 "driver.serves-card",
@@ -188,10 +188,13 @@ def driver_cuda(machine: Machine) -> Iterator[Finding]:
     driver = machine.driver
     if driver is None or driver.version is None:
         return
-    full = toolkits.newest_for_driver(driver.version, machine.os)
-    minor = toolkits.newest_by_minor_compatibility(driver.version, machine.os)
+    full = toolkits.newest_for_driver(driver.version, machine.driver_system)
+    minor = toolkits.newest_by_minor_compatibility(driver.version, machine.driver_system)
     if full is None:
-        yield say("driver.cuda", State.UNVERIFIED, f"driver {driver.version} is older than the tables begin")
+        oldest = toolkits.toolkits()[0]
+        need = oldest.full_driver(machine.driver_system)
+        found = f"driver {driver.version} is older than CUDA {oldest.version} needs ({need}); no torch since 1.10 runs on it"
+        yield say("driver.cuda", State.FAIL, found, fix="install the newest driver that serves the card")
         return
     highest = driver.cuda or full.version
     found = f"runs CUDA up to {highest} fully"

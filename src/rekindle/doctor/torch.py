@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rekindle.doctor.cuda import runs_on, short
-from rekindle.doctor.examine import judge, say
+from rekindle.doctor.examine import judge, listed, say
 from rekindle.errors import RekindleError
 from rekindle.findings import Finding, State
-from rekindle.knowledge import releases
-from rekindle.knowledge.capability import Capability, Runs, runs
+from rekindle.knowledge import releases, toolkits
+from rekindle.knowledge.capability import Capability, Coverage
+from rekindle.knowledge.gpu_code import overall, served
 from rekindle.machine.model import FoundTorch, Machine
 from rekindle.version import Version
 
@@ -24,25 +25,33 @@ def serves_card(machine: Machine) -> Iterator[Finding]:
             found = f"torch {torch.version} is a CPU build: it uses no card"
             yield say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
         return
+    if not torch.code:
+        yield say("torch.serves-card", State.UNVERIFIED, f"the GPU code of torch {torch.version} could not be read")
+        return
+    driver = machine.driver.version if machine.driver else None
+    ptx = toolkits.driver_ptx(driver, machine.driver_system) if driver else None
     for card in machine.capabilities:
-        yield _served(torch, card)
+        yield _served(torch, card, ptx)
 
 
-def _served(torch: FoundTorch, card: Capability) -> Finding:
+def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> Finding:
     name = f"torch {torch.version}"
-    if not torch.targets:
-        return say("torch.serves-card", State.UNVERIFIED, f"the GPU code of {name} was not read")
-    how = {runs(target, card) for target in torch.targets}
-    if Runs.NATIVE in how:
-        if any(runs(target, card) is Runs.NATIVE for target in torch.targets if target not in torch.partial):
-            return say("torch.serves-card", State.PASS, f"{name} has code for {card.sm}")
-        found = f"{name} has code for {card.sm} in a part of its kernels only"
+    each = {code.file: served(code, card, driver_ptx=driver_ptx) for code in torch.code}
+    coverage = overall(one.coverage for one in each.values())
+    if coverage is Coverage.SERVES:
+        if any(one.by_jit for one in each.values()):
+            found = f"{name} serves {card.sm} by compiling PTX at first use, which is slow to start"
+            return say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
+        return say("torch.serves-card", State.PASS, f"{name} has code for {card.sm}")
+    if coverage is Coverage.PARTIAL:
+        parts = listed(
+            f"{one.native + one.jit} of {one.containers} in {file}"
+            for file, one in each.items()
+            if one.coverage is not Coverage.SERVES
+        )
+        found = f"{name} has code for {card.sm} in a part of its kernels only: {parts}"
         return say("torch.serves-card", State.FAIL, found, commands=("rekindle plan",))
-    if how & {Runs.JIT, Runs.JIT_UNVERIFIED}:
-        found = f"{name} serves {card.sm} by compiling PTX at first use, if the driver knows that PTX"
-        return say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
-    held = ", ".join(str(target) for target in sorted(torch.targets))
-    found = f"{name} has no code for {card.sm} (it has {held})"
+    found = f"{name} has no code for {card.sm} (it has {listed(torch.targets)})"
     return say("torch.serves-card", State.FAIL, found, commands=("rekindle plan",))
 
 
@@ -51,7 +60,9 @@ def driver_runs(machine: Machine) -> Iterator[Finding]:
     torch, driver = machine.torch, machine.driver
     if torch is None or torch.cuda is None or driver is None or driver.version is None:
         return
-    state, found = runs_on(torch.cuda, driver.version, machine.os, f"the CUDA {torch.cuda} of torch {torch.version}")
+    state, found = runs_on(
+        torch.cuda, driver.version, machine.driver_system, f"the CUDA {torch.cuda} of torch {torch.version}"
+    )
     yield say("torch.driver-runs", state, found)
 
 

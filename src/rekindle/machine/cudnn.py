@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from rekindle.knowledge.tables import decided
-from rekindle.machine import toolkits
+from rekindle.knowledge.capability import Target
+from rekindle.knowledge.tables import Row, decided
+from rekindle.machine import gpu_code, toolkits
 from rekindle.machine.model import FoundCudnn
 from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
@@ -15,6 +16,11 @@ _DEFINED = re.compile(r"^\s*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,
 _LIBRARY = re.compile(
     r"(?:lib)?(cudnn(?:_[a-z_]+?)?)(?:64_(\d+)\.dll|\.so(?:\.(\d+)(?:\.[\d.]*)?)?|64_\d+\.lib)\Z", re.IGNORECASE
 )
+
+
+class _Parts(Row, frozen=True, kw_only=True):
+    major: int
+    libraries: tuple[str, ...]
 
 
 def probe(run: Run, site_packages: tuple[str, ...] = ()) -> tuple[FoundCudnn, ...]:
@@ -57,7 +63,7 @@ def places(run: Run, site_packages: tuple[str, ...]) -> list[tuple[str, str]]:
 def look(run: Run, root: str, how: str) -> FoundCudnn | None:
     """The cuDNN under this folder, if there is one; the parts of a whole one that are not."""
     header, version = _header(run, root)
-    libraries = _libraries(run, root)
+    libraries, folder = _libraries(run, root)
     if not libraries and version is None:
         return None
     majors = {match[2] or match[3] for name in libraries if (match := _LIBRARY.match(name)) and (match[2] or match[3])}
@@ -68,7 +74,25 @@ def look(run: Run, root: str, how: str) -> FoundCudnn | None:
     absent = tuple(part for part in expected if part not in parts)
     if header is None:
         absent = ("cudnn_version.h", *absent) if how != "pip" else absent
-    return FoundCudnn(root=root, version=version, header=header, libraries=libraries, missing=absent, found_by=(how,))
+    return FoundCudnn(
+        root=root,
+        version=version,
+        header=header,
+        libraries=libraries,
+        folder=folder,
+        missing=absent,
+        targets=_targets(run, folder, libraries),
+        found_by=(how,),
+    )
+
+
+def _targets(run: Run, folder: str | None, libraries: tuple[str, ...]) -> tuple[Target, ...]:
+    """The code of `cudnn_ops`, the part that every use needs, stands for the whole; 7 and before have one library."""
+    wanted = [name for name in libraries if re.match(r"(lib)?cudnn_ops(_infer)?[.6]", name, re.IGNORECASE)] or [
+        name for name in libraries if re.match(r"(lib)?cudnn(64_7\.dll|\.so\.7)", name, re.IGNORECASE)
+    ]
+    code = gpu_code.of(run, run.join(folder, wanted[-1])) if folder and wanted else None
+    return gpu_code.targets((code,)) if code else ()
 
 
 def parse_header(text: str) -> Version:
@@ -81,12 +105,8 @@ def parse_header(text: str) -> Version:
 
 def wanted_parts(major: int) -> tuple[str, ...]:
     """The libraries of a whole cuDNN of this major version; none when it is not in the tables."""
-    rows = decided("cudnn_parts", dict[str, list[dict[str, object]]])["parts"]
-    for row in rows:
-        libraries = row.get("libraries")
-        if row.get("major") == major and isinstance(libraries, list):
-            return tuple(str(name) for name in libraries)
-    return ()
+    rows = decided("cudnn_parts", dict[str, tuple[_Parts, ...]])["parts"]
+    return next((row.libraries for row in rows if row.major == major), ())
 
 
 def _header(run: Run, root: str) -> tuple[str | None, Version | None]:
@@ -111,7 +131,7 @@ def _header(run: Run, root: str) -> tuple[str | None, Version | None]:
     return None, None
 
 
-def _libraries(run: Run, root: str) -> tuple[str, ...]:
+def _libraries(run: Run, root: str) -> tuple[tuple[str, ...], str | None]:
     if run.windows:
         folders = [run.join(root, "bin"), run.join(root, "bin", "x64")]
         folders += [run.join(folders[0], name) for name in run.names(folders[0]) if re.fullmatch(r"\d+\.\d+", name)]
@@ -120,5 +140,8 @@ def _libraries(run: Run, root: str) -> tuple[str, ...]:
     else:
         folders = [run.join(root, "lib64"), run.join(root, "lib")]
         folders += [run.join(root, "targets", name, "lib") for name in run.names(run.join(root, "targets"))]
-    seen = [name for folder in folders for name in run.names(folder) if _LIBRARY.match(name) and ".lib" not in name]
-    return tuple(sorted(set(seen)))
+    for folder in folders:
+        seen = [name for name in run.names(folder) if _LIBRARY.match(name) and not name.lower().endswith(".lib")]
+        if seen:
+            return tuple(sorted(seen)), folder
+    return (), None

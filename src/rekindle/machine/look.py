@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -109,6 +111,11 @@ def _answer(name: str, question: Callable[[], Any], answers: dict[str, Any]) -> 
         answers[name] = error
     except OSError as error:
         answers[name] = CouldNotRead(str(error))
+    except Exception as fault:
+        # A fault of ours in one probe must not cost the others, nor pass unseen.
+        if os.environ.get("REKINDLE_TRACE"):
+            traceback.print_exc()
+        answers[name] = CouldNotRead(f"a fault in Rekindle: {type(fault).__name__}: {fault}")
 
 
 def _bound(probe: Callable[[Run], T], run: Run) -> Callable[[], T]:

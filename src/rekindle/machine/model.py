@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.knowledge.capability import Capability, Target
+from rekindle.knowledge.gpu_code import GpuCode
 from rekindle.version import Version
 
 
@@ -96,6 +97,8 @@ class FoundCudnn(msgspec.Struct, frozen=True, kw_only=True):
     version: Version | None = None
     header: str | None = None
     libraries: tuple[str, ...] = ()
+    folder: str | None = None
+    """Where they lie."""
     missing: tuple[str, ...] = ()
     """Parts of a whole cuDNN of this version that are not there: a partial copy."""
     targets: tuple[Target, ...] = ()
@@ -184,8 +187,10 @@ class FoundTorch(msgspec.Struct, frozen=True, kw_only=True):
     """As torch spells it: `2.7.1+cu126`."""
     root: str
     cuda: Version | None = None
+    code: tuple[GpuCode, ...] = ()
+    """The GPU code of its libraries; empty for a CPU build or when it could not be read."""
     targets: tuple[Target, ...] = ()
-    """GPU code read from its files; empty for a CPU build or when it was not read."""
+    """What that code was compiled for."""
     partial: tuple[Target, ...] = ()
     """Targets that only some of its GPU containers hold."""
     python: str | None = None
@@ -311,6 +316,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def toolkit(self) -> FoundToolkit | None:
         """The toolkit whose nvcc wins on PATH, else None."""
         return next((toolkit for toolkit in self.toolkits if "PATH" in toolkit.found_by), None)
+
+    @property
+    def driver_system(self) -> str:
+        """By whose numbers the driver counts: inside WSL it is the Windows one."""
+        return "windows" if self.surroundings.wsl else self.os
 
     def program(self, name: str) -> Program | None:
         return next((program for program in self.programs if program.name == name), None)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 
+from rekindle.knowledge.gpu_code import GpuCode
+from rekindle.machine import gpu_code
 from rekindle.machine.model import FoundPython, FoundTorch
 from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
 
 _VERSION = re.compile(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"]([^'\"\n]{1,80})['\"]", re.MULTILINE)
 _CUDA = re.compile(r"^cuda(?:\s*:[^=\n]*)?\s*=\s*(?:['\"](\d{1,3}(?:\.\d{1,3}){1,2})['\"]|(None))", re.MULTILINE)
+
+_KERNELS = re.compile(r"libtorch_cuda(_cu|_cpp|_linalg)?\.so|torch_cuda(_cu|_cpp|_linalg)?\.dll", re.IGNORECASE)
 
 
 def probe(run: Run, python: FoundPython | None) -> FoundTorch | None:
@@ -19,8 +23,25 @@ def probe(run: Run, python: FoundPython | None) -> FoundTorch | None:
         text = run.text(path) if run.exists(path) else None
         if text is not None:
             version, cuda = parse(text)
-            return FoundTorch(version=version, root=root, cuda=cuda, python=python.path if python else None)
+            code = _code(run, root) if cuda else ()
+            return FoundTorch(
+                version=version,
+                root=root,
+                cuda=cuda,
+                code=code,
+                targets=gpu_code.targets(code),
+                partial=gpu_code.partial(code),
+                python=python.path if python else None,
+            )
     return None
+
+
+def _code(run: Run, root: str) -> tuple[GpuCode, ...]:
+    """The libraries that hold torch's kernels: one, or since 1.13 on some systems two or three."""
+    folder = run.join(root, "lib")
+    names = [name for name in run.names(folder) if _KERNELS.fullmatch(name)]
+    found = [gpu_code.of(run, run.join(folder, name)) for name in names]
+    return tuple(code for code in found if code and code.containers)
 
 
 def parse(text: str) -> tuple[str, Version | None]:
