@@ -197,13 +197,13 @@ def the_cudnn(machine: Machine) -> Iterator[Finding]:
             serves = any(runs(t, card) is not Runs.NO for t in one.targets) if one.targets else None
             if serves is None and one.version:
                 serves = cudnn.serves(one.version, card)
-            spelled = f"cuDNN {one.version}"
+            spelled = f"cuDNN {one.version.major_minor}" if one.version else "cuDNN"
             if serves is None:
                 yield say("cudnn.serves-card", State.UNVERIFIED, f"whether {name} has {card.sm} code is not known")
             elif serves:
                 yield say("cudnn.serves-card", State.PASS, f"{spelled} has code for {card.sm}")
             else:
-                found = f"{spelled} has no {card.sm} code ({one.root})"
+                found = f"{spelled} has no {card.sm} code ({one.version} in {one.root})"
                 yield say("cudnn.serves-card", State.FAIL, found, fix=_wanted_cudnn(machine))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rekindle.doctor.examine import judge, listed, say
 from rekindle.findings import Finding, State
-from rekindle.knowledge import capabilities, toolkits
+from rekindle.knowledge import capabilities, drivers, toolkits
 from rekindle.knowledge.capability import Capability
 from rekindle.machine.model import FoundGpu, Machine
 from rekindle.version import Version
@@ -92,12 +92,12 @@ def together(machine: Machine) -> Iterator[Finding]:
         return
     oldest, newest = machine.capabilities[0], machine.capabilities[-1]
     last, first = last_branch(oldest), first_driver(newest, machine.driver_system)
-    if last is not None and first is not None and first.major > last:
+    if last is not None and first is not None and drivers.branch_of(first) > last:
         yield say(
             "gpu.together",
             State.FAIL,
             f"no driver serves both {oldest.sm} and {newest.sm}: "
-            f"the first ends with R{last}, the second begins with R{first.major}",
+            f"the first ends with R{last}, the second begins with R{drivers.branch_of(first)}",
         )
     else:
         yield say("gpu.together", State.PASS, f"one driver can serve {listed(c.sm for c in machine.capabilities)}")
@@ -150,7 +150,7 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
             continue
         name = gpu.name or gpu.pci_id
         last, first = last_branch(gpu.capability), first_driver(gpu.capability, machine.driver_system)
-        if last is not None and version.major > last:
+        if last is not None and drivers.branch_of(version) > last:
             yield say(
                 "driver.serves-card",
                 State.FAIL,
@@ -193,7 +193,7 @@ def driver_cuda(machine: Machine) -> Iterator[Finding]:
     if full is None:
         oldest = toolkits.toolkits()[0]
         need = oldest.full_driver(machine.driver_system)
-        found = f"driver {driver.version} is older than CUDA {oldest.version} needs ({need}); no torch since 1.10 runs on it"
+        found = f"driver {driver.version} is too old for any torch since 1.10: CUDA {oldest.version} needs {need}"
         yield say("driver.cuda", State.FAIL, found, fix="install the newest driver that serves the card")
         return
     highest = driver.cuda or full.version

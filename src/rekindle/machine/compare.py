@@ -70,10 +70,10 @@ def _flatten(name: str, value: Any, found: dict[str, str]) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             _flatten(f"{name}.{key}" if name else key, item, found)
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
         for turn, item in enumerate(value):
             _flatten(f"{name}[{_identity(item, turn)}]", item, found)
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         if value:
             found[name] = ", ".join(str(item) for item in value)
     elif value is not None:

@@ -12,6 +12,7 @@ from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
+_CUDA_FOLDER = re.compile(r"\d+\.\d+")
 _DEFINED = re.compile(r"^\s*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
 _LIBRARY = re.compile(
     r"(?:lib)?(cudnn(?:_[a-z_]+?)?)(?:64_(\d+)\.dll|\.so(?:\.(\d+)(?:\.[\d.]*)?)?|64_\d+\.lib)\Z", re.IGNORECASE
@@ -113,7 +114,7 @@ def _header(run: Run, root: str) -> tuple[str | None, Version | None]:
     folders = [run.join(root, "include")]
     if run.windows:
         # From 9 on the installer has a folder per CUDA: include\12.6\cudnn_version.h
-        folders += [run.join(folders[0], name) for name in run.names(folders[0]) if re.fullmatch(r"\d+\.\d+", name)]
+        folders += [run.join(folders[0], name) for name in run.names(folders[0], _CUDA_FOLDER)]
     elif root == "/usr":
         folders += [f"/usr/include/{run.arch}-linux-gnu"]
     else:
@@ -134,14 +135,14 @@ def _header(run: Run, root: str) -> tuple[str | None, Version | None]:
 def _libraries(run: Run, root: str) -> tuple[tuple[str, ...], str | None]:
     if run.windows:
         folders = [run.join(root, "bin"), run.join(root, "bin", "x64")]
-        folders += [run.join(folders[0], name) for name in run.names(folders[0]) if re.fullmatch(r"\d+\.\d+", name)]
+        folders += [run.join(folders[0], name) for name in run.names(folders[0], _CUDA_FOLDER)]
     elif root == "/usr":
         folders = [f"/usr/lib/{run.arch}-linux-gnu", "/usr/lib64"]
     else:
         folders = [run.join(root, "lib64"), run.join(root, "lib")]
         folders += [run.join(root, "targets", name, "lib") for name in run.names(run.join(root, "targets"))]
     for folder in folders:
-        seen = [name for name in run.names(folder) if _LIBRARY.match(name) and not name.lower().endswith(".lib")]
+        seen = [name for name in run.names(folder, _LIBRARY) if not name.lower().endswith(".lib")]
         if seen:
             return tuple(sorted(seen)), folder
     return (), None

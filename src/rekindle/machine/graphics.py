@@ -21,6 +21,18 @@ from rekindle.version import Version
 
 Answers = dict[str, Any]
 _TRUST = ("nvml", "cuda", "nvidia-smi", "pci")
+# What a source may say of a card. Anything else, or of another kind, is dropped: a snapshot can hold anything.
+_KINDS: dict[str, type] = {
+    "name": str,
+    "bus": str,
+    "pci_id": str,
+    "capability": str,
+    "memory": int,
+    "driver_model": str,
+    "problem": int,
+    "module": str,
+    "driver": str,
+}
 
 
 class Graphics(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +53,14 @@ SOURCES: dict[str, Callable[[Run], Any]] = {
 def merge(run: Run, answers: Answers) -> Graphics:
     """One view from what each source answered."""
     seen = {source: _cards(answers.get(source)) for source in _TRUST}
-    gpus = tuple(_card(run, group) for group in _grouped(seen))
-    return Graphics(gpus=gpus, driver=_driver(run, answers, gpus), troubles=_troubles(answers))
+    gpus = tuple(_card(group) for group in _grouped(seen) if any(group.values()))
+    return Graphics(gpus=gpus, driver=_driver(run, answers, seen["pci"]), troubles=_troubles(answers))
 
 
 def _cards(answer: Any) -> list[dict[str, Any]]:
     cards = answer if isinstance(answer, list) else answer.get("gpus") if isinstance(answer, dict) else None
-    return [card for card in cards or [] if isinstance(card, dict) and not card.get("error")]
+    rows = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+    return [{key: card[key] for key, kind in _KINDS.items() if isinstance(card.get(key), kind)} for card in rows]
 
 
 def _grouped(seen: dict[str, list[dict[str, Any]]]) -> list[dict[str, dict[str, Any]]]:
@@ -86,7 +99,7 @@ def _place(card: dict[str, Any]) -> tuple[int, int, int] | None:
     return (int(match[1], 16), int(match[2], 16), int(match[3], 16)) if match else None
 
 
-def _card(run: Run, group: dict[str, dict[str, Any]]) -> FoundGpu:
+def _card(group: dict[str, dict[str, Any]]) -> FoundGpu:
     name = _name(group)
     pci_id = _first(group, "pci_id")
     told = {source: capability for source, card in group.items() if (capability := _capability(card.get("capability")))}
@@ -166,7 +179,7 @@ def _capability(text: Any) -> Capability | None:
         return None
 
 
-def _driver(run: Run, answers: Answers, gpus: tuple[FoundGpu, ...]) -> FoundDriver | None:
+def _driver(run: Run, answers: Answers, cards: list[dict[str, Any]]) -> FoundDriver | None:
     versions = {
         source: version
         for source in ("nvml", "nvidia-smi")
@@ -177,7 +190,6 @@ def _driver(run: Run, answers: Answers, gpus: tuple[FoundGpu, ...]) -> FoundDriv
         for source in ("nvml", "cuda", "nvidia-smi")
         if isinstance(answers.get(source), dict) and (version := _version(answers[source].get("cuda")))
     }
-    cards = answers.get("pci") or []
     modules = [card.get("module") for card in cards if card.get("module")]
     if run.windows and not versions:
         number = next((pci.windows_driver(str(card["driver"])) for card in cards if card.get("driver")), None)
@@ -201,7 +213,7 @@ def _driver(run: Run, answers: Answers, gpus: tuple[FoundGpu, ...]) -> FoundDriv
 
 def kernel_version(text: str | None) -> Version | None:
     """The loaded module's version, `/proc/driver/nvidia/version`; after an update the libraries' may differ."""
-    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+){1,3})", text or "")
+    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d{1,6}(?:\.\d{1,6}){1,3})(?![\d.])", text or "")
     return Version(match[1]) if match else None
 
 

@@ -20,8 +20,7 @@ def probe(run: Run) -> tuple[FoundIntel, ...]:
         folder = run.join(base, "mkl")
         found += [
             FoundIntel(root=run.join(folder, name), version=Version(name), found_by=("oneAPI",))
-            for name in run.names(folder)
-            if _RELEASE.fullmatch(name)
+            for name in run.names(folder, _RELEASE)
         ]
     if not run.windows and run.exists("/usr/include/mkl/mkl.h"):
         found.append(FoundIntel(root="/usr", found_by=("distro",)))

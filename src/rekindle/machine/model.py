@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.knowledge import drivers
 from rekindle.knowledge.capability import Capability, Target
 from rekindle.knowledge.gpu_code import GpuCode
 from rekindle.version import Version
@@ -48,7 +49,7 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def branch(self) -> int | None:
-        return self.version.major if self.version else None
+        return drivers.branch_of(self.version) if self.version else None
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):

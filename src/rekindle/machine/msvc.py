@@ -16,6 +16,7 @@ from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
 
 _EDITIONS = ("Community", "Professional", "Enterprise", "BuildTools", "Preview")
+_TOOLSET = re.compile(r"14\.\d{1,3}\.\d{1,6}")
 _CL_VERSION = re.compile(r"(?<![\d.])(1[89]\.\d{1,3}\.\d{3,6}(?:\.\d{1,5})?)(?![\d.])")
 _CL_TARGET = re.compile(r"(?<![A-Za-z0-9])(x64|x86|80x86|ARM64|ARM)(?![A-Za-z0-9])", re.IGNORECASE)
 
@@ -86,9 +87,7 @@ def _by_folder(run: Run) -> list[FoundStudio]:
 def toolsets(run: Run, root: str) -> tuple[FoundToolset, ...]:
     base = run.join(root, "VC", "Tools", "MSVC")
     found = []
-    for name in run.names(base):
-        if not re.fullmatch(r"14\.\d{1,3}\.\d{1,6}", name):
-            continue
+    for name in run.names(base, _TOOLSET):
         folder = run.join(base, name)
         x64 = run.exists(run.join(folder, "bin", "Hostx64", "x64", "cl.exe"))
         arm = run.exists(run.join(folder, "bin", "Hostarm64", "arm64", "cl.exe"))

@@ -15,7 +15,7 @@ from rekindle.knowledge.capability import Target
 from rekindle.machine.run import CouldNotRead
 from rekindle.version import Version
 
-_RELEASE = re.compile(r"release (\d+\.\d+), V(\d+(?:\.\d+){1,3})")
+_RELEASE = re.compile(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})(?!\d)")
 _ASSIGNED = re.compile(r"^#\$ ([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
 _CALLED = re.compile(r'^#\$ "?((?:[^"\n]*[/\\])?(ptxas|cicc)(?:\.exe)?)"?(?=\s)', re.MULTILINE)
 

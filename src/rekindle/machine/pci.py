@@ -35,9 +35,11 @@ def _linux(run: Run) -> list[dict[str, Any]]:
 
 
 def _windows(run: Run) -> list[dict[str, Any]]:
-    devices: list[dict[str, Any]] | None = run.ask("pnp display devices", windows_calls.nvidia_devices)
+    devices = run.ask("pnp display devices", windows_calls.nvidia_devices)
     cards = []
-    for device in devices or []:
+    for device in devices if isinstance(devices, list) else []:
+        if not isinstance(device, dict):
+            continue
         match = _INSTANCE.match(str(device.get("instance", "")))
         if match:
             cards.append(

@@ -7,6 +7,7 @@ the one that runs Rekindle.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +17,26 @@ from rekindle.machine.model import FoundPython
 from rekindle.machine.run import CouldNotRead, Run, spell
 from rekindle.version import Version
 
+MATTERING = frozenset(
+    {
+        *("pip", "setuptools", "wheel", "build", "packaging", "cmake", "ninja", "numpy", "pyyaml", "typing-extensions"),
+        *("torch", "torchvision", "torchaudio", "triton", "triton-windows", "mkl", "mkl-include", "mkl-static"),
+        *("mkl-devel", "intel-openmp", "nvidia-cuda-nvcc", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12"),
+        *("nvidia-cudnn-cu13", "astunparse", "requests", "jinja2", "sympy", "filelock", "networkx", "six"),
+    }
+)
+_PTH = re.compile(r"python\d+\._pth", re.IGNORECASE)
+_MATTERING_INFO = re.compile(
+    rf"(?:{'|'.join(sorted(name.replace('-', '[-_.]') for name in MATTERING))})-\d.*\.(?:dist-info|egg-info)",
+    re.IGNORECASE,
+)
+_INFO = re.compile(r"([A-Za-z0-9][\w.]*)-(\d[\w.+!]*?)(?:-py[\d.]+)?\.(?:dist-info|egg-info)", re.IGNORECASE)
+
 
 def probe(run: Run) -> tuple[FoundPython, ...]:
-    wanted = [path for path in interpreters(run) if run.exists(path)]
+    wanted = list({_identity(run, path): path for path in reversed(interpreters(run)) if run.exists(path)}.values())[
+        ::-1
+    ]
     with ThreadPoolExecutor(max_workers=4) as pool:
         found = list(pool.map(lambda path: ask(run, path), wanted))
     distinct: dict[str, FoundPython] = {}
@@ -45,6 +63,11 @@ def interpreters(run: Run) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _identity(run: Run, path: str) -> tuple[str, str]:
+    """`python` and `python3` of one folder are one; a virtual environment's is a link but stands for its folder."""
+    return run.paths.normcase(run.parent(path)), run.real(path)
+
+
 def on_path(run: Run) -> list[str]:
     """Every `python` on PATH. Windows puts a stub for its Store there that is no Python."""
     return [hit for hit in run.which("python") if "windowsapps" not in hit.lower()]
@@ -61,20 +84,31 @@ def ask(run: Run, path: str) -> FoundPython:
         return FoundPython(path=path, trouble=lines[-1][:200] if lines else str(error))
 
 
+def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
+    """The packages that matter to a build, by the names of their `.dist-info` folders: nothing is imported for this."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        for name in run.names(folder, _MATTERING_INFO):
+            match = _INFO.fullmatch(name)
+            project = re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""
+            if match and project in MATTERING:
+                found.setdefault(project, match[2])
+    return found
+
+
 def parse(run: Run, path: str, text: str) -> FoundPython:
     try:
         said: Any = json.loads(text)
         version = Version(said["version"])
         prefix, base = said["prefix"], said["base_prefix"]
-        site, packages = said["site_packages"], said["packages"]
+        site = said["site_packages"]
         conda, bits = bool(said["conda"]), int(said["bits"])
         if not isinstance(prefix, str) or not isinstance(base, str):
             raise CouldNotRead("a Python's prefix is not a path")
         site = tuple(str(folder) for folder in site)
-        packages = {str(name): str(number) for name, number in packages.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise CouldNotRead("a Python gave no account of itself") from error
-    embedded = run.windows and any(name.lower().endswith("._pth") for name in run.names(prefix))
+    embedded = run.windows and bool(run.names(prefix, _PTH))
     kind = "conda" if conda else "embedded" if embedded else "venv" if prefix != base else "system"
     thread = "t" if said.get("free_threaded") else ""
     letters = "cp" if said.get("implementation") in ("cpython", None) else "pp"
@@ -87,5 +121,5 @@ def parse(run: Run, path: str, text: str) -> FoundPython:
         prefix=prefix,
         base_prefix=base,
         site_packages=site,
-        packages=packages,
+        packages=installed(run, site),
     )

@@ -24,6 +24,7 @@ from rekindle import run as programs
 from rekindle.machine import windows_calls
 from rekindle.run import Result
 
+ANY = re.compile(r"(?s).*")
 _TEXT_LIMIT = 4 * 1024 * 1024
 
 # The variables a build listens to, and those by which this shell was set up. Nothing else is recorded.
@@ -114,8 +115,11 @@ class Run(ABC):
         """The text of a file, or None when it is not there or may not be read."""
 
     @abstractmethod
-    def names(self, folder: str) -> tuple[str, ...]:
-        """What lies in a folder, sorted; nothing when it is not there."""
+    def names(self, folder: str, like: re.Pattern[str] = ANY) -> tuple[str, ...]:
+        """What lies in a folder, sorted; nothing when it is not there.
+
+        `like` keeps the rest out of a recording: what else a user has in a folder is nobody's business.
+        """
 
     @abstractmethod
     def exists(self, path: str) -> bool:
@@ -184,13 +188,14 @@ class Host(Run):
             self.recording.files[path] = found
         return found
 
-    def names(self, folder: str) -> tuple[str, ...]:
+    def names(self, folder: str, like: re.Pattern[str] = ANY) -> tuple[str, ...]:
         try:
-            found = tuple(sorted(entry.name for entry in Path(folder).iterdir()))
+            found = tuple(sorted(entry.name for entry in os.scandir(folder) if like.fullmatch(entry.name)))
         except OSError:
             return ()
         with self._lock:
-            self.recording.folders[folder] = found
+            known = self.recording.folders.get(folder, ())
+            self.recording.folders[folder] = tuple(sorted({*known, *found}))
         return found
 
     def exists(self, path: str) -> bool:
@@ -259,8 +264,8 @@ class Replay(Run):
     def text(self, path: str) -> str | None:
         return self._files.get(self._key(path))
 
-    def names(self, folder: str) -> tuple[str, ...]:
-        return self._folders.get(self._key(folder), ())
+    def names(self, folder: str, like: re.Pattern[str] = ANY) -> tuple[str, ...]:
+        return tuple(name for name in self._folders.get(self._key(folder), ()) if like.fullmatch(name))
 
     def exists(self, path: str) -> bool:
         return self._key(path) in self._present

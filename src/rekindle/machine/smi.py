@@ -19,10 +19,11 @@ FIELDS = ("name", "pci.bus_id", "pci.device_id", "memory.total", "driver_version
 _HEADER = re.compile(r"Driver Version:\s*([\d.]+)")
 _CUDA = re.compile(r"(?:CUDA Version|CUDA UMD Version)\s*:\s*([\d.]+)")
 _ROW = re.compile(
-    r"^\|\s+(?P<index>\d+)\s+(?P<name>\S.*?)\s+(?P<model>On|Off|WDDM|TCC|MCDM|N/A)\s+\|\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)",
+    r"^\| +(?P<index>\d{1,3}) +(?P<name>\S[^|\n]{0,60}?) +(?P<model>On|Off|WDDM|TCC|MCDM|N/A) *\|"
+    r" *(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)",
     re.MULTILINE,
 )
-_TABLE_MEMORY = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
+_TABLE_MEMORY = re.compile(r"\d{1,9}MiB {0,9}/ {0,9}(\d{1,9})MiB")
 _NOT_A_FIELD = re.compile(r'Field "([^"]*)" is not a valid field')
 
 

@@ -14,6 +14,8 @@ from rekindle.version import Version
 
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
 _GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
+_UNIX_FOLDER = re.compile(r"cuda(-[\d.]+)?")
+_WINDOWS_FOLDER = re.compile(r"v\d+\.\d+", re.IGNORECASE)
 # What a build of PyTorch needs from a toolkit: programs, then headers that stand for their libraries.
 _PROGRAMS = ("ptxas", "fatbinary", "cudafe++", "nvlink")
 _HEADERS = {
@@ -51,12 +53,19 @@ def candidates(run: Run) -> dict[str, list[str]]:
     """nvcc files (or toolkit folders without one) → how each was found. PATH's winner comes first."""
     ending = ".exe" if run.windows else ""
     places: dict[str, list[str]] = {}
+    known: dict[str, str] = {}
+
+    def add(program: str, how: str) -> None:
+        # `/bin` is `/usr/bin` and `/usr/local/cuda` a link: one nvcc by several names is asked once.
+        name = known.setdefault(run.paths.normcase(run.real(program)), program)
+        places.setdefault(name, []).append(how)
+
     for number, hit in enumerate(run.which("nvcc")):
-        places.setdefault(hit, []).append("PATH" if number == 0 else "PATH (later)")
+        add(hit, "PATH" if number == 0 else "PATH (later)")
     for root, how in roots(run):
         program = run.join(root, "bin", f"nvcc{ending}")
         if run.exists(program):
-            places.setdefault(program, []).append(how)
+            add(program, how)
     return places
 
 
@@ -71,7 +80,7 @@ def roots(run: Run) -> list[tuple[str, str]]:
         found += _windows_roots(run)
     else:
         for base in ("/usr/local", "/opt"):
-            found += [(run.join(base, name), base) for name in run.names(base) if re.fullmatch(r"cuda(-[\d.]+)?", name)]
+            found += [(run.join(base, name), base) for name in run.names(base, _UNIX_FOLDER)]
         found += [("/usr/lib/nvidia-cuda-toolkit", "distro"), ("/usr/lib/cuda", "distro"), ("/usr", "distro")]
     conda = run.env("CONDA_PREFIX")
     if conda:
@@ -82,7 +91,7 @@ def roots(run: Run) -> list[tuple[str, str]]:
 def _windows_roots(run: Run) -> list[tuple[str, str]]:
     files = run.env("ProgramW6432") or run.env("ProgramFiles") or "C:\\Program Files"
     base = run.join(files, "NVIDIA GPU Computing Toolkit", "CUDA")
-    found = [(run.join(base, name), "program files") for name in run.names(base) if re.fullmatch(r"v\d+\.\d+", name)]
+    found = [(run.join(base, name), "program files") for name in run.names(base, _WINDOWS_FOLDER)]
     for name in (run.registry(_GUIDES) or {}).get("", ()):
         value = (run.registry(f"{_GUIDES}\\{name}") or {}).get("InstallDir")
         if isinstance(value, str) and value:

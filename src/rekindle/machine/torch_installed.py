@@ -39,8 +39,7 @@ def probe(run: Run, python: FoundPython | None) -> FoundTorch | None:
 def _code(run: Run, root: str) -> tuple[GpuCode, ...]:
     """The libraries that hold torch's kernels: one, or since 1.13 on some systems two or three."""
     folder = run.join(root, "lib")
-    names = [name for name in run.names(folder) if _KERNELS.fullmatch(name)]
-    found = [gpu_code.of(run, run.join(folder, name)) for name in names]
+    found = [gpu_code.of(run, run.join(folder, name)) for name in run.names(folder, _KERNELS)]
     return tuple(code for code in found if code and code.containers)
 
 

@@ -1,0 +1,351 @@
+"""What the doctor says of machines that were written down: what a user reads, on any system that reads them.
+
+What is expected of each is derived from the facts (which CUDA compiles for which card, which toolsets it takes, which
+cuDNN holds which code), not from the doctor's own answers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rekindle.cli.main import run
+from rekindle.doctor import report
+from rekindle.doctor.computer import at_least, plainness, sold_as
+from rekindle.doctor.examine import examine, judges
+from rekindle.doctor.paste import paste
+from rekindle.errors import UnknownName
+from rekindle.findings import Finding, State
+from rekindle.knowledge import checks
+from rekindle.knowledge.capability import Capability
+from rekindle.machine import snapshot
+from rekindle.machine.model import FoundGpu, Machine
+
+MACHINES = Path(__file__).parents[1] / "machines"
+NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
+
+
+def machine(name: str) -> Machine:
+    return snapshot.load(MACHINES / f"{name}.json")
+
+
+def found(name: str, check: str) -> list[Finding]:
+    return list(examine(machine(name), only=[check]))
+
+
+def the(name: str, check: str, state: State, *words: str) -> Finding:
+    """The one finding of that check and state whose words are all there."""
+    fitting = [f for f in found(name, check) if f.state is state and all(word in f.found for word in words)]
+    assert len(fitting) == 1, found(name, check)
+    return fitting[0]
+
+
+class TestKeplerOnWindows:
+    """Tesla K40c, 472.50, CUDA 11.4 and 11.8, VS 2019, a part of cuDNN 8.9."""
+
+    def test_the_card_is_told_by_its_pci_id_because_r470_has_no_capability_query(self) -> None:
+        card = machine("k40c-windows").gpus[0]
+        assert (card.name, str(card.capability), card.capability_from) == ("Tesla K40c", "3.5", "pci")
+        assert (card.driver_model, card.memory, card.problem) == ("TCC", 11441 * 1024**2, 0)
+
+    def test_47250_is_of_branch_r470_and_serves_it(self) -> None:
+        the("k40c-windows", "driver.present", State.PASS, "472.50", "R470")
+        the("k40c-windows", "driver.serves-card", State.PASS, "472.50")
+
+    def test_both_toolkits_compile_for_it_and_the_driver_runs_both(self) -> None:
+        the("k40c-windows", "cuda.targets-card", State.PASS, "11.4", "sm_35")
+        the("k40c-windows", "cuda.targets-card", State.PASS, "11.8", "sm_35")
+        the("k40c-windows", "cuda.driver-runs", State.PASS, "11.4", "fully")
+        the("k40c-windows", "cuda.driver-runs", State.PASS, "11.8", "PTX no")
+
+    def test_the_toolset_to_load_is_named(self) -> None:
+        the(
+            "k40c-windows",
+            "msvc.accepted",
+            State.PASS,
+            "CUDA 11.4 takes toolset 14.29.30133",
+            "-vcvars_ver=14.29.30133",
+        )
+
+    def test_cudnn_89_has_no_code_for_it_and_is_a_partial_copy(self) -> None:
+        finding = the("k40c-windows", "cudnn.serves-card", State.FAIL, "cuDNN 8.9 has no sm_35 code")
+        assert finding.fix
+        assert "8.7.0" in finding.fix.text
+        the("k40c-windows", "cudnn.whole", State.FAIL, "cudnn_ops_infer", "cudnn_adv_train")
+
+
+class TestBlackwellOnWindows:
+    """RTX 5070, CUDA 12.3 first on PATH, 12.9 in CUDA_PATH, VS 2022 17.14: the machine of document 002."""
+
+    def test_123_cannot_target_it_and_129_can(self) -> None:
+        finding = the("rtx5070-windows", "cuda.targets-card", State.FAIL, "CUDA 12.3 cannot target sm_120")
+        assert finding.fix
+        assert "12.9" in finding.fix.text
+        the("rtx5070-windows", "cuda.targets-card", State.PASS, "CUDA 12.9", "sm_120")
+
+    def test_msvc_1944_is_refused_by_123_and_taken_by_129(self) -> None:
+        finding = the("rtx5070-windows", "msvc.accepted", State.FAIL, "MSVC 19.44 is refused by CUDA 12.3")
+        assert finding.fix
+        assert "14.39" in finding.fix.text
+        the("rtx5070-windows", "msvc.accepted", State.PASS, "CUDA 12.9 takes toolset 14.44.35207")
+
+    def test_path_and_cuda_path_name_different_toolkits(self) -> None:
+        the("rtx5070-windows", "cuda.one-wins", State.FAIL, "nvcc 12.3.107", "CUDA_PATH names CUDA 12.9")
+
+    def test_its_33378976_kb_are_32_gb(self) -> None:
+        the("rtx5070-windows", "memory.enough", State.PASS, "32 GB")
+
+    def test_its_ninja_and_cmake_are_named(self) -> None:
+        assert the("rtx5070-windows", "tools.ninja", State.FAIL, "1.11.1").fix
+        the("rtx5070-windows", "tools.cmake", State.WARN, "4.0.3", "1.10 to 2.6")
+
+    def test_the_chinese_prompt_is_understood(self) -> None:
+        the("rtx5070-windows", "msvc.x64", State.PASS, "x64")
+        the("rtx5070-windows", "msvc.prompt-toolset", State.FAIL, "12.3", "14.44")
+
+    def test_a_console_in_an_old_code_page(self) -> None:
+        finding = the("rtx5070-windows", "console.encoding", State.WARN, "cp1252")
+        assert finding.fix
+        assert "chcp 65001" in finding.fix.commands
+
+
+class TestNoDriver:
+    def test_the_card_behind_the_basic_display_adapter_is_found(self) -> None:
+        card = machine("no-driver-windows").gpus[0]
+        assert (card.name, str(card.capability)) == ("GeForce GTX 1080 Ti", "6.1")
+
+    def test_the_problem_code_and_the_branch_to_install_are_told(self) -> None:
+        the("no-driver-windows", "gpu.problem", State.FAIL, "code 28")
+        finding = the("no-driver-windows", "driver.present", State.FAIL, "no NVIDIA driver")
+        assert finding.fix
+        assert "R580" in finding.fix.text
+
+    def test_a_folder_with_spaces_and_parentheses(self) -> None:
+        the("no-driver-windows", "paths.root", State.WARN, "spaces", "batch files")
+        assert plainness("C:\\rk") == []
+        assert plainness("C:\\Users\\Zoë\\x") == ["it has letters outside ASCII"]
+
+
+class TestSeveralCards:
+    def test_two_keplers_under_r352(self) -> None:
+        cards = machine("two-keplers-linux").gpus
+        assert [(card.name, str(card.capability)) for card in cards] == [("Tesla K40c", "3.5"), ("Tesla K20c", "3.5")]
+        assert all(set(card.sources) == {"nvidia-smi", "pci"} for card in cards)
+        the("two-keplers-linux", "driver.cuda", State.FAIL, "352.39", "440.33")
+
+    def test_no_driver_serves_a_k40c_and_an_rtx_5070(self) -> None:
+        the("mixed-linux", "gpu.together", State.FAIL, "sm_35", "R470", "sm_120", "R570")
+        the("mixed-linux", "driver.serves-card", State.FAIL, "Tesla K40c", "R470", "575.64.05")
+        the("mixed-linux", "driver.serves-card", State.PASS, "RTX 5070")
+
+    def test_the_torch_that_is_installed_serves_neither(self) -> None:
+        assert [f.state for f in found("mixed-linux", "torch.serves-card")] == [State.FAIL, State.FAIL]
+        # No torch 2.2 was compiled against NumPy 2: that begins with 2.3 on Linux.
+        the("mixed-linux", "torch.numpy", State.FAIL, "NumPy 2.1.0")
+
+    def test_the_containers_limit_counts_not_the_machines_memory(self) -> None:
+        the("mixed-linux", "memory.container", State.WARN, "8.0 of 31.1 GB")
+        the("mixed-linux", "memory.enough", State.WARN, "8 GB")
+
+
+class TestHalfActivated:
+    def test_the_environment_that_is_active_is_not_the_python_that_runs(self) -> None:
+        the(
+            "half-conda-windows",
+            "python.one-environment",
+            State.FAIL,
+            "half-activated",
+            "py311",
+            "miniconda3\\python.exe",
+        )
+
+    def test_the_prompt_is_for_x86_and_gits_link_wins(self) -> None:
+        the("half-conda-windows", "msvc.x64", State.FAIL, "x86")
+        the("half-conda-windows", "msvc.link", State.FAIL, "Git\\usr\\bin\\link.exe")
+
+    def test_stale_settings(self) -> None:
+        the("half-conda-windows", "intel.stale", State.FAIL, "CC=icx", "ONEAPI_ROOT")
+        the("half-conda-windows", "cuda.one-wins", State.FAIL, "CUDA_PATH", "v12.1", "names no toolkit")
+
+    def test_torch_and_nvcc_are_of_different_cuda(self) -> None:
+        the("half-conda-windows", "torch.matches-nvcc", State.FAIL, "12.1", "11.8.89")
+        the("half-conda-windows", "tools.setuptools", State.FAIL, "78.0.1")
+        finding = the("half-conda-windows", "torch.numpy", State.FAIL, "2.0.1")
+        assert finding.fix
+        assert finding.fix.mechanical
+
+
+class TestTwoToolkitsOnDebian:
+    """CUDA 13.0 in /usr/local and Debian's 11.8 behind it on PATH: recorded on a real machine."""
+
+    def test_both_are_listed_with_their_own_targets(self) -> None:
+        first, second = machine("debian-two-cudas").toolkits
+        # `ptxas --help` of the two releases: 13.0 begins at sm_75, 11.8 at sm_35 and ends at sm_90.
+        assert (str(first.version), str(first.targets[0]), str(first.targets[-1])) == ("13.0.88", "sm_75", "sm_121")
+        assert (str(second.version), str(second.targets[0]), str(second.targets[-1])) == ("11.8.89", "sm_35", "sm_90")
+
+    def test_118_calls_the_ptxas_of_130_and_the_fix_is_a_command(self) -> None:
+        finding = the("debian-two-cudas", "cuda.own-tools", State.FAIL, "nvcc 11.8.89", "ptxas 13.0.88")
+        assert finding.fix
+        assert finding.fix.commands == ('export PATH="/usr/lib/nvidia-cuda-toolkit/bin:/usr/bin:$PATH"',)
+        the("debian-two-cudas", "cuda.own-tools", State.PASS, "nvcc 13.0.88")
+
+    def test_gcc_12_is_refused_by_118_and_gcc_11_is_named(self) -> None:
+        the("debian-two-cudas", "gcc.accepted", State.WARN, "11.8", "GCC 12 is refused", "g++-11")
+        the("debian-two-cudas", "gcc.accepted", State.PASS, "13.0")
+
+
+class TestWsl:
+    def test_the_driver_counts_by_windows_numbers(self) -> None:
+        seen = machine("wsl")
+        assert (seen.surroundings.wsl, seen.driver_system) == ("2", "windows")
+        the("wsl", "wsl.driver", State.PASS, "576.57")
+
+    def test_the_table_cuts_the_name_and_the_driver_gives_it_whole(self) -> None:
+        assert machine("wsl").gpus[0].name == "NVIDIA GeForce GTX 1080 Ti"
+
+
+def test_a_machine_without_a_card_is_shown_how_to_ask_for_one() -> None:
+    empty = Machine(os="linux", arch="x86_64")
+    finding = next(f for f in examine(empty, only=["gpu.present"]))
+    assert finding.state is State.WARN
+    assert finding.fix
+    assert any("rekindle gpu" in command for command in finding.fix.commands)
+
+
+@pytest.mark.parametrize("code", [12, 43, 99])
+def test_problem_codes_are_explained(code: int) -> None:
+    seen = Machine(os="windows", arch="x86_64", gpus=(FoundGpu(name="Tesla K80", problem=code),))
+    finding = next(iter(examine(seen, only=["gpu.problem"])))
+    assert finding.state is State.FAIL
+    assert str(code) in finding.found
+
+
+def test_a_name_with_several_chips_is_unverified_never_guessed() -> None:
+    several = (Capability(2, 1), Capability(3, 0), Capability(3, 5))
+    seen = Machine(os="windows", arch="x86_64", gpus=(FoundGpu(name="GeForce GT 730", candidates=several),))
+    finding = next(iter(examine(seen, only=["gpu.capability"])))
+    assert finding.state is State.UNVERIFIED
+    assert "2.1, 3.0 and 3.5" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("size", "gigabytes", "enough"),
+    [
+        (33378976 * 1024, 32, True),  # document 002: refused by integer division
+        (32 * 1024**3, 32, True),
+        (31 * 1024**3, 32, True),
+        (24 * 1024**3, 32, False),
+        (15 * 1024**3, 16, True),
+        (8 * 1024**3, 16, False),
+        (0, 16, False),
+    ],
+)
+def test_memory_as_it_is_sold(size: int, gigabytes: int, enough: bool) -> None:
+    assert at_least(size, gigabytes) is enough
+
+
+@pytest.mark.parametrize(
+    ("gib", "sold"), [(31.83, 32), (15.3, 16), (62.8, 64), (23.5, 24), (7.8, 8), (5.9, 6), (125.6, 128)]
+)
+def test_the_size_that_is_printed_on_the_box(gib: float, sold: int) -> None:
+    assert sold_as(int(gib * 1024**3)) == sold
+
+
+def test_every_check_of_the_catalogue_is_carried_out_by_something() -> None:
+    assert set(judges()) == {row.id for row in checks.checks()}
+
+
+def test_every_check_was_met_on_one_of_the_machines() -> None:
+    """A check that no machine ever triggers is not tested."""
+    met = {finding.id for name in NAMES for finding in examine(machine(name))}
+    rare = {"python.embedded", "antivirus.exclusions", "probes.read", "cuda.visual-studio"}
+    assert {row.id for row in checks.checks()} - met <= rare
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_block_to_paste_is_short_and_says_what_is_wrong(name: str) -> None:
+    answer = report.report(machine(name))
+    block = paste(answer)
+    assert len(block.splitlines()) < 60
+    worst = max(answer.checks, key=lambda finding: finding.state.rank)
+    assert worst.id in block
+
+
+def test_names_are_not_in_the_block() -> None:
+    seen = machine("k40c-windows")
+    home = msgspec.structs.replace(seen.surroundings, here="C:\\Users\\Ottilie\\source")
+    environment = {**seen.environment, "VIRTUAL_ENV": "C:\\Users\\Ottilie\\env", "CC": "C:\\Users\\Ottilie\\cl.exe"}
+    block = paste(report.report(msgspec.structs.replace(seen, surroundings=home, environment=environment)))
+    assert "Ottilie" not in block
+    assert "<user>" in block
+
+
+def test_two_shells_of_one_machine_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = json.loads((MACHINES / "rtx5070-windows.json").read_text(encoding="utf-8"))
+    path = data["recording"]["environment"]["PATH"].split(";")
+    turned = next(entry for entry in path if "v12.9" in entry)
+    data["recording"]["environment"]["PATH"] = ";".join([turned, *[entry for entry in path if entry != turned]])
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(data), encoding="utf-8")
+    assert run(["doctor", "--compare", str(MACHINES / "rtx5070-windows.json"), str(other)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "cuda.one-wins" in shown
+    assert "PATH order" in shown
+    assert "CUDA_PATH names CUDA 12.9" in shown
+    assert run(["doctor", "--compare", str(other), str(other)]) == 0
+    assert "same facts" in capsys.readouterr().out
+
+
+def test_the_json_has_the_keys_that_were_promised(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["doctor", "--machine", str(MACHINES / "k40c-windows.json"), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert code == 8
+    assert answer["schema"] == "rekindle.doctor/1"
+    assert {"machine", "checks", "verdict"} <= set(answer)
+    assert all({"id", "state", "found", "why", "fix"} <= set(check) for check in answer["checks"])
+    assert {check["state"] for check in answer["checks"]} <= {state.value for state in State}
+
+
+def test_only_takes_ids_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    where = str(MACHINES / "k40c-windows.json")
+    run(["doctor", "--machine", where, "--only", "cudnn", "--only", "gpu.present", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert {check["id"] for check in answer["checks"]} == {
+        "gpu.present",
+        "cudnn.present",
+        "cudnn.whole",
+        "cudnn.serves-card",
+    }
+    with pytest.raises(UnknownName, match="cudaa"):
+        examine(machine("wsl"), only=["cudaa.own"])
+
+
+def test_the_exit_code_is_that_of_the_worst_state(capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["doctor", "--machine", str(MACHINES / "k40c-windows.json")]
+    assert run([*where, "--only", "cudnn"]) == 8
+    assert run([*where, "--only", "gpu"]) == 0
+    assert run(["doctor", "--machine", str(MACHINES / "half-conda-windows.json"), "--only", "torch.serves-card"]) == 9
+    assert run([*where, "--only", "nonsense"]) == 3
+    assert run(["doctor", "--machine", "nowhere.json"]) == 14
+    capsys.readouterr()
+
+
+def test_a_check_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--machine", str(MACHINES / "rtx5070-windows.json"), "--explain", "msvc.accepted"]) == 0
+    shown = capsys.readouterr().out
+    assert "two gates" in shown
+    assert "host_config.h" in shown
+    assert "MSVC 19.44 is refused by CUDA 12.3" in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_reads_well_in_ascii_and_eighty_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor", "--machine", str(MACHINES / f"{name}.json"), "--all"])
+    lines = capsys.readouterr().out.splitlines()
+    long = [line for line in lines if len(line) > 80]
+    # A command or a path is never broken: it is there to be copied.
+    assert all("\\" in line or "/" in line or "rekindle" in line for line in long), long
