@@ -71,16 +71,20 @@ def wanted() -> list[str]:
 def observe(release: str, work: Path, cuobjdump: str | None, old: str | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=work) as folder:
         path = download(release, Path(folder))
-        package = open_package(path)
-        assert isinstance(package, Wheel)
-        binaries = read_binaries(package)
-        differs = compare(package, binaries, (cuobjdump, old), Path(folder)) if cuobjdump else []
-        return {
-            "row": row(release, path, identity.identify(package, binaries), binaries),
-            "compared": bool(cuobjdump),
-            "differs": differs,
-            "surplus": surplus(binaries),
-        }
+        with open_package(path) as package:
+            assert isinstance(package, Wheel)
+            return read(release, path, package, cuobjdump, old)
+
+
+def read(release: str, path: Path, package: Wheel, cuobjdump: str | None, old: str | None) -> dict[str, Any]:
+    binaries = read_binaries(package)
+    differs = compare(package, binaries, (cuobjdump, old), path.parent) if cuobjdump else []
+    return {
+        "row": row(release, path, identity.identify(package, binaries), binaries),
+        "compared": bool(cuobjdump),
+        "differs": differs,
+        "surplus": surplus(binaries),
+    }
 
 
 def download(release: str, folder: Path) -> Path:

@@ -40,6 +40,10 @@ class Package(Protocol):
 
     def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary: ...
 
+    def __enter__(self) -> Package: ...
+
+    def __exit__(self, *ended: object) -> None: ...
+
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A line of RECORD."""
@@ -65,6 +69,17 @@ class Wheel:
     def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
         return binary.read(self.archive.open(name), symbols=symbols, texts=texts)
 
+    def close(self) -> None:
+        """Let go of the file: on Windows nobody else may replace it before."""
+        if isinstance(self.archive.source, File):
+            self.archive.source.close()
+
+    def __enter__(self) -> Wheel:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
 
 class Folder:
     """Files under a folder. `only` names the sub-folders to keep to."""
@@ -88,6 +103,12 @@ class Folder:
         with File(self.root / name, name) as file:
             return binary.read(file, symbols=symbols, texts=texts)
 
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        """Nothing is kept open."""
+
 
 def open_package(where: str | Path) -> Package:
     """A wheel by path or address, or a folder: site-packages/torch, an unpacked wheel, any place with libraries."""
@@ -97,7 +118,12 @@ def open_package(where: str | Path) -> Package:
     path = Path(where)
     if path.is_dir():
         return _open_folder(path)
-    return Wheel(Archive(File(path)))
+    file = File(path)
+    try:
+        return Wheel(Archive(file))
+    except BaseException:
+        file.close()
+        raise
 
 
 def dist_info(package: Package, project: str | None = None) -> str | None:

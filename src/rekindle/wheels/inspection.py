@@ -95,7 +95,8 @@ def inspect(where: str | Path, *, cards: Sequence[str] = ()) -> Inspection:
             if _is_wheel_name(text):
                 archive.Archive(file)
             return _of_file(binary.read(file), asked)
-    return _of_package(package.open_package(where), asked)
+    with package.open_package(where) as found:
+        return _of_package(found, asked)
 
 
 def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
