@@ -1,0 +1,20 @@
+"""Is what the extension computes right? Prints the largest error; ends with 1 when it is wrong."""
+
+import sys
+
+import torch
+
+from scale_add import scale_add
+
+
+def main() -> int:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    x, y = torch.arange(1000.0, device=device), torch.ones(1000, device=device)
+    expected = 3.0 * x + y
+    error = (scale_add(3.0, x, y) - expected).abs().max().item()
+    print(f"on {device}: largest error {error}")
+    return int(error > 1e-4)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
