@@ -79,10 +79,7 @@ class Journal:
             lock.release()
             if not journal._entries:
                 shutil.rmtree(journal.folder, ignore_errors=True)
-                with contextlib.suppress(OSError):
-                    (folder / "lock").unlink(missing_ok=True)
-                    (folder / ".gitignore").unlink(missing_ok=True)
-                    folder.rmdir()
+                _leave_no_trace(folder)
 
     def entry(self, path: str) -> Entry | None:
         return self._entries.get(path)
@@ -217,6 +214,15 @@ class Journal:
         if not ignore.exists():
             files.write_text(ignore, "*\n")
         files.write_text(self._path, codec.to_json(Record(files=tuple(entries.values()))) + "\n")
+
+
+def _leave_no_trace(folder: Path) -> None:
+    """Take the state folder away again, unless something else of ours lives there."""
+    with contextlib.suppress(OSError):
+        (folder / "lock").unlink(missing_ok=True)
+        if {entry.name for entry in folder.iterdir()} <= {".gitignore"}:
+            (folder / ".gitignore").unlink(missing_ok=True)
+            folder.rmdir()
 
 
 def _write_synced(path: Path, data: bytes) -> None:

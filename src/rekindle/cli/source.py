@@ -1,0 +1,66 @@
+"""`rekindle source`: PyTorch's source at a release, whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+from rekindle.errors import Unverified, UsageError
+
+if TYPE_CHECKING:
+    from rekindle.source.checkout import Tree
+    from rekindle.source.tarball import Unpacked
+
+
+@click.command("source")
+@options.torch
+@options.output("The folder to bring it into (default: `pytorch-X.Y.Z` here).")
+@click.option(
+    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take everything from the repositories in DIR."
+)
+@click.option("--from", "origin", metavar="CLONE|TARBALL|URL", help="Take it from a clone or a release tarball.")
+@click.option("--sha256", metavar="HASH", help="What the tarball must be.")
+@click.option("--without", multiple=True, metavar="FOLDER", help="Leave a folder out. May be repeated.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Submodules at a time.")
+@options.as_json
+def command(
+    torch: str | None, output: Path | None, mirror: Path | None, origin: str | None, sha256: str | None,
+    without: tuple[str, ...], jobs: int, as_json: bool,
+) -> int:  # fmt: skip
+    """Bring PyTorch's source at a release, every submodule at its pinned commit; or complete what is there."""
+    from rekindle.source import bringing
+
+    if (mirror is not None) + (origin is not None) > 1:
+        message = "`--mirror` and `--from` exclude each other"
+        raise UsageError(message, hint="give the one that holds the repositories")
+    result = bringing.bring(
+        torch=torch, output=output, mirror=mirror, origin=origin, sha256=sha256, without=without, jobs=jobs,
+        say=console.say,
+    )  # fmt: skip
+    if as_json:
+        console.out_json(result)
+    else:
+        _print(result)
+    return Unverified.exit_code if getattr(result, "checked", True) is None else 0
+
+
+def _print(result: Tree | Unpacked) -> None:
+    from rekindle.source.checkout import State, Tree
+
+    if isinstance(result, Tree):
+        count = sum(one.state is not State.LEFT_OUT for one in result.repositories) - 1
+        console.out(f"PyTorch {result.torch} at {result.commit[:12]} with {count} submodules in {result.root}")
+        edited = [f"{one.path} ({one.edited})" for one in result.repositories if one.edited]
+        if edited:
+            console.say(console.wrap(f"edited files were left as they are: {', '.join(edited)}"))
+    else:
+        console.out(f"PyTorch {result.torch} in {result.root}: {result.files} files")
+        if result.checked is None:
+            console.say(f"UNVERIFIED: its SHA-256 is {result.sha256}; give the one you trust with `--sha256`")
+        if result.empty:
+            console.say(console.wrap(f"this tarball leaves submodules empty: {', '.join(result.empty)}"))
+    console.say(f"next: `rekindle patch {result.root} --list`")

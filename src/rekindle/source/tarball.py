@@ -1,0 +1,167 @@
+"""A release tarball unpacked into a tree: its SHA-256 checked, nothing outside the folder, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from rekindle import fetch, files
+from rekindle.errors import BadInput, FetchFailed, NotFound, NotWritable
+from rekindle.source import tree
+
+
+class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out of a tarball. `empty` are submodule folders that it does not fill; `checked` is None when there
+    was no hash to hold it against."""
+
+    schema: str = "rekindle.source-tarball/1"
+    root: str
+    torch: str
+    sha256: str
+    checked: bool | None
+    files: int
+    empty: tuple[str, ...]
+
+
+def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], None] = lambda _: None) -> Unpacked:
+    """From a file or an address to a tree at `root`, which must be new or empty."""
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        message = f"`{root}` is not empty"
+        raise NotWritable(message, hint="choose another folder with `-o`; nothing was changed")
+    archive = _fetched(where, root, sha256, say) if "://" in where else Path(where)
+    if not archive.is_file():
+        message = f"there is no file `{archive}`"
+        raise NotFound(message, hint="`--from` takes a clone, a release tarball or its address")
+    found = _hash(archive)
+    if sha256 is not None and found != sha256.lower():
+        message = f"`{archive}` has the SHA-256 {found}, not {sha256}"
+        raise FetchFailed(message, hint="fetch it again; do not build from this file")
+    part = root.with_name(f".{root.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        count = _extract(archive, part)
+        if root.exists():
+            root.rmdir()
+        part.replace(root)
+    except OSError as error:
+        message = f"cannot unpack into `{root}`: {error.strerror or error}"
+        raise NotWritable(message, hint="free some space or choose another place with `-o`") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    files.sync_folder(root.parent)
+    return Unpacked(
+        root=str(root),
+        torch=str(tree.release(root)),
+        sha256=found,
+        checked=None if sha256 is None else True,
+        files=count,
+        empty=tuple(_empty_submodules(root)),
+    )
+
+
+def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None]) -> Path:
+    target = root.with_name(url.rstrip("/").rsplit("/", 1)[-1].split("?")[0] or "pytorch.tar.gz")
+    if target.is_file() and sha256 and _hash(target) == sha256.lower():
+        return target
+    say(f"fetching {url}")
+    return fetch.download(url, target, sha256=sha256)
+
+
+def _extract(archive: Path, part: Path) -> int:
+    """Member by member below one common top folder; links may not lead out, devices are refused."""
+    count = 0
+    part.mkdir(parents=True)
+    try:
+        with tarfile.open(archive) as tar:
+            for member, relative in _members(tar):
+                target = part.joinpath(*relative.parts)
+                _refuse_links_above(part, target, member.name)
+                if member.isdir():
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if member.issym():
+                    _inside(relative.parent, member.linkname, member.name)
+                    target.symlink_to(member.linkname)
+                elif member.isfile():
+                    source = tar.extractfile(member)
+                    assert source is not None
+                    with source, target.open("xb") as stream:
+                        shutil.copyfileobj(source, stream, 1 << 20)
+                    target.chmod(0o755 if member.mode & 0o100 else 0o644)
+                else:
+                    _hostile(member.name, "is neither file, folder nor symbolic link")
+                count += 1
+    except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
+        message = f"`{archive}` is not a whole tarball: {error}"
+        raise BadInput(message, hint="fetch it again and compare its SHA-256") from error
+    except FileExistsError as error:
+        message = f"`{archive}` holds `{error.filename}` twice"
+        raise BadInput(message, hint="fetch it again and compare its SHA-256") from error
+    return count
+
+
+def _members(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
+    top: str | None = None
+    for member in tar:
+        path = PurePosixPath(member.name)
+        parts = [part for part in path.parts if part != "."]
+        if path.is_absolute() or ".." in parts or "\\" in member.name or re.match(r"[A-Za-z]:", member.name):
+            _hostile(member.name, "leads out of the folder")
+        if not parts or member.type in (tarfile.XGLTYPE, tarfile.XHDTYPE):
+            continue
+        top = parts[0] if top is None else top
+        if parts[0] != top:
+            _hostile(member.name, f"lies beside the top folder `{top}`")
+        if len(parts) > 1:
+            yield member, PurePosixPath(*parts[1:])
+
+
+def _refuse_links_above(part: Path, target: Path, name: str) -> None:
+    for folder in target.parents:
+        if folder == part:
+            return
+        if folder.is_symlink():
+            _hostile(name, "goes through a symbolic link")
+
+
+def _inside(folder: PurePosixPath, link: str, name: str) -> None:
+    depth = len(folder.parts)
+    if link.startswith("/") or "\\" in link or ":" in link:
+        _hostile(name, "is a link out of the folder")
+    for part in PurePosixPath(link).parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            _hostile(name, "is a link out of the folder")
+
+
+def _hostile(name: str, why: str) -> None:
+    message = f"the tarball's member `{name[:120]}` {why}"
+    raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
+
+
+def _empty_submodules(root: Path) -> Iterator[str]:
+    try:
+        text = (root / ".gitmodules").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return
+    for path in sorted(re.findall(r"^\s*path\s*=\s*(\S+)\s*$", text, re.MULTILINE)):
+        if ".." in path.split("/") or path.startswith("/"):
+            continue
+        folder = root / path
+        if not folder.is_dir() or not any(folder.iterdir()):
+            yield path
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
