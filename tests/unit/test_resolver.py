@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rekindle import codec
@@ -43,10 +44,13 @@ def test_scenario(scenario: dict[str, Any]) -> None:
     if "change" in expect:
         assert route.change is not None
         assert route.change.what == expect.pop("change")
+    if "candidates" in expect:
+        assert [f"{each.capability} {each.route.value}" for each in verdict.candidates] == expect.pop("candidates")
     assert not expect, f"not checked: {expect}"
 
 
 def test_every_scenario_has_its_derivation() -> None:
+    assert len(SCENARIOS) >= 80
     assert all(len(row["derivation"].strip()) > 40 for row in SCENARIOS)
     assert len({row["id"] for row in SCENARIOS}) == len(SCENARIOS)
 
@@ -73,5 +77,8 @@ def _resolved(scenario: dict[str, Any]) -> Verdict:
         cuda=Version(scenario["cuda"]) if "cuda" in scenario else None,
         toolset=Version(scenario["toolset"]) if "toolset" in scenario else None,
         prefer=Prefer(scenario.get("prefer", "newest")),
+        configured_index=scenario.get("configured_index", False),
     )
+    if "glibc" in scenario:
+        situation = msgspec.structs.replace(situation, glibc=Version(scenario["glibc"]))
     return resolve(situation, wish)

@@ -126,6 +126,7 @@ def _show_route(route: Route) -> None:
         ("driver", route.driver or ""),
         ("toolset", route.toolset or ""),
         ("built for", route.arch_list or ""),
+        ("takes", _takes(route)),
         ("evidence", route.evidence.phrase if route.torch else ""),
     ]
     shown = [row for row in rows if row[1]]
@@ -160,6 +161,14 @@ def _show_route(route: Route) -> None:
         console.out("  Run")
         for line in route.commands:
             console.out(f"    {line}")
+
+
+def _takes(route: Route) -> str:
+    guess = route.estimate
+    if guess is None:
+        return ""
+    hours = f"about {guess.minutes} min" if guess.minutes < 90 else f"about {guess.minutes / 60:.1f} h"
+    return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {hours}"
 
 
 def _line(route: Route) -> tuple[str, str, str]:

@@ -88,7 +88,11 @@ def toolset_of_compiler(cl: Version) -> Version:
 def accepts_msvc(cuda: Version, toolset: Version) -> Acceptance:
     """Both gates. The toolset is refused if either refuses it."""
     by_nvcc = _nvcc_gate(cuda, toolset)
-    return by_nvcc if by_nvcc.accepted is not True else _stl_gate(cuda, toolset)
+    if by_nvcc.accepted is False:
+        return by_nvcc
+    # The STL's gate is known also where nvcc's is not: it can still refuse, but not accept for both.
+    by_stl = _stl_gate(cuda, toolset)
+    return by_nvcc if by_nvcc.accepted is None and by_stl.accepted else by_stl
 
 
 def accepts_gcc(cuda: Version, major: int) -> Acceptance:

@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.knowledge import efforts
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.wish import Situation
+from rekindle.version import Version
+
+_CORES_ASSUMED = 8
+
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Rough on purpose. `minutes` is for the cores of this machine, or for eight when they are not known."""
+    """Rough on purpose. `minutes` is for the cores of the machine, or for eight when they are not known."""
 
-    download_gb: float | None = None
-    disk_gb: float | None = None
+    download_gb: float
+    disk_gb: float
+    minutes: int
     memory_gb: float | None = None
-    minutes: int | None = None
     basis: str = ""
 
 
-def ready_made(route: object, system: str) -> Estimate | None:
-    return None
+def ready_made(route: RouteKind, system: str) -> Estimate | None:
+    row = efforts.ready_made(route.value, system)
+    if row is None:
+        return None
+    return Estimate(download_gb=row.download_gb, disk_gb=row.disk_gb, minutes=row.minutes, basis=row.source)
 
 
-def source_build(release: object, situation: object) -> Estimate | None:
-    return None
+def source_build(torch: str, situation: Situation) -> Estimate | None:
+    """The time on these cores, fewer of them where memory runs out first: one job takes some gigabytes."""
+    row = efforts.source_build(Version(torch).major_minor)
+    if row is None:
+        return None
+    memory = efforts.memory()
+    cores = situation.cores or _CORES_ASSUMED
+    have_gb = situation.memory / 1e9 if situation.memory else cores * memory.gb_per_job
+    jobs = max(1, min(cores, int(have_gb / memory.gb_per_job)))
+    seconds = row.cpp_seconds / cores + row.cuda_seconds * len(situation.capabilities) / jobs
+    return Estimate(
+        download_gb=row.download_gb,
+        disk_gb=row.disk_gb,
+        minutes=round(seconds / 60),
+        memory_gb=max(memory.least_gb, memory.gb_per_job),
+        basis=f"{cores} cores; {row.source}",
+    )

@@ -206,7 +206,9 @@ def _wsl(situation: Situation, wish: Wish, found: list[_Ranked]) -> list[_Ranked
         return []
     linux = Situation(system="linux", cards=situation.cards, machine=situation.machine, python=situation.python)
     there, _ = _enumerate(linux, wish, ())
-    best = next((route for route in _ranked(there, linux, wish) if _is_ready(route)), None)
+    best = next(
+        (route for route in _ranked(there, linux, wish) if _is_ready(route) and _drives(route, situation)), None
+    )
     if best is None:
         return []
     route = msgspec.structs.replace(
@@ -216,6 +218,15 @@ def _wsl(situation: Situation, wish: Wish, found: list[_Ranked]) -> list[_Ranked
         summary=f"in WSL 2 (or on Linux) {best.summary}",
     )
     return [_Ranked(route=route)]
+
+
+def _drives(route: Route, situation: Situation) -> bool:
+    """WSL 2 runs on the driver of Windows, so that one must run the CUDA."""
+    if route.cuda is None:
+        return False
+    candidate = Candidate(name="WSL 2", route=RouteKind.WSL)
+    answer = drive(toolkits.toolkit(route.cuda), situation, window_of(situation), candidate)
+    return not isinstance(answer, Rejection)
 
 
 def _is_ready(route: Route) -> bool:

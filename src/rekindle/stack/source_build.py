@@ -183,7 +183,7 @@ def _built(
             *_driver(situation, driving),
             *python_missing(situation, choice),
         ),
-        estimate=estimates.source_build(release, situation),
+        estimate=estimates.source_build(version, situation),
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
     return Built(route=route, proof=proof)
