@@ -122,7 +122,9 @@ def read(path: Path) -> BuildFile:
     found = codec.from_toml(data, BuildFile, name=f"`{path}`")
     if found.schema != SCHEMA:
         message = f"`{path}` is not a build file: its schema is `{found.schema[:60]}`, not `{SCHEMA}`"
-        raise BadInput(message, hint="`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file")
+        raise BadInput(
+            message, hint="`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file"
+        )
     return found
 
 
@@ -169,9 +171,9 @@ def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
         message = f"CUDA {wanted.cuda or wanted.cuda_root} is not on this machine (found: {have})"
         raise MissingTool(message, hint="install that toolkit, without its driver, beside the others")
     paths = ntpath if machine.os == "windows" else posixpath
-    rivals = {
-        paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root
-    } | {paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")}
+    rivals = {paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root} | {
+        paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")
+    }
     return Cuda(
         root=chosen.root,
         nvcc=chosen.nvcc,
@@ -203,7 +205,7 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
         root=found.root,
         version=found.version,
         include=paths.dirname(found.header) if found.header else None,
-        library=(link or [None])[0],
+        library=link[0] if link else None,
     )
 
 
@@ -211,7 +213,7 @@ def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     if wanted.python is None:
         if machine.python is None:
             message = "no Python was found to build with"
-            raise MissingTool(message, hint="name one with `python = \"…\"` in the plan")
+            raise MissingTool(message, hint='name one with `python = "…"` in the plan')
         return machine.python.path, machine.python.version
     for found in machine.pythons:
         if found.path == wanted.python:
@@ -241,7 +243,11 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         ]
         found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
     if not found:
-        asked = f"`{wanted.compiler}`" if wanted.compiler else f"a C++ compiler that CUDA {cuda.version if cuda else ''} takes"
+        asked = (
+            f"`{wanted.compiler}`"
+            if wanted.compiler
+            else f"a C++ compiler that CUDA {cuda.version if cuda else ''} takes"
+        )
         have = ", ".join(f"{each.path} ({each.version})" for each in machine.compilers) or "none"
         message = f"{asked} is not on this machine (found: {have})"
         raise MissingTool(message, hint="install one, for example `g++-11` for CUDA 11.5 to 11.8")
@@ -267,7 +273,11 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         fitting = [each for each in fitting if accepts_msvc(cuda.version, each.version).accepted]
     if not fitting:
         have = ", ".join(str(each.version) for each in machine.toolsets) or "none"
-        asked = f"MSVC toolset {wanted.toolset}" if wanted.toolset else f"an MSVC toolset that CUDA {cuda.version if cuda else ''} takes"
+        asked = (
+            f"MSVC toolset {wanted.toolset}"
+            if wanted.toolset
+            else f"an MSVC toolset that CUDA {cuda.version if cuda else ''} takes"
+        )
         message = f"{asked} is not on this machine (found: {have})"
         raise MissingTool(message, hint="add it in the Visual Studio Installer under individual components")
     best: FoundToolset = fitting[0]

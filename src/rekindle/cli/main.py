@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "source": ("rekindle.cli.source", "PyTorch's source at a release, every submodule at its pinned commit"),
     "patch": ("rekindle.cli.patch", "Patch PyTorch's source so that it builds with today's tools; undo it"),
     "diagnose": ("rekindle.cli.diagnose", "What went wrong in a log, and what to do about it"),
+    "build": ("rekindle.cli.build", "Take a plan to a wheel: resumable, checked, journalled"),
     "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
     "repair": ("rekindle.cli.repair", "Make a wheel load on a machine that has only the driver"),
     "audit": ("rekindle.cli.audit", "Which compiled modules of an environment will fail on the cards here, and why"),

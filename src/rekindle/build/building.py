@@ -1,0 +1,206 @@
+"""One run of a build: the lock, the orphans of an earlier run, then step after step, each journalled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build import backends, naming, options, orphans, runner, steps, tools, tree
+from rekindle.build.environment import Environment, compute
+from rekindle.build.folders import Folders, folder_of
+from rekindle.build.journal import Journal
+from rekindle.build.lock import held
+from rekindle.build.request import BuildRequest
+from rekindle.errors import Interrupted, RekindleError, UsageError
+from rekindle.findings import Finding, State
+
+Teller = Callable[[str], None]
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` is `done`, `kept` (still valid from an earlier run), `failed` or `left` (not asked for)."""
+
+    name: str
+    state: str
+    seconds: float | None = None
+    log: str | None = None
+
+
+class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.build/1"
+    folder: str
+    wheel: str | None
+    version: str
+    steps: tuple[StepReport, ...]
+    findings: tuple[Finding, ...] = ()
+    orphans: tuple[int, ...] = ()
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line adds to the request."""
+
+    overrides: dict[str, str] = {}
+    allow_unknown: bool = False
+    until: str | None = None
+    start: str | None = None
+    clean: bool = False
+    jobs: int | None = None
+    work: str | None = None
+    gpu: bool = False
+    launcher: str | None = None
+
+
+def build(
+    request: BuildRequest,
+    choices: Choices | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    tell: Teller = lambda text: None,
+    observe: runner.Observer | None = None,
+) -> BuildReport:
+    """Take the request to a wheel, or go on where an earlier run stopped."""
+    choices = choices or Choices()
+    names = [step.name for step in steps.STEPS]
+    for asked in (choices.until, choices.start):
+        if asked is not None and asked not in names:
+            message = f"there is no step `{asked}`"
+            raise UsageError(message, hint="the steps are " + ", ".join(names))
+    folders = Folders(Path(choices.work) if choices.work else folder_of(request))
+    with held(folders), runner.stoppable():
+        folders.make()
+        if choices.clean:
+            from rekindle.build.clean import clean
+
+            clean(folders, keep=(folders.lock, folders.running))
+            folders.make()
+        return _run(request, choices, folders, os.environ if environ is None else environ, tell, observe)
+
+
+def prepare(
+    request: BuildRequest, choices: Choices, folders: Folders, environ: Mapping[str, str]
+) -> tuple[options.Options, Environment, dict[str, str], str]:
+    """Options, environment and version: all that can be said without touching the disk."""
+    chosen = options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
+    version = naming.wheel_version(request)
+    environment = compute(
+        request,
+        chosen.resolved,
+        temp=str(folders.temp),
+        mark=mark_of(folders),
+        vcvars=_captured(request, environ),
+        launcher=choices.launcher,
+        version=version,
+    )
+    return chosen, environment, environment.over(environ), version
+
+
+def mark_of(folders: Folders) -> str:
+    return str(folders.root.resolve())
+
+
+def _captured(request: BuildRequest, environ: Mapping[str, str]):  # type: ignore[no-untyped-def]
+    if os.name != "nt" or request.compiler.studio is None:
+        return None
+    from rekindle.machine.vcvars import capture
+
+    toolset = str(request.compiler.toolset) if request.compiler.toolset else None
+    return capture(request.compiler.studio, toolset=toolset, environ=environ)
+
+
+def _run(
+    request: BuildRequest,
+    choices: Choices,
+    folders: Folders,
+    environ: Mapping[str, str],
+    tell: Teller,
+    observe: runner.Observer | None,
+) -> BuildReport:
+    chosen, environment, computed, version = prepare(request, choices, folders, environ)
+    journal = Journal(folders.journal)
+    journal.write("start", pid=os.getpid())
+    ended = orphans.end_orphans(journal, mark_of(folders))
+    if ended:
+        tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
+    context = steps.Context(
+        request=request,
+        options=chosen,
+        environment=environment,
+        environ=computed,
+        tools=tools.find(request, computed),
+        folders=folders,
+        backend=backends.choose(request, Path(request.source)),
+        journal=journal,
+        version=version,
+        jobs=choices.jobs,
+        gpu=choices.gpu,
+        sources=tree.manifest(Path(request.source)),
+        observe=observe,
+        findings=list(chosen.findings),
+    )
+    reports = _steps(context, choices, tell)
+    last = journal.last_word("package")
+    wheel = next(iter(last.outputs), None) if last and last.event == "done" else None
+    journal.write("finish")
+    return BuildReport(
+        folder=str(folders.root),
+        wheel=wheel,
+        version=version,
+        steps=tuple(reports),
+        findings=tuple(context.findings),
+        orphans=ended,
+    )
+
+
+def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepReport]:
+    prints = steps.fingerprints(context)
+    reports: list[StepReport] = []
+    forced = changed = over = False
+    for number, step in enumerate(steps.STEPS, 1):
+        if over:
+            reports.append(StepReport(name=step.name, state="left"))
+            continue
+        forced = forced or step.name == choices.start
+        over = step.name == choices.until
+        kept = (
+            None
+            if forced or step.always or (changed and not step.looks)
+            else context.journal.done(step.name, prints[step.name])
+        )
+        if kept:
+            tell(f"{step.name:<10} kept")
+            reports.append(StepReport(name=step.name, state="kept", seconds=kept.seconds, log=kept.log))
+            continue
+        reports.append(_one(context, step, number, prints[step.name], tell))
+        changed = changed or not step.looks
+    return reports
+
+
+def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tell: Teller) -> StepReport:
+    journal = context.journal
+    context.log = context.folders.logs / f"{number:02d}-{step.name}.log"
+    for old in (context.log, context.log.with_name(context.log.name + ".gz")):
+        old.unlink(missing_ok=True)
+    seen = len(context.findings)
+    begun = time.monotonic()
+    journal.write("begin", step=step.name, fingerprint=print_)
+    try:
+        made = step.run(context)
+    except (Interrupted, KeyboardInterrupt):
+        journal.write("interrupted", step=step.name, seconds=time.monotonic() - begun)
+        raise
+    except RekindleError as error:
+        journal.write("failed", step=step.name, seconds=time.monotonic() - begun, note=error.message[:2000])
+        tell(f"{step.name:<10} failed after {time.monotonic() - begun:.1f} s")
+        raise
+    seconds = round(time.monotonic() - begun, 3)
+    log = str(runner.compress(context.log)) if context.log.exists() else None
+    journal.write("done", step=step.name, fingerprint=print_, seconds=seconds, outputs=made, log=log)
+    tell(f"{step.name:<10} {seconds:7.1f} s")
+    for finding in context.findings[seen:]:
+        if finding.state is not State.PASS:
+            tell(f"{'':<10} {finding.state.value}: {finding.found}")
+    return StepReport(name=step.name, state="done", seconds=seconds, log=log)

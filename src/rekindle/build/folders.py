@@ -1,0 +1,51 @@
+"""Where a build lives: one folder per build in Rekindle's cache, never in the user's source."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from rekindle.build.request import BuildRequest
+
+
+class Folders:
+    """The parts of a build's folder. Short names: Windows counts the characters of a path."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.journal = root / "journal.jsonl"
+        self.lock = root / "lock"
+        self.running = root / "running.json"
+        self.logs = root / "logs"
+        self.source = root / "s"
+        """Our copy of the source, where the backend writes into it."""
+        self.build = root / "b"
+        self.temp = root / "t"
+        self.stage = root / "i"
+        self.wheels = root / "wheels"
+        self.smoke = root / "smoke"
+        self.tools = root / "env"
+
+    def make(self) -> None:
+        for folder in (self.root, self.logs, self.temp, self.wheels):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def cache_root() -> Path:
+    named = os.environ.get("REKINDLE_CACHE")
+    if named:
+        return Path(named)
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("rekindle", appauthor=False))
+
+
+def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
+    """The folder of this build: the same when only options or architectures change, so that little is redone."""
+    parts = [request.torch or "", str(request.cuda.version.major_minor) if request.cuda else "cpu"]
+    parts += [str(request.python_version.major_minor) if request.python_version else "py", request.source]
+    digest = hashlib.sha256("\0".join([request.name, *parts]).encode()).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{request.name}-{request.torch or request.version or '0'}")
+    return (root or cache_root()) / "build" / f"{name}-{digest}"

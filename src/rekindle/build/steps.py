@@ -1,0 +1,219 @@
+"""The steps of a build, in order. Each says what it depends on (its fingerprint) and does one thing.
+
+A step that only looks (`looks`) makes nothing that a later step could be out of date with. Repair, verify and shelve
+follow `package` once the rooms they belong to exist; a step is in the list when its function is.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle import codec, files
+from rekindle.build import backends, check, cmake_result, preflight, runner, smoke, tree
+from rekindle.build.environment import Environment
+from rekindle.build.folders import Folders
+from rekindle.build.journal import THERE, Journal, fingerprint, output
+from rekindle.build.options import Options
+from rekindle.build.request import BuildRequest
+from rekindle.build.tools import Tools
+from rekindle.errors import ChecksFailed, RekindleError, StepFailed
+from rekindle.findings import Finding, State, worst
+
+
+class Context(msgspec.Struct, kw_only=True):
+    """What the steps of one run share."""
+
+    request: BuildRequest
+    options: Options
+    environment: Environment
+    environ: dict[str, str]
+    tools: Tools
+    folders: Folders
+    backend: backends.Backend
+    journal: Journal
+    version: str
+    jobs: int | None
+    gpu: bool
+    sources: tree.Manifest
+    observe: runner.Observer | None = None
+    log: Path | None = None
+    findings: list[Finding] = []
+
+    @property
+    def source(self) -> Path:
+        return self.folders.source if self.backend.copies else Path(self.request.source)
+
+    @property
+    def build(self) -> Path:
+        return self.backend.build_folder(self.folders)
+
+    @property
+    def job(self) -> backends.Job:
+        return backends.Job(
+            request=self.request,
+            options=self.options,
+            tools=self.tools,
+            source=str(self.source),
+            build=str(self.build),
+            stage=str(self.folders.stage),
+            version=self.version,
+            jobs=self.jobs,
+        )
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    inputs: Callable[[Context], Any]
+    run: Callable[[Context], dict[str, str]]
+    """Gives what it made, path and mark: it must be there for the step to count as done."""
+    after: str | None = None
+    """The step whose result this one builds on."""
+    looks: bool = False
+    always: bool = False
+
+
+def run_preflight(context: Context) -> dict[str, str]:
+    _stop_at(
+        preflight.preflight(context.request, context.tools, context.folders),
+        context,
+        "the machine does not fit the plan",
+    )
+    return {}
+
+
+def run_source(context: Context) -> dict[str, str]:
+    if not context.backend.copies:
+        return {context.request.source: THERE}
+    kept = context.folders.root / "source.json"
+    before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
+    tree.copy(Path(context.request.source), context.folders.source, context.sources, before)
+    files.write_text(kept, codec.to_json(context.sources, indent=0))
+    return {str(context.folders.source): THERE}
+
+
+def run_smoke(context: Context) -> dict[str, str]:
+    context.folders.smoke.mkdir(parents=True, exist_ok=True)
+    found = smoke.smoke(context.request, context.folders.smoke, context.environ, gpu=context.gpu)
+    _stop_at(found, context, "the compiler and the toolkit do not work together")
+    return {}
+
+
+def run_configure(context: Context) -> dict[str, str]:
+    # A configure run that was cut off may have cached the answer of a compiler that was killed. Start it afresh;
+    # objects stay, and ninja's own log knows which of them are whole.
+    (context.build / "CMakeCache.txt").unlink(missing_ok=True)
+    if (context.build / "CMakeFiles").is_dir() and not context.journal.ever_done("configure"):
+        shutil.rmtree(context.build / "CMakeFiles")
+    context.build.mkdir(parents=True, exist_ok=True)
+    _carry_out(context, "configure", context.backend.configure(context.job))
+    return {str(context.build / "CMakeCache.txt"): THERE, str(context.build / "build.ninja"): THERE}
+
+
+def run_check(context: Context) -> dict[str, str]:
+    result = cmake_result.read(context.build, _log_text(context, "configure"))
+    found = check.check(context.request, context.options, result)
+    _stop_at(found, context, "CMake did not configure what the plan says")
+    return {}
+
+
+def run_compile(context: Context) -> dict[str, str]:
+    _carry_out(context, "compile", context.backend.compile(context.job))
+    return {}
+
+
+def run_package(context: Context) -> dict[str, str]:
+    staging = context.folders.root / "p"
+    if staging.exists():
+        shutil.rmtree(staging)
+    staging.mkdir(parents=True)
+    _carry_out(context, "package", context.backend.package(context.job, staging))
+    made = context.backend.collect(context.job, staging)
+    wheel = context.folders.wheels / made.name
+    made.replace(wheel)
+    shutil.rmtree(staging)
+    return {str(wheel): output(str(wheel)) or THERE}
+
+
+STEPS: tuple[Step, ...] = (
+    Step(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
+    Step(name="source", inputs=lambda c: [c.backend.copies, tree.manifest_fingerprint(c.sources)], run=run_source),
+    Step(
+        name="smoke",
+        inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],
+        run=run_smoke,
+        looks=True,
+    ),
+    Step(
+        name="configure",
+        after="source",
+        inputs=lambda c: [
+            c.tools,
+            c.options.resolved,
+            c.environment.digest_text(),
+            c.request.arch_list,
+            c.backend.name,
+        ],
+        run=run_configure,
+    ),
+    Step(name="check", after="configure", inputs=lambda c: c.request, run=run_check, looks=True),
+    Step(name="compile", after="configure", inputs=lambda c: c.request.targets, run=run_compile),
+    Step(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
+)
+
+
+def fingerprints(context: Context) -> dict[str, str]:
+    """What every step would be done with today. A step's own holds that of the step it builds on."""
+    found: dict[str, str] = {}
+    for step in STEPS:
+        found[step.name] = fingerprint(step.name, found.get(step.after or "", ""), _plain(step.inputs(context)))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return codec.to_builtins(value)
+
+
+def _carry_out(context: Context, step: str, commands: Any) -> None:
+    assert context.log is not None
+    for command in commands:
+        outcome = runner.run(
+            command.args,
+            env=context.environ,
+            cwd=Path(command.cwd),
+            log=context.log,
+            journal=context.journal,
+            step=step,
+            observe=context.observe,
+        )
+        if not outcome.ok:
+            program = Path(command.args[0]).name
+            how = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"ended with code {outcome.code}"
+            message = f"{step}: `{program}` {how}"
+            raise StepFailed(message, hint=f"the whole log is `{context.log}`; the same command goes on from this step")
+
+
+def _stop_at(found: tuple[Finding, ...], context: Context, message: str) -> None:
+    context.findings += found
+    if worst(found) is State.FAIL:
+        bad = "; ".join(finding.found for finding in found if finding.state is State.FAIL)
+        fixes = [finding.fix.text for finding in found if finding.state is State.FAIL and finding.fix]
+        text = f"{message}: {bad}"
+        raise ChecksFailed(text, hint=fixes[0] if fixes else "change the plan, then run the same command again")
+
+
+def _log_text(context: Context, step: str) -> str:
+    import gzip
+
+    for path in sorted(context.folders.logs.glob(f"*-{step}.log*"), reverse=True):
+        try:
+            data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        except OSError as error:
+            message = f"cannot read `{path}`: {error}"
+            raise RekindleError(message) from error
+        return data.decode("utf-8", "replace")
+    return ""

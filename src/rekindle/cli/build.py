@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+
+
+@click.command("build")
+@click.argument("plan", type=click.Path(path_type=Path), metavar="PLAN", default="plan.toml")
+@click.option("--source", type=click.Path(path_type=Path), metavar="DIR", help="The source, instead of the plan's.")
+@click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated.")
+@click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have.")
+@click.option("--until", metavar="STEP", help="Stop after this step.")
+@click.option("--from", "start", metavar="STEP", help="Do this step and all after it again, valid or not.")
+@click.option("--clean", is_flag=True, help="Empty the build's folder first.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most so many files at a time.")
+@click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build in this folder, not in the cache.")
+@click.option("--cache", "launcher", metavar="PROGRAM|URL", help="Compile through sccache or ccache.")
+@options.machine
+@options.dry_run
+@options.as_json
+def command(plan: Path, machine: Path | None, dry_run: bool, as_json: bool, **asked: object) -> int:
+    """Take a plan to a wheel, unattended. Killed or stopped, the same command goes on where it was."""
+    from rekindle.build import verb
+
+    report = verb.build(plan, machine=machine, dry_run=dry_run, asked=asked, tell=console.say)
+    if as_json:
+        console.out_json(report)
+    else:
+        console.out(verb.text(report))
+    return 0

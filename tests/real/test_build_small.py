@@ -1,0 +1,92 @@
+"""A small CMake + Ninja C++/CUDA project from plan to wheel with the real nvcc, for the K40c's sm_35."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rekindle.formats import fatbin
+from support.command import rekindle_command
+from support.cuda import kepler_toolkit, project
+
+STEPS = ["preflight", "source", "smoke", "configure", "check", "compile", "package"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project, and a build of it that has gone through once."""
+    root = tmp_path_factory.mktemp("small")
+    shutil.copytree(project("spark"), root / "spark")
+    plan = root / "spark" / "build.toml"
+    cuda = str(kepler_toolkit().version)
+    plan.write_text(plan.read_text(encoding="utf-8").replace('"11.8"', f'"{cuda}"'), encoding="utf-8")
+    seen = run(root)
+    assert seen["steps"] and [step["state"] for step in seen["steps"]] == ["done"] * len(STEPS)
+    return root
+
+
+def run(root: Path, *words: str) -> dict[str, object]:
+    arguments = ["build", str(root / "spark" / "build.toml"), "--work", str(root / "w"), "--jobs", "2", "--json"]
+    seen = rekindle_command(*arguments, "--cache", "none", *words)
+    assert seen.code == 0, seen.err
+    return seen.json()
+
+
+def states(report: dict[str, object]) -> dict[str, str]:
+    return {step["name"]: step["state"] for step in report["steps"]}  # type: ignore[attr-defined]
+
+
+def test_the_wheel_holds_libraries_with_code_for_sm_35_and_nothing_else(folder: Path) -> None:
+    wheel = next((folder / "w" / "wheels").glob("*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        cuda = archive.read("spark/lib/libspark_cuda.so")
+    assert {"spark/__init__.py", "spark/lib/libspark_core.so", "spark/lib/libspark_cuda.so"} <= set(names)
+    targets = {str(target) for container in fatbin.scan(cuda) for target in container.targets}
+    assert targets == {"sm_35"}
+
+
+def test_the_same_command_again_repeats_nothing(folder: Path) -> None:
+    again = states(run(folder))
+    assert again.pop("preflight") == "done", "looking at the machine is done every time"
+    assert set(again.values()) == {"kept"}
+
+
+def test_a_changed_source_file_redoes_what_depends_on_it(folder: Path) -> None:
+    file = folder / "spark" / "spark" / "__init__.py"
+    file.write_text(file.read_text(encoding="utf-8") + "VERSION = 2\n", encoding="utf-8")
+    again = states(run(folder))
+    assert again["smoke"] == "kept", "the compiler has not changed"
+    assert [again[name] for name in ("source", "configure", "compile", "package")] == ["done"] * 4
+    with zipfile.ZipFile(next((folder / "w" / "wheels").glob("*.whl"))) as archive:
+        assert b"VERSION = 2" in archive.read("spark/__init__.py")
+
+
+def test_a_deleted_wheel_is_packed_again_and_nothing_else(folder: Path) -> None:
+    next((folder / "w" / "wheels").glob("*.whl")).unlink()
+    again = states(run(folder))
+    assert again["package"] == "done" and again["compile"] == "kept"
+
+
+def test_the_build_leaves_nothing_in_the_source(folder: Path) -> None:
+    made = {path.relative_to(folder / "spark").as_posix() for path in (folder / "spark").rglob("*") if path.is_file()}
+    assert made == {
+        path.relative_to(project("spark")).as_posix() for path in project("spark").rglob("*") if path.is_file()
+    }
+
+
+def test_until_stops_there_and_from_does_it_again(folder: Path) -> None:
+    stopped = states(run(folder, "--until", "check", "--from", "check"))
+    assert stopped["check"] == "done" and stopped["compile"] == "left"
+
+
+def test_the_journal_is_readable_line_by_line(folder: Path) -> None:
+    lines = (folder / "w" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    entries = [json.loads(line) for line in lines]
+    done = [entry["step"] for entry in entries if entry["event"] == "done" and entry["run"] == entries[0]["run"]]
+    assert done == STEPS
