@@ -1,10 +1,11 @@
 """Every place where Rekindle does something on Windows only: list them, measure what the tests reach, plant bugs.
 
-    python tools/windows_branches.py                 list them
-    python tools/windows_branches.py cover           run the tests under Wine, say which are reached; below 90 %: exit 8
-    python tools/windows_branches.py plant [N ...]   break each in turn (or those numbers); one that no test notices: exit 8
+    python tools/windows_branches.py                list them
+    python tools/windows_branches.py cover          run the tests under Wine, say which are reached
+    python tools/windows_branches.py plant [N ...]  break each in turn (or those numbers) and run the tests
 
-`plant` uses what `cover` noted: for each place only the tests that reach it are run.
+Exit code 8: less than 90 % of the lines are reached, or a planted bug was not noticed. `plant` uses what `cover` noted:
+for each place only the tests that reach it are run.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def _place(file: Path, line: int, what: str, body: list[ast.stmt]) -> Place:
 
 
 def _windows_side(node: ast.stmt, rest: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements that only Windows runs: the block, its `else`, or all that comes after `if not Windows: return`."""
-    if not isinstance(node, ast.If) or not _asks(node.test) or (isinstance(node.test, ast.BoolOp) and _mixed(node.test)):
+    """The statements that only Windows runs: the block, its `else`, or all that follows `if not Windows: return`."""
+    if not isinstance(node, ast.If) or not _asks(node.test) or _mixed(node.test):
         return []
     if "!=" not in ast.unparse(node.test):
         return node.body
@@ -100,9 +101,10 @@ def _windows_side(node: ast.stmt, rest: list[ast.stmt]) -> list[ast.stmt]:
     return rest if isinstance(node.body[-1], (ast.Return, ast.Raise, ast.Continue)) else []
 
 
-def _mixed(test: ast.BoolOp) -> bool:
+def _mixed(test: ast.expr) -> bool:
     """`a and not (Windows and b)`: neither side of the block is Windows alone; the expression is the place."""
-    return any(isinstance(part, ast.UnaryOp) and _asks(part) for part in test.values)
+    parts = test.values if isinstance(test, ast.BoolOp) else []
+    return any(isinstance(part, ast.UnaryOp) and _asks(part) for part in parts)
 
 
 def _asks(node: ast.AST) -> bool:
@@ -197,7 +199,7 @@ def _break(file: Path, place: Place) -> None:
 
 
 def _nodes(contexts: set[str]) -> list[str]:
-    """pytest's names for coverage's contexts (`test_files.test_long`); Windows' own tests first: they are the sharpest."""
+    """pytest's names for coverage's contexts (`test_files.test_long`); Windows' own tests first, the sharpest."""
     found = []
     for context in contexts:
         module, _, rest = context.partition(".")

@@ -33,3 +33,22 @@ def compile_c(source: str, to: Path) -> Path:
     text.write_text(source, encoding="utf-8")
     run.checked(run.call([program("tcc"), "-o", to, text]), doing=f"compile {to.name}")
     return to
+
+
+def stand_in(to: Path, *answers: tuple[str, str, int]) -> Path:
+    """A real executable that answers like a program that cannot be had here.
+
+    Each answer is (what the command line must hold, what is printed as UTF-8, exit code); the first that fits is given.
+    """
+    tests = "".join(
+        f"    if (strstr(line, {_c(needle)})) {{ fputs({_c(text)}, stdout); return {code}; }}\n"
+        for needle, text, code in answers
+    )
+    source = "#include <stdio.h>\n#include <string.h>\n#include <fcntl.h>\n#include <io.h>\n#include <windows.h>\n"
+    source += "int main(void) {\n    char *line = GetCommandLineA();\n    _setmode(1, _O_BINARY);\n"
+    return compile_c(source + tests + '    fputs("stand-in: not prepared for this", stderr);\n    return 99;\n}\n', to)
+
+
+def _c(text: str) -> str:
+    """A C string literal of the UTF-8 bytes."""
+    return '"' + "".join(f"\\{byte:03o}" for byte in text.encode()) + '"'
