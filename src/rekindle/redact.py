@@ -1,7 +1,8 @@
 """Takes out what must not travel: user and host names, serial numbers, tokens, addresses.
 
 Applied to snapshots, paste blocks and logs before they leave the machine. What is replaced keeps its shape
-(`C:\\Users\\<user>\\source`), so that a path with a space is still seen to have one.
+(`C:\\Users\\<user>\\source`; `<the user>` for a name with a space, `<üser>` for one beyond ASCII), because a path with
+a space or an umlaut breaks builds, and whoever reads the snapshot must still see that it has one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ORDINARY = frozenset({"public", "default", "all users", "root", "user", "admin"
 def redact(text: str, *, names: Iterable[str] | None = None) -> str:
     """`text` without names and secrets. `names` are this machine's user and host names unless given."""
     text = _TOKENS.sub(_mask, text)
-    text = _HOMES.sub(lambda m: m.group(1) + (m.group(2) if m.group(2).lower() in _ORDINARY else "<user>"), text)
+    text = _HOMES.sub(lambda m: m.group(1) + (m.group(2) if m.group(2).lower() in _ORDINARY else _nobody(m[2])), text)
     for name in sorted(local_names() if names is None else names, key=len, reverse=True):
         if len(name) > 2 and name.lower() not in _ORDINARY:
             text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "<name>", text)
@@ -48,6 +49,11 @@ def local_names() -> set[str]:
     with contextlib.suppress(OSError, KeyError, ImportError):
         names.add(getpass.getuser())
     return {name for name in names if name}
+
+
+def _nobody(name: str) -> str:
+    """Nobody's name, of the same shape as `name`."""
+    return f"<{'the ' if ' ' in name else ''}{'user' if name.isascii() else 'üser'}>"
 
 
 def _mask(match: re.Match[str]) -> str:

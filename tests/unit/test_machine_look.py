@@ -11,7 +11,7 @@ from rekindle.codec import to_json
 from rekindle.errors import BadInput
 from rekindle.machine import snapshot
 from rekindle.machine.look import look, together
-from rekindle.machine.run import CouldNotRead, Host, Recording
+from rekindle.machine.run import CouldNotRead, Host, Recording, Replay, Said
 
 
 def test_a_snapshot_of_this_machine_replays_to_the_same_machine(tmp_path: Path) -> None:
@@ -25,7 +25,19 @@ def test_names_are_taken_out_of_lists_inside_too() -> None:
     recording = Recording(os="windows", arch="x86_64", folders={"D:\\": (r"C:\Users\Zoë Ångström\cuda",)})
     clean = snapshot.redacted(snapshot.Snapshot(recording=recording))
     assert clean.recording is not None
-    assert clean.recording.folders == {"D:\\": (r"C:\Users\<user>\cuda",)}
+    assert clean.recording.folders == {"D:\\": (r"C:\Users\<the üser>\cuda",)}
+
+
+def test_a_command_below_a_name_with_a_space_is_found_again() -> None:
+    """The words were quoted when they were recorded, and no longer need it when the name is gone."""
+    recording = Recording(
+        os="windows", arch="x86_64", commands={'"C:\\Jane Doe\\nvcc.exe" --version': Said(code=0, out="x")}
+    )
+    assert Replay(recording).command("C:\\Jane Doe\\nvcc.exe", "--version").out == "x"
+    renamed = Recording(
+        os="windows", arch="x86_64", commands={'"C:\\<name>\\nvcc.exe" --version': Said(code=0, out="y")}
+    )
+    assert Replay(renamed).command("C:\\<name>\\nvcc.exe", "--version").out == "y"
 
 
 def test_a_probe_that_hangs_costs_its_own_answer_only() -> None:

@@ -107,7 +107,9 @@ def test_bytes_that_are_no_utf8_do_not_raise() -> None:
 @pytest.mark.parametrize(
     ("secret", "clean"),
     [
-        (r"C:\Users\Jane Doe\source\pytorch", r"C:\Users\<user>\source\pytorch"),
+        (r"C:\Users\Jane Doe\source\pytorch", r"C:\Users\<the user>\source\pytorch"),
+        (r"C:\Users\Jürgen\source", r"C:\Users\<üser>\source"),
+        (r"C:\Users\<the üser>\source", r"C:\Users\<the üser>\source"),
         ("/home/jane/.cache/pip", "/home/<user>/.cache/pip"),
         ("https://jane:pa55word@mirror.example/simple", "https://<secret>@mirror.example/simple"),
         ("HF_TOKEN=hf_abcdefghijklmnopqrstuvwx", "HF_TOKEN=<secret>"),

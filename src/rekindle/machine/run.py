@@ -283,7 +283,9 @@ class Replay(Run):
         return str(self.paths.normcase(self.paths.normpath(path))) if path else path
 
     def _key_command(self, line: str) -> str:
-        return line.lower() if self.windows else line
+        # Without quotes: where a name with a space was taken out, the words are no longer quoted as they were.
+        plain = line.replace('"', "")
+        return plain.lower() if self.windows else plain
 
 
 def spell(args: Iterable[str]) -> str:
