@@ -9,6 +9,8 @@ import msgspec
 from rekindle.diagnose.events import Event, Kind
 from rekindle.diagnose.match import Match
 
+_FAINT = 15
+
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A cause with the matches that show it. `explained_by` names the cause that accounts for it."""
@@ -58,7 +60,9 @@ def _entry(label: str, matches: list[Match]) -> Ranked:
 
 def _explained(entry: Ranked, entries: Sequence[Ranked]) -> Ranked:
     for other in entries:
-        if other.label != entry.label and entry.label in other.first.cause.over:
+        # A faint sign does not explain away a plain one.
+        plain = other.score + _FAINT >= entry.score
+        if other.label != entry.label and plain and entry.label in other.first.cause.over:
             # Two causes that claim to explain each other: the more specific one does.
             mutual = other.label in entry.first.cause.over
             if not mutual or other.score > entry.score:

@@ -17,6 +17,12 @@ FAMILIES: tuple[str, ...] = (
     "host_compiler",
     "cuda_toolkit",
     "gpu",
+    "libraries",
+    "packaging",
+    "sources",
+    "link",
+    "shell",
+    "resources",
 )
 
 
