@@ -310,6 +310,30 @@ def test_the_json_has_the_keys_that_were_promised(capsys: pytest.CaptureFixture[
     assert {check["state"] for check in answer["checks"]} <= {state.value for state in State}
 
 
+@pytest.mark.parametrize(
+    ("name", "route", "step"),
+    [
+        ("k40c-windows", "source-build", "rekindle"),  # no official wheel since 1.10 was built for sm_35
+        ("rtx5070-windows", "official-wheel", "pip install torch=="),
+        ("mixed-linux", "none", "take out one card"),  # R470 at most for one card, R570 at least for the other
+        ("no-driver-windows", "official-wheel", "install a driver"),
+    ],
+)
+def test_the_verdict_and_the_one_thing_to_do_next(
+    name: str, route: str, step: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["doctor", "--machine", str(MACHINES / f"{name}.json"), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"]["route"] == route
+    assert [*answer["next"]["commands"], answer["next"]["text"]][0].startswith(step)
+
+
+def test_a_recorded_machine_without_a_card_has_no_verdict_but_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--machine", str(MACHINES / "debian-two-cudas.json")]) == 8
+    shown = capsys.readouterr().out
+    assert 'Next       rekindle plan --gpu "Tesla K40c"' in shown
+
+
 def test_only_takes_ids_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
     where = str(MACHINES / "k40c-windows.json")
     run(["doctor", "--machine", where, "--only", "cudnn", "--only", "gpu.present", "--json"])

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from rekindle import codec
 from rekindle.knowledge.capability import Target
 from rekindle.machine import (
+    asking,
     compilers,
-    cuda_driver,
     cudnn,
     graphics,
     memory,
@@ -34,7 +34,7 @@ from rekindle.machine import (
     torch_installed,
 )
 from rekindle.machine.look import look
-from rekindle.machine.run import CouldNotRead, Recording, Replay
+from rekindle.machine.run import CouldNotRead, Recording, Replay, Said
 from rekindle.run import Result
 from rekindle.version import Version
 
@@ -236,7 +236,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "Tesla K40c, 00000000:02:00.0, 0x102410DE, 11441, 472.50, TCC\n",
         lambda text: smi.parse_query(text, list(smi.FIELDS)),
     ),
-    "the driver's answer": (said("wsl", "ask_cuda_driver.py"), cuda_driver.parse),
+    "the driver's answer": (said("wsl", "ask_cuda_driver.py"), asking.parse),
     "nvcc --version": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --version'), nvcc.parse_version),
     "nvcc --list-gpu-code": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --list-gpu-code'), nvcc.parse_targets),
     "nvcc --dryrun": (DEBIAN_DRY_RUN, lambda text: nvcc.parse_dry_run(text, separator=":")),
@@ -321,8 +321,11 @@ def test_a_machine_with_wild_answers_is_still_a_machine(nvml: Any, driver: Any, 
     wild = Recording(
         os="windows",
         arch="x86_64",
+        commands={
+            "ask_nvml.py": Said(code=0, out=json.dumps(nvml)),
+            "ask_cuda_driver.py": Said(code=0, out=json.dumps(driver)),
+        },
         asked={
-            "nvml": nvml,
             "pnp display devices": pnp,
             "GlobalMemoryStatusEx": sizes,
             "places": sizes,

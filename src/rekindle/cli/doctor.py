@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from rekindle import console
 from rekindle.cli import options
 from rekindle.errors import UsageError
 from rekindle.findings import exit_code
+
+if TYPE_CHECKING:
+    from rekindle.machine.model import Machine
 
 
 @click.command("doctor")
@@ -40,45 +44,67 @@ def command(
     as_json: bool,
 ) -> int:
     """What this computer has, what is wrong, what will work, and the one command to run next."""
-    from rekindle.doctor import report
-    from rekindle.machine import snapshot
-
-    if compare:
-        answer = report.compare(snapshot.load(compare[0]), snapshot.load(compare[1]))
-        if as_json:
-            console.out_json(answer)
-        else:
-            console.out(report.compared(answer, compare[0].name, compare[1].name))
-        return 0
     if save and machine:
         message = "`--save` records this machine and `--machine` answers for another"
         raise UsageError(message, hint="use one of them")
-    if save:
-        taken = snapshot.take()
-        snapshot.save(taken, save)
-        console.say(f"wrote {save}")
-        found = taken.machine
-    else:
-        found = None
-    if found is None:
-        found = snapshot.load(machine) if machine else snapshot.here()
+    if compare:
+        return _compare(compare, as_json)
+    found = _machine(machine, save)
     if explain:
-        from rekindle.doctor import explain as explaining
+        return _explain(explain, found, as_json)
+    from rekindle.doctor import report
 
-        explained = explaining.explain(explain, found)
-        if as_json:
-            console.out_json(explained)
-        else:
-            console.out(explaining.text(explained))
-        return 0
     whole = report.report(found, only=only)
-    if paste:
+    if as_json:
+        console.out_json(whole)
+    elif paste:
         from rekindle.doctor.paste import paste as block
 
         console.out(block(whole))
         return 0
-    if as_json:
-        console.out_json(whole)
     else:
         console.out(report.text(whole, everything=everything or bool(only)))
     return exit_code(whole.state)
+
+
+def _machine(recorded: Path | None, save: Path | None) -> Machine:
+    from rekindle.machine import snapshot
+
+    if recorded:
+        return snapshot.load(recorded)
+    if save:
+        machine = snapshot.save_here(save)
+        console.say(f"wrote {save}")
+        return machine
+    return snapshot.here(meanwhile=_prepare)
+
+
+def _prepare() -> None:
+    """Import and read what will be needed while the probes wait for the programs they started."""
+    from rekindle.doctor import examine
+
+    examine.judges()
+    examine.prepare()
+
+
+def _compare(files: tuple[Path, Path], as_json: bool) -> int:
+    from rekindle.doctor import report
+    from rekindle.machine import snapshot
+
+    answer = report.compare(snapshot.load(files[0]), snapshot.load(files[1]))
+    if as_json:
+        console.out_json(answer)
+    else:
+        console.out(report.compared(answer, files[0].name, files[1].name))
+    return 0
+
+
+def _explain(check: str, machine: Machine, as_json: bool) -> int:
+    from rekindle.doctor import explain
+
+    answer = explain.explain(check, machine)
+    if as_json:
+        console.out_json(answer)
+    else:
+        console.out(explain.text(answer))
+    return 0

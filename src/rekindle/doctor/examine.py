@@ -43,6 +43,16 @@ def judges() -> dict[str, Judge]:
     return _JUDGES
 
 
+def prepare() -> None:
+    """Read the tables that every examination reads."""
+    from rekindle.knowledge import gpus, releases, toolkits
+
+    checks.checks()
+    gpus.gpus()
+    releases.torch_releases()
+    toolkits.toolkits()
+
+
 def say(
     name: str,
     state: State,

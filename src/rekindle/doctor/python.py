@@ -6,9 +6,6 @@ import ntpath
 import posixpath
 from collections.abc import Iterator
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion
-
 from rekindle.doctor.examine import judge, listed, say
 from rekindle.findings import Finding, State
 from rekindle.knowledge import checks, releases
@@ -216,6 +213,9 @@ def _first_python(machine: Machine) -> str | None:
 
 
 def _within(version: str, spec: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
     try:
         return SpecifierSet(spec).contains(version, prereleases=True)
     except InvalidVersion:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from rekindle import console
 from rekindle.doctor.examine import examine
 from rekindle.doctor.graphics import describe
-from rekindle.findings import Finding, State, worst
+from rekindle.findings import Finding, Fix, State, worst
 from rekindle.machine.compare import Difference, differences
 from rekindle.machine.model import Machine
+from rekindle.stack.here import situation_of
+from rekindle.stack.resolver import resolve
+from rekindle.stack.routes import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.wish import Wish
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,8 +24,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     machine: Machine
     checks: tuple[Finding, ...]
-    verdict: Any = None
-    """What `rekindle plan` recommends for this machine; null when it could not be asked."""
+    verdict: Route | None = None
+    """What `rekindle plan` recommends for this machine; null without a card and with `--only`."""
+    next: Fix | None = None
+    """The one thing to do now: commands, or a sentence where no command does it."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +43,32 @@ class ChangedCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(machine: Machine, *, only: Iterable[str] = ()) -> Report:
+    only = tuple(only)
     checks = examine(machine, only=only)
-    return Report(state=worst(checks), machine=machine, checks=checks)
+    verdict = resolve(situation_of(machine), Wish()).recommended if machine.gpus and not only else None
+    return Report(
+        state=worst(checks),
+        machine=machine,
+        checks=checks,
+        verdict=verdict,
+        next=None if only else _next(checks, verdict),
+    )
+
+
+def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
+    """A card without its driver comes first; then what the verdict says; without a card, how to ask for one."""
+    for finding in checks:
+        blocks = finding.id in ("gpu.problem", "gpu.together", "driver.present", "driver.serves-card", "driver.agrees")
+        if blocks and finding.state is State.FAIL and finding.fix:
+            return finding.fix
+    if verdict is None:
+        example = 'rekindle plan --gpu "Tesla K40c" --os windows --python 3.11'
+        return Fix(text="ask for the card you mean", commands=(example,))
+    if verdict.commands:
+        return Fix(text=verdict.summary, commands=verdict.commands)
+    if verdict.route is RouteKind.NONE:
+        return Fix(text=verdict.change.text if verdict.change else verdict.summary)
+    return None
 
 
 def compare(first: Machine, second: Machine) -> Comparison:
@@ -65,7 +95,26 @@ def text(answer: Report, *, everything: bool) -> str:
         lines.append("")
     told = [f"{counts[State.PASS]} passed", f"{counts[State.WARN]} to know", f"{counts[State.UNVERIFIED]} unverified"]
     lines.append(f"{len(answer.checks)} checks: {', '.join(told)}, {counts[State.FAIL]} failed")
+    if answer.verdict:
+        lines += [
+            "",
+            console.wrap(
+                answer.verdict.summary, indent=" " * 11, first="Will work  " if _works(answer) else "Verdict    "
+            ),
+        ]
+        lines += [console.wrap(f"without {loss}", indent=" " * 11) for loss in answer.verdict.loses]
+    if answer.next:
+        steps = answer.next.commands
+        lines += [
+            "",
+            f"Next       {steps[0]}" if steps else console.wrap(answer.next.text, indent=" " * 11, first="Next       "),
+        ]
+        lines += [f"           {step}" for step in steps[1:]]
     return "\n".join(lines)
+
+
+def _works(answer: Report) -> bool:
+    return answer.verdict is not None and answer.verdict.route is not RouteKind.NONE
 
 
 def compared(answer: Comparison, first: str, second: str) -> str:

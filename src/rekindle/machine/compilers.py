@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 from rekindle.machine.model import FoundCompiler
-from rekindle.machine.run import CouldNotRead, Run
+from rekindle.machine.run import CouldNotRead, Run, each
 from rekindle.version import Version
 
 _GCC = re.compile(r"g\+\+(?:-(\d{1,2}))?\Z")
@@ -18,15 +17,18 @@ def probe(run: Run) -> tuple[FoundCompiler, ...]:
     if run.windows:
         return ()
     wanted: dict[str, tuple[str, bool]] = {}
+    seen: set[str] = set()
     versions = [""] + [f"-{number}" for number in range(5, 24)]
     for kind, program in (("gcc", "g++"), ("clang", "clang++")):
         for version in versions:
             hit = next(iter(run.which(program + version)), None)
-            if hit:
-                wanted.setdefault(hit, (kind, not version))
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        found = list(pool.map(lambda path: _ask(run, path, *wanted[path]), wanted))
-    return tuple(_distinct(run, [compiler for compiler in found if compiler]))
+            if hit and run.real(hit) not in seen:
+                # `g++` is a link to `g++-12`: one compiler, and the plain name is kept, as a build starts that one.
+                seen.add(run.real(hit))
+                wanted[hit] = (kind, not version)
+    found = each(lambda path: _ask(run, path, *wanted[path]), wanted)
+    good = [compiler for compiler in found if compiler]
+    return tuple(sorted(good, key=lambda one: (one.kind != "gcc", not one.default, one.version)))
 
 
 def _ask(run: Run, path: str, kind: str, default: bool) -> FoundCompiler | None:
@@ -49,11 +51,3 @@ def parse_version(text: str) -> Version:
     if not numbers:
         raise CouldNotRead("this is not what a compiler's `--version` prints")
     return Version(numbers[-1])
-
-
-def _distinct(run: Run, found: list[FoundCompiler]) -> list[FoundCompiler]:
-    """`g++` is a link to `g++-12`: one compiler, and the plain name is kept because that is what a build starts."""
-    kept: dict[str, FoundCompiler] = {}
-    for compiler in sorted(found, key=lambda compiler: not compiler.default):
-        kept.setdefault(run.real(compiler.path), compiler)
-    return sorted(kept.values(), key=lambda compiler: (compiler.kind != "gcc", not compiler.default, compiler.version))

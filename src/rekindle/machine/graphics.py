@@ -14,7 +14,7 @@ import msgspec
 
 from rekindle.errors import RekindleError
 from rekindle.knowledge.capability import Capability
-from rekindle.machine import cuda_driver, nvml, pci, smi
+from rekindle.machine import asking, pci, smi
 from rekindle.machine.model import FoundDriver, FoundGpu
 from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
@@ -43,8 +43,8 @@ class Graphics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SOURCES: dict[str, Callable[[Run], Any]] = {
-    "nvml": nvml.probe,
-    "cuda": cuda_driver.probe,
+    "nvml": asking.nvml,
+    "cuda": asking.cuda_driver,
     "nvidia-smi": smi.probe,
     "pci": pci.probe,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -32,8 +31,13 @@ TIME_LIMIT = 45.0
 """Seconds for a probe. A broken driver can hold a call for ever; a slow one needs ten."""
 
 
-def look(run: Run | None = None, *, time_limit: float = TIME_LIMIT) -> Machine:
-    """What the machine has. What could not be read is in `unread`, with the reason."""
+def look(
+    run: Run | None = None, *, time_limit: float = TIME_LIMIT, meanwhile: Callable[[], object] | None = None
+) -> Machine:
+    """What the machine has. What could not be read is in `unread`, with the reason.
+
+    `meanwhile` is done in this thread while the probes wait for the programs they started.
+    """
     run = run or Host()
     answers = together(
         {
@@ -53,6 +57,7 @@ def look(run: Run | None = None, *, time_limit: float = TIME_LIMIT) -> Machine:
             "stale": _bound(settings.stale, run),
         },
         time_limit=time_limit,
+        meanwhile=meanwhile,
     )
     unread = [Unread(probe=name, reason=str(said)) for name, said in answers.items() if isinstance(said, CouldNotRead)]
     seen = graphics.merge(run, {name: answers[f"graphics: {name}"] for name in graphics.SOURCES})
@@ -85,7 +90,9 @@ def look(run: Run | None = None, *, time_limit: float = TIME_LIMIT) -> Machine:
     )
 
 
-def together(questions: Mapping[str, Callable[[], Any]], *, time_limit: float) -> dict[str, Any]:
+def together(
+    questions: Mapping[str, Callable[[], Any]], *, time_limit: float, meanwhile: Callable[[], object] | None = None
+) -> dict[str, Any]:
     """Every question answered in a thread of its own; `CouldNotRead` stands for one that failed or took too long.
 
     The threads are daemons: one stuck inside a driver must not keep the process alive.
@@ -98,6 +105,8 @@ def together(questions: Mapping[str, Callable[[], Any]], *, time_limit: float) -
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + time_limit
+    if meanwhile is not None:
+        meanwhile()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     late = CouldNotRead(f"no answer in {time_limit:.0f} s")
@@ -114,6 +123,8 @@ def _answer(name: str, question: Callable[[], Any], answers: dict[str, Any]) -> 
     except Exception as fault:
         # A fault of ours in one probe must not cost the others, nor pass unseen.
         if os.environ.get("REKINDLE_TRACE"):
+            import traceback
+
             traceback.print_exc()
         answers[name] = CouldNotRead(f"a fault in Rekindle: {type(fault).__name__}: {fault}")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 from rekindle.machine.model import Program
-from rekindle.machine.run import CouldNotRead, Run
+from rekindle.machine.run import CouldNotRead, Run, each
 from rekindle.version import Version
 
 WANTED = ("git", "cmake", "ninja", "ccache", "sccache", "conda")
@@ -15,8 +14,7 @@ _SILENT = ("conda", "ccache", "sccache")
 
 
 def probe(run: Run) -> tuple[Program, ...]:
-    with ThreadPoolExecutor(max_workers=3) as pool:
-        found = list(pool.map(lambda name: _ask(run, name), WANTED))
+    found = each(lambda name: _ask(run, name), WANTED)
     return tuple(program for program in found if program)
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from rekindle.machine.model import FoundPython
-from rekindle.machine.run import CouldNotRead, Run, spell
+from rekindle.machine.run import CouldNotRead, Run, each, spell
 from rekindle.version import Version
 
 MATTERING = frozenset(
@@ -37,8 +36,7 @@ def probe(run: Run) -> tuple[FoundPython, ...]:
     wanted = list({_identity(run, path): path for path in reversed(interpreters(run)) if run.exists(path)}.values())[
         ::-1
     ]
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        found = list(pool.map(lambda path: ask(run, path), wanted))
+    found = each(lambda path: ask(run, path), wanted)
     distinct: dict[str, FoundPython] = {}
     for python in found:
         key = run.paths.normcase(python.prefix or run.real(python.path))

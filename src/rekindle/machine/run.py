@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ntpath
 import os
-import platform
 import posixpath
 import re
 import threading
@@ -16,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,22 +23,37 @@ from rekindle import run as programs
 from rekindle.machine import windows_calls
 from rekindle.run import Result
 
+Q = TypeVar("Q")
+A = TypeVar("A")
+
 ANY = re.compile(r"(?s).*")
 _TEXT_LIMIT = 4 * 1024 * 1024
 
 # The variables a build listens to, and those by which this shell was set up. Nothing else is recorded.
-MATTERS = re.compile(
-    r"""(?ix)
-    PATH | PATHEXT | OS | PROCESSOR_ARCHITE\w+ | SYSTEMROOT | SYSTEMDRIVE | PROGRAM(FILES|DATA|W6432).* | TE?MP | TMPDIR
-    | CUDA.* | CUDNN.* | NV(CC|TOOLSEXT).* | NCCL.* | CONDA_(PREFIX|DEFAULT_ENV|SHLVL|EXE|PREFIX_\d+) | VIRTUAL_ENV
-    | VS(CMD|INSTALL|\d+COMNTOOLS).* | VC(TOOLS|INSTALL|IDE).* | VISUALSTUDIOVERSION
-    | WINDOWSSDK(DIR|VERSION|LIBVERSION) | INCLUDE | LIB | LIBPATH | LD_LIBRARY_PATH | LD_PRELOAD | CPATH | LIBRARY_PATH
-    | DISTUTILS_USE_SDK | MSSDK | ONEAPI_ROOT | MKLROOT | ICPP_COMPILER.* | IC[XC] | CC | CXX | CFLAGS | CXXFLAGS
-    | LDFLAGS | CMAKE_.* | MAX_JOBS | TORCH_.* | PYTORCH_.* | USE_.* | BUILD_.* | PYENV_VERSION
-    | PYTHON(HOME|PATH|UTF8|IOENCODING|NOUSERSITE) | LANG | LC_ALL | LC_CTYPE | WSL_.* | WT_SESSION | TERM
-    | HOME | USERPROFILE | LOCALAPPDATA | APPDATA
-    """
+_NAMED = frozenset(
+    """PATH PATHEXT OS SYSTEMROOT SYSTEMDRIVE TEMP TMP TMPDIR VIRTUAL_ENV PYENV_VERSION VISUALSTUDIOVERSION INCLUDE LIB
+    LIBPATH LD_LIBRARY_PATH LD_PRELOAD CPATH LIBRARY_PATH DISTUTILS_USE_SDK MSSDK ONEAPI_ROOT MKLROOT ICX ICC CC CXX
+    CFLAGS CXXFLAGS LDFLAGS MAX_JOBS LANG LC_ALL LC_CTYPE WT_SESSION TERM HOME USERPROFILE LOCALAPPDATA APPDATA
+    CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_SHLVL CONDA_EXE PYTHONHOME PYTHONPATH PYTHONUTF8 PYTHONIOENCODING
+    PYTHONNOUSERSITE WINDOWSSDKDIR WINDOWSSDKVERSION WINDOWSSDKLIBVERSION""".split()  # noqa: SIM905
 )
+_BEGUN: tuple[str, ...] = (
+    "PROCESSOR_ARCHITE",
+    "PROGRAMFILES",
+    "PROGRAMDATA",
+    "PROGRAMW6432",
+    "CUDA",
+    "CUDNN",
+    "NVCC",
+    "NVTOOLSEXT",
+)
+_BEGUN += ("NCCL", "CONDA_PREFIX_", "VSCMD", "VSINSTALL", "VCTOOLS", "VCINSTALL", "VCIDE", "ICPP_COMPILER", "CMAKE_")
+_BEGUN += ("TORCH_", "PYTORCH_", "USE_", "BUILD_", "WSL_")
+
+
+def matters(variable: str) -> bool:
+    name = variable.upper()
+    return name in _NAMED or name.startswith(_BEGUN)
 
 
 class CouldNotRead(ValueError):
@@ -126,6 +140,10 @@ class Run(ABC):
         """Is there a file or folder of that name?"""
 
     @abstractmethod
+    def small(self, path: str) -> bool:
+        """Is it a file of a few lines at most (a script, not a program)?"""
+
+    @abstractmethod
     def real(self, path: str) -> str:
         """The path with links followed."""
 
@@ -151,13 +169,37 @@ class Run(ABC):
         return [hit for hit in hits if self.exists(hit)]
 
 
+def each(question: Callable[[Q], A], items: Iterable[Q]) -> list[A]:
+    """`question` of every item, side by side, answers in order. What one raises is raised here."""
+    wanted = list(items)
+    answers: dict[int, A] = {}
+    faults: list[BaseException] = []
+
+    def answer(turn: int) -> None:
+        try:
+            answers[turn] = question(wanted[turn])
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=answer, args=(turn,), daemon=True) for turn in range(1, len(wanted))]
+    for thread in threads:
+        thread.start()
+    if wanted:
+        answer(0)
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    return [answers[turn] for turn in range(len(wanted))]
+
+
 class Host(Run):
     """This computer."""
 
     def __init__(self) -> None:
         self.os = "windows" if os.name == "nt" else "linux"
         self.arch = _architecture()
-        kept = {key: value for key, value in os.environ.items() if MATTERS.fullmatch(key)}
+        kept = {key: value for key, value in os.environ.items() if matters(key)}
         self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
         self._lock = threading.Lock()
 
@@ -200,7 +242,8 @@ class Host(Run):
 
     def exists(self, path: str) -> bool:
         try:
-            found = Path(path).exists()
+            # Asked for every name in every folder of PATH: a Path object each would cost more than the question.
+            found = os.path.exists(path)  # noqa: PTH110
         except (OSError, ValueError):
             return False
         if found:
@@ -208,6 +251,12 @@ class Host(Run):
                 if path not in self.recording.present:
                     self.recording.present.append(path)
         return found
+
+    def small(self, path: str) -> bool:
+        try:
+            return Path(path).stat().st_size < 4096
+        except OSError:
+            return False
 
     def real(self, path: str) -> str:
         try:
@@ -270,6 +319,9 @@ class Replay(Run):
     def exists(self, path: str) -> bool:
         return self._key(path) in self._present
 
+    def small(self, path: str) -> bool:
+        return len(self._files.get(self._key(path), " " * 4096)) < 4096
+
     def real(self, path: str) -> str:
         return self._links.get(self._key(path), path)
 
@@ -294,7 +346,10 @@ def spell(args: Iterable[str]) -> str:
 
 
 def _architecture() -> str:
-    name = platform.machine().lower()
-    if os.name == "nt" and os.environ.get("PROCESSOR_ARCHITEW6432"):
-        name = os.environ["PROCESSOR_ARCHITEW6432"].lower()
+    if os.name == "nt":
+        # A 32-bit Python on a 64-bit Windows is told the truth in the second variable.
+        name = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    else:
+        name = os.uname().machine
+    name = name.lower()
     return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)

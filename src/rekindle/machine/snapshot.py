@@ -6,17 +6,17 @@ better. A file with facts only (written by hand, or by another tool) is taken at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rekindle import __version__, codec, files
+from rekindle import __version__, codec
 from rekindle.errors import BadInput
 from rekindle.machine.look import look
 from rekindle.machine.model import Machine
 from rekindle.machine.run import Host, Recording, Replay
-from rekindle.redact import local_names, redact
 
 SCHEMA = "rekindle.machine/1"
 
@@ -29,23 +29,37 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take() -> Snapshot:
-    """This computer, now."""
+    """This computer, now, fit to leave it."""
+    host = Host()
+    return redacted(Snapshot(machine=look(host), recording=host.recording))
+
+
+def save_here(path: Path) -> Machine:
+    """Writes this computer's snapshot; gives back the machine as it is, for its own user to read."""
     host = Host()
     machine = look(host)
-    return redacted(Snapshot(machine=machine, recording=host.recording))
+    save(Snapshot(machine=machine, recording=host.recording), path)
+    return machine
 
 
-def here() -> Machine:
-    """This computer, not recorded and not redacted: what it has stays here."""
-    return look(Host())
+def here(meanwhile: Callable[[], object] | None = None) -> Machine:
+    """This computer, not recorded and not redacted: what it has stays here.
+
+    `meanwhile` is done while programs are being waited for.
+    """
+    return look(Host(), meanwhile=meanwhile)
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
+    from rekindle import files
+
     files.write_text(path, codec.to_json(redacted(snapshot)) + "\n")
 
 
 def load(path: Path) -> Machine:
     """The machine of a snapshot, as today's probes read its raw answers."""
+    from rekindle import files
+
     return read(files.read_bytes(path), name=f"`{path}`")
 
 
@@ -68,12 +82,16 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
 
 def redacted(snapshot: Snapshot) -> Snapshot:
     """The same without names, serial numbers and tokens. Doing it twice changes nothing."""
+    from rekindle.redact import local_names
+
     names = local_names()
     clean = _walk(codec.to_builtins(snapshot), names)
     return codec.from_builtins(clean, Snapshot)
 
 
 def _walk(value: Any, names: set[str]) -> Any:
+    from rekindle.redact import redact
+
     if isinstance(value, str):
         return redact(value, names=names)
     if isinstance(value, dict):

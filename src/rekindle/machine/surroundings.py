@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ def probe(run: Run) -> Surroundings:
     places: dict[str, Any] = said if isinstance(said, dict) else {}
     console = run.ask("console", _ask_console)
     console = console if isinstance(console, dict) else {}
-    release = run.ask("platform", platform.platform)
+    release = run.ask("platform", _ask_platform) if run.windows or not run.exists("/etc/os-release") else None
     glibc = run.ask("glibc", _ask_glibc)
     return Surroundings(
         release=_release(run, release if isinstance(release, str) else None),
@@ -94,11 +91,22 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _ask_platform() -> str:
+    import platform
+
+    return platform.platform()
+
+
 def _ask_places() -> dict[str, str]:
-    return {"here": str(Path.cwd()), "home": str(Path.home()), "temp": tempfile.gettempdir()}
+    # As `tempfile` does it, which is slow to import and would write a file to try.
+    named = next((os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)
+    temp = named or ("C:\\Windows\\Temp" if os.name == "nt" else "/tmp")
+    return {"here": str(Path.cwd()), "home": str(Path.home()), "temp": temp}
 
 
 def _ask_disks() -> list[dict[str, Any]]:
+    import shutil
+
     rows: list[dict[str, Any]] = []
     for role, path in _ask_places().items():
         try:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 from rekindle.knowledge.capability import Target
 from rekindle.machine import nvcc, windows_calls
 from rekindle.machine.model import CalledTool, FoundToolkit
-from rekindle.machine.run import CouldNotRead, Run
+from rekindle.machine.run import CouldNotRead, Run, each
 from rekindle.version import Version
 
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
@@ -33,8 +32,7 @@ def probe(run: Run) -> tuple[FoundToolkit, ...]:
     """Asks every nvcc that can be found. Two names for one toolkit (a link, a wrapper) are one toolkit."""
     found: dict[str, FoundToolkit] = {}
     places = candidates(run)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        asked = list(pool.map(lambda place: _ask(run, place, places[place]), places))
+    asked = each(lambda place: _ask(run, place, places[place]), places)
     for toolkit in asked:
         if toolkit is None:
             continue
@@ -57,7 +55,7 @@ def candidates(run: Run) -> dict[str, list[str]]:
 
     def add(program: str, how: str) -> None:
         # `/bin` is `/usr/bin` and `/usr/local/cuda` a link: one nvcc by several names is asked once.
-        name = known.setdefault(run.paths.normcase(run.real(program)), program)
+        name = known.setdefault(run.paths.normcase(_behind(run, program)), program)
         places.setdefault(name, []).append(how)
 
     for number, hit in enumerate(run.which("nvcc")):
@@ -67,6 +65,15 @@ def candidates(run: Run) -> dict[str, list[str]]:
         if run.exists(program):
             add(program, how)
     return places
+
+
+def _behind(run: Run, program: str) -> str:
+    """The file behind links, and behind a script of one line that only passes on to it, as distributions write them."""
+    real = run.real(program)
+    if run.windows or not run.small(real):
+        return real
+    passes = re.search(r'^exec "?(/[^\s"$]+)"? "\$@"\s*$', run.text(real) or "", re.MULTILINE)
+    return run.real(passes[1]) if passes else real
 
 
 def roots(run: Run) -> list[tuple[str, str]]:
@@ -103,14 +110,16 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
     troubles: list[str] = []
     version: Version | None = None
     targets: tuple[Target, ...] = ()
-    said = run.command(program, "--version")
-    if not said.started:
-        return None
-    try:
-        version = nvcc.parse_version(said.out)
-    except CouldNotRead as error:
-        troubles.append(str(error))
     dry = _dry_run(run, program, troubles)
+    version = dry.version if dry else None
+    if version is None:
+        said = run.command(program, "--version")
+        if not said.started:
+            return None
+        try:
+            version = nvcc.parse_version(said.out)
+        except CouldNotRead as error:
+            troubles.append(str(error))
     try:
         targets = nvcc.parse_targets(run.command(program, "--list-gpu-code").out)
     except CouldNotRead as error:
@@ -121,7 +130,7 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
     return FoundToolkit(
         root=root,
         nvcc=program,
-        version=version or (dry.version if dry else None),
+        version=version,
         targets=targets,
         found_by=tuple(found_by),
         ptxas=ptxas,
