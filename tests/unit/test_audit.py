@@ -183,6 +183,22 @@ def test_a_library_that_is_nowhere(place: Environment) -> None:
     assert "through libmiddle.so" in answer.findings[0].found
 
 
+def test_a_missing_back_end_is_no_failure(place: Environment) -> None:
+    """mpi4py, numba and CuPy bring modules for libraries that need not be there."""
+    ghost = place.compiler.work / "libmpi.so.12"
+    place.compiler.build(str(ghost), options=("-Wl,-soname,libmpi.so.12",))
+    place.compiler.build("mpi4py/MPI.cpython-311-x.so", options=("-Wl,--no-as-needed", str(ghost)))
+    assert ids(place.audit()) == []
+    assert ids(place.audit(), fails=False) == ["audit.missing"]
+
+
+def test_a_library_with_a_letter_in_its_version_is_seen(place: Environment) -> None:
+    crypto = "opencv_python.libs/libcrypto-5409cd36.so.1.1.1k"
+    place.compiler.build(crypto, options=("-Wl,-soname,libcrypto-5409cd36.so.1.1.1k",))
+    place.compiler.build("cv2/cv2.abi3.so", options=("-Wl,--no-as-needed", str(place.site / crypto)))
+    assert ids(place.audit(), fails=False) == []
+
+
 def test_two_openmp_runtimes_and_two_cudnns(place: Environment) -> None:
     for folder in ("torch/lib", "other"):
         place.compiler.build(f"{folder}/libiomp5.so")
@@ -226,7 +242,7 @@ def test_the_second_look_reads_nothing_again(
     place.module("ext/_C.cpython-311-x.so", targets=("sm_90",))
     first = place.audit(H200, cache=tmp_path)
     monkeypatch.setattr(contents, "_facts", lambda source: pytest.fail(f"{source.name} was read again"))
-    monkeypatch.setattr(contents, "_list", lambda folder, stamp: pytest.fail(f"{folder} was listed again"))
+    monkeypatch.setattr(contents, "_list", lambda folder, *_, **__: pytest.fail(f"{folder} was listed again"))
     assert place.audit(H200, cache=tmp_path) == first
 
 

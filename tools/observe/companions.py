@@ -18,10 +18,14 @@ SOURCE = "requirement on torch in the metadata of the torchvision and torchaudio
 def observe() -> dict[str, list[dict[str, Any]]]:
     exact: dict[str, dict[str, str]] = {}
     from_on: dict[str, list[tuple[str, str]]] = {"torchvision": [], "torchaudio": []}
+    torches = {torch for row in table.read("torch_releases")["releases"] for torch in row["patches"]}
     for package in from_on:
         for version in index.versions(package, PYTHONS):
             match = _requirement(package, version)
-            if match and match[1] == "==":
+            if match is None and version in torches:
+                # torchaudio from 2.11 on names no torch; it is released under torch's own number.
+                exact.setdefault(version, {}).setdefault(package, version)
+            elif match and match[1] == "==":
                 exact.setdefault(match[2], {}).setdefault(package, version)
             elif match:
                 from_on[package].append((match[2], version))

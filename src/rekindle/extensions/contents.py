@@ -23,12 +23,12 @@ from rekindle.formats.constants import numpy_abi
 from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.gpu_code import GpuCode
 
-_FORMAT = 7
+_FORMAT = 8
 _SUFFIXES = (".so", ".pyd", ".dll")
 _NVIDIAS = re.compile(
     r"(?i)(?:lib)?(?:cudnn|cublas|cufft|cusparse|cusolver|curand|nccl|nvjpeg|npp|nvshmem|cutensor|cufile)"
 )
-_VERSIONED = re.compile(r"\.so\.[\d.]+\Z")
+_VERSIONED = re.compile(r"\.so\.\d[\w.]*\Z")
 _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
 
 
@@ -138,7 +138,7 @@ def normal(name: str) -> str:
 def _walk(top: str, kept: _Kept, fresh: _Kept) -> Iterator[str]:
     """The files that matter below a folder, relative to it: compiled modules, METADATA, and `.pth` files at the top.
 
-    A folder whose time has not changed is not listed again. Links to folders are not followed.
+    A folder whose time has not changed is not listed again.
     """
     waiting = [""]
     while waiting:
@@ -148,7 +148,7 @@ def _walk(top: str, kept: _Kept, fresh: _Kept) -> Iterator[str]:
             stamp = os.stat(folder).st_mtime_ns
             known = kept.folders.get(folder)
             if known is None or known.stamp != stamp:
-                known = _list(folder, stamp)
+                known = _list(folder, stamp, top=not prefix)
         except OSError:
             continue
         fresh.folders[folder] = known
@@ -156,11 +156,12 @@ def _walk(top: str, kept: _Kept, fresh: _Kept) -> Iterator[str]:
         yield from (prefix + name for name in known.files if prefix or name.endswith(".pth") or is_module(name))
 
 
-def _list(folder: str, stamp: int) -> _Folder:
+def _list(folder: str, stamp: int, *, top: bool) -> _Folder:
     folders, files, count = [], [], 0
     dist_info = folder.rstrip("/\\").endswith(".dist-info")
     for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
+        # A link to a folder is followed from the top only: that is how a torch of one's own is put into an environment.
+        if entry.is_dir(follow_symlinks=top):
             if entry.name != "__pycache__":
                 folders.append(entry.name)
         elif entry.is_file():

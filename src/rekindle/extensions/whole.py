@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rekindle.errors import UnknownName
 from rekindle.extensions.contents import Module
+from rekindle.extensions.symbols import uses_torch
 from rekindle.extensions.verdicts import Place
 from rekindle.findings import Finding, Fix, State
 from rekindle.knowledge import toolkits
@@ -152,13 +153,20 @@ def _missing(place: Place) -> Iterator[Finding]:
         for name, chain in _closure(module, by_file):
             if name not in reported and name not in by_file and not _ELSEWHERE.match(name) and not _found(name, system):
                 reported.add(name)
-                yield Finding(
-                    id="audit.missing",
-                    state=State.FAIL,
-                    found=f"{module.path} needs {name}, which is nowhere" + (f" (through {chain})" if chain else ""),
-                    why="the import fails with `cannot open shared object file`",
-                    fix=Fix(text="install the package that brings it, or one built to carry it along"),
-                )
+                yield _nowhere(module, name, chain)
+
+
+def _nowhere(module: Module, name: str, chain: str) -> Finding:
+    """Packages bring modules for back ends that are not installed (MPI, TBB, cuTENSOR): only with torch it is sure."""
+    sure = uses_torch(module)
+    return Finding(
+        id="audit.missing",
+        state=State.FAIL if sure else State.WARN,
+        found=f"{module.path} needs {name}, which is nowhere" + (f" (through {chain})" if chain else ""),
+        why="the import fails with `cannot open shared object file`"
+        + ("" if sure else "; nothing is lost if it belongs to a back end that you do not use"),
+        fix=Fix(text="install the package that brings it, or one built to carry it along"),
+    )
 
 
 def _closure(module: Module, by_file: dict[str, Module]) -> Iterator[tuple[str, str]]:
