@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def compare(
     """Where the registered code that Rekindle counts differs from what cuobjdump lists, per file."""
     differs = []
     for found in binaries:
-        ours = Counter(key for key, container, _ in entries(found) if container.place is fatbin.Place.REGISTERED)
+        ours = Counter(key for key, _, _ in entries(fatbin.sorted_out(found.containers)[0]))
         theirs = listed(package, found, tools[0], folder)
         if theirs != ours and tools[1]:
             # cuobjdump 13 stops without a word at Kepler code and at that of MAGMA up to torch 2.4; 11.8 reads both.
@@ -143,17 +143,18 @@ def surplus(binaries: list[Binary]) -> list[dict[str, Any]]:
     """The code that cuobjdump does not list: where it lies, by file, section and target."""
     found: dict[tuple[str, str, str, str], list[int]] = {}
     for one in binaries:
-        for (target, kind), container, entry in entries(one):
-            if container.place is not fatbin.Place.REGISTERED:
-                found.setdefault((one.name, container.section or "", target, kind), []).append(entry.offset)
+        for (target, kind), container, entry in entries(fatbin.sorted_out(one.containers)[1]):
+            found.setdefault((one.name, container.section or "", target, kind), []).append(entry.offset)
     return [
         {"file": file, "section": section, "target": target, "kind": kind, "offsets": offsets}
         for (file, section, target, kind), offsets in sorted(found.items())
     ]
 
 
-def entries(found: Binary) -> Iterator[tuple[tuple[str, str], fatbin.Container, fatbin.Entry]]:
-    for container in found.containers:
+def entries(
+    containers: Iterable[fatbin.Container],
+) -> Iterator[tuple[tuple[str, str], fatbin.Container, fatbin.Entry]]:
+    for container in containers:
         for entry in container.entries:
             if entry.runnable:
                 yield (name_in_cuobjdump(entry), "ptx" if entry.target.ptx else "cubin"), container, entry

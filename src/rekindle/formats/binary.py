@@ -122,9 +122,6 @@ def _understood(
         elif kind == "pe":
             facts["pe"] = found = pe.read(source)
             containers = tuple(fatbin.in_sections(containers, found.sections))
-        elif kind == "static":
-            for _ in static.parts(source):
-                pass
     except BadInput as error:
         facts["problem"] = error.message
     return Binary(name=source.name, size=source.size, format=kind, containers=containers, **facts)  # type: ignore[arg-type]

@@ -46,8 +46,8 @@ class Kind(IntEnum):
 
 
 class Place(str, Enum):
-    """REGISTERED code is what the program launches. RELOCATABLE code was only input to the device linker, whose result
-    is registered beside it. EMBEDDED code lies among other data, and a library (cuFFT, a JIT) loads it by itself.
+    """REGISTERED code is what the program launches. RELOCATABLE code is input to the device linker, left over when the
+    linked result is registered beside it. EMBEDDED code lies among other data, and a library (cuFFT, a JIT) loads it.
     """
 
     REGISTERED = "registered"
@@ -85,7 +85,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> Place:
-        """What becomes of it: only what lies in `.nv_fatbin` (`.nv_fatb` on Windows) is registered at load."""
+        """By section: `.nv_fatbin` and `__nv_relfatbin`, on Windows cut to `.nv_fatb` and `__nv_rel`."""
         if self.section is None or self.section.startswith(".nv_fatb"):
             return Place.REGISTERED
         return Place.RELOCATABLE if self.section.startswith("__nv_rel") else Place.EMBEDDED
@@ -124,13 +124,24 @@ def scan_stream(chunks: Iterable[bytes], size: int, name: str = "the data") -> l
 
 
 def gpu_code(file: str, containers: Iterable[Container]) -> GpuCode:
-    """What the containers of one file amount to: the code that can run, per container, the registered apart."""
-    registered: list[list[tuple[Target, Version | None]]] = []
-    aside: list[list[tuple[Target, Version | None]]] = []
-    for container in containers:
-        code = [(entry.target, entry.ptx_isa) for entry in container.entries if entry.runnable]
-        (registered if container.place is Place.REGISTERED else aside).append(code)
-    return GpuCode.of(file, registered, aside=aside)
+    """What the containers of one file amount to: the code that can run, per container, and what is set aside."""
+    launched, aside = sorted_out(containers)
+    return GpuCode.of(file, map(_code, launched), aside=map(_code, aside))
+
+
+def sorted_out(containers: Iterable[Container]) -> tuple[list[Container], list[Container]]:
+    """The containers that a program launches its kernels from, and the others.
+
+    As cuobjdump does: the registered ones, or, in a file that has none (an object before device linking, a library that
+    CUDA 13 linked from a single one), the relocatable ones.
+    """
+    every = list(containers)
+    place = Place.REGISTERED if any(c.place is Place.REGISTERED for c in every) else Place.RELOCATABLE
+    return [c for c in every if c.place is place], [c for c in every if c.place is not place]
+
+
+def _code(container: Container) -> list[tuple[Target, Version | None]]:
+    return [(entry.target, entry.ptx_isa) for entry in container.entries if entry.runnable]
 
 
 def in_sections(containers: Iterable[Container], sections: Sequence[tuple[str, int, int]]) -> list[Container]:
