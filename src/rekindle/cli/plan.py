@@ -9,8 +9,10 @@ import msgspec
 
 from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import NoRoute
+from rekindle.errors import ChecksFailed, NoRoute
+from rekindle.stack import plan as lock
 from rekindle.stack.here import asked
+from rekindle.stack.matrix import Matrix, matrix, spoken_pythons, spoken_source, spoken_wheels
 from rekindle.stack.resolver import Verdict, WhyNot, resolve
 from rekindle.stack.routes import Route
 from rekindle.stack.rules import RouteKind
@@ -31,6 +33,11 @@ from rekindle.stack.wish import Prefer, Situation, Wish, version_of
 @click.option("--community", is_flag=True, help="A wheel that somebody else built may be recommended.")
 @click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
 @click.option("--why-not", metavar="WHAT", help="Why not torch==2.7.1, cuda==12.3 or python==3.13?")
+@click.option("--list", "every", is_flag=True, help="The compatibility matrix: every release against these cards.")
+@options.output("Write the plan, as TOML, to carry it out here or elsewhere.")
+@click.option(
+    "--from", "origin", type=click.Path(path_type=Path), metavar="PLAN", help="Resolve a plan again and compare."
+)
 @options.machine
 @options.as_json
 def command(
@@ -46,10 +53,15 @@ def command(
     community: bool,
     configured_index: bool,
     why_not: str | None,
+    every: bool,
+    output: Path | None,
+    origin: Path | None,
     machine: Path | None,
     as_json: bool,
 ) -> int:
     """Which PyTorch for these cards, by which route, and why not the others."""
+    if origin is not None:
+        return _compare(origin, gpus, system, driver, python, machine, as_json)
     wish = Wish(
         torch=torch,
         cuda=version_of(cuda, "--cuda"),
@@ -60,6 +72,9 @@ def command(
         configured_index=configured_index,
     )
     situation = asked(gpus=gpus, system=system, driver=driver, python=python, snapshot=machine)
+    if every:
+        _list(matrix(situation, wish), as_json)
+        return 0
     verdict = resolve(situation, wish)
     if why_not is not None:
         verdict = msgspec.structs.replace(verdict, why_not=explain(why_not, situation, wish, verdict))
@@ -69,6 +84,9 @@ def command(
         _show_why_not(verdict.why_not)
     else:
         show(verdict)
+    if output is not None:
+        lock.write(lock.plan_of(verdict), output)
+        console.say(f"wrote `{output}`")
     return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
 
 
@@ -90,6 +108,55 @@ def show(verdict: Verdict) -> None:
         console.out("Per chip")
         rows = [(str(each.capability), each.route.value, each.summary) for each in verdict.candidates]
         console.out(console.table(rows, indent="  "))
+
+
+def _list(found: Matrix, as_json: bool) -> None:
+    if as_json:
+        console.out_json(found)
+        return
+    console.out(_heading(found.situation))
+    console.out()
+    head = ("torch", "Python", "build with CUDA", "cuDNN", "ready-made")
+    rows = [
+        (
+            row.torch,
+            spoken_pythons(row),
+            spoken_source(row),
+            str(row.source_cudnn or "-"),
+            spoken_wheels(row),
+        )
+        for row in found.rows
+    ]
+    console.out(console.table(rows, head=head) if rows else "nothing: " + "; ".join(found.notes))
+    if any(wheel.loses for row in found.rows for wheel in row.wheels):
+        console.out()
+        console.out("(-) works and loses something: `rekindle plan --torch X` says what")
+
+
+def _compare(
+    origin: Path,
+    gpus: tuple[str, ...],
+    system: str | None,
+    driver: str | None,
+    python: str | None,
+    machine: Path | None,
+    as_json: bool,
+) -> int:
+    planned = lock.read(origin)
+    elsewhere = None
+    if gpus or machine:
+        elsewhere = asked(gpus=gpus, system=system, driver=driver, python=python, snapshot=machine)
+    answer = lock.compare(planned, elsewhere)
+    if as_json:
+        console.out_json(answer)
+    elif not answer.differences:
+        console.out(f"the same: torch {planned.torch}, CUDA {planned.cuda}, Python {planned.python}")
+    else:
+        for each in answer.differences:
+            console.out(console.paint(each.field, "bold"))
+            console.out(console.wrap(each.planned, first="  planned  ", indent="           "))
+            console.out(console.wrap(each.here, first="  here     ", indent="           "))
+    return ChecksFailed.exit_code if answer.differences else 0
 
 
 def _show_why_not(answer: WhyNot) -> None:

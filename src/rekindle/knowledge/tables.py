@@ -78,6 +78,17 @@ def names(folder: str) -> tuple[str, ...]:
     return tuple(sorted({path.stem for root in roots for path in (root / folder).glob("*.*") if path.is_file()}))
 
 
+def exists(relative: str) -> bool:
+    """Is there such a table, shipped or in the overlay?"""
+    return (_HERE / relative).exists() or _overlay_file(relative) is not None
+
+
+def raw(relative: str) -> bytes:
+    """A shipped file with the overlay's beside it, as bytes: what a fingerprint is made of."""
+    over = _overlay_file(relative)
+    return (_HERE / relative).read_bytes() + (over.read_bytes() if over else b"")
+
+
 def _read_merged(relative: str, kind: Any) -> Any:
     shipped = _HERE / relative
     over = _overlay_file(relative)

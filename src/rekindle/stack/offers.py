@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.knowledge import releases, wheel_platforms
+from rekindle.knowledge import releases, tables, wheel_platforms
 from rekindle.knowledge.capability import Target
 from rekindle.knowledge.community import community_wheels
 from rekindle.knowledge.conda import conda_builds
-from rekindle.knowledge.gpu_code import GpuCode, Group
+from rekindle.knowledge.gpu_code import GpuCode, Group, own
 from rekindle.knowledge.tables import Evidence, Row, cached
+from rekindle.knowledge.torch_wheels import TorchWheel, torch_wheels
 from rekindle.stack.rules import RouteKind
 from rekindle.version import Version
 
@@ -127,6 +128,43 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
     )
 
 
+@cached
+def _wheels() -> tuple[TorchWheel, ...]:
+    """The observed wheels; none as long as the table has not been made."""
+    return torch_wheels() if tables.exists("observed/torch_wheels.json") else ()
+
+
+def _observed(version: str, variant: releases.Variant, system: str, machine: str) -> TorchWheel | None:
+    """The row of exactly this wheel: the same version, CUDA, system and machine."""
+    for row in _wheels():
+        same = (row.version.partition("+")[0], row.system, row.machine) == (version, system, machine)
+        if same and row.cuda is not None and row.cuda.major_minor == variant.cuda:
+            return row
+    return None
+
+
+def _confirmed(release: releases.TorchRelease, variant: releases.Variant, seen: TorchWheel) -> Offer:
+    """What was read off the wheel itself wins over what the script that built it says."""
+    return Offer(
+        route=RouteKind.OFFICIAL_WHEEL,
+        torch=seen.version.partition("+")[0],
+        variant=variant.name,
+        cuda=variant.cuda,
+        cudnn=Version(seen.cudnn) if seen.cudnn else variant.cudnn,
+        system=seen.system,
+        machine=seen.machine,
+        pythons=release.pythons(seen.system),
+        code=tuple(own(seen.gpu_code)),
+        glibc=seen.glibc,
+        index_url=f"{PYTORCH_INDEX}/{variant.name}",
+        on_configured_index=variant.index_default_linux,
+        default_variant=variant.index_default_linux,
+        experimental=variant.experimental,
+        source=seen.source,
+        evidence=seen.evidence,
+    )
+
+
 def listed(targets: tuple[Target, ...], file: str = "its GPU libraries") -> GpuCode:
     """Code as a list of architectures promises it: every library holds every target."""
     group = Group(targets=tuple(sorted(targets)), count=1)
@@ -147,6 +185,9 @@ def _official(
 ) -> Offer:
     platform = wheel_platforms.of(release.minor, machine) if system == "linux" else None
     targets = variant.targets(system) if machine == "x86_64" else None
+    seen = _observed(version, variant, system, machine)
+    if seen is not None:
+        return _confirmed(release, variant, seen)
     return Offer(
         route=RouteKind.OFFICIAL_WHEEL,
         torch=version,

@@ -113,6 +113,12 @@ def _toolkit_key(release: TorchRelease, version: str, toolkit: Toolkit, situatio
     )
 
 
+def builds(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation, wish: Wish) -> bool:
+    """Can this release be built with this toolkit, as far as the rules know?"""
+    candidate = Candidate(name=f"torch {version} with CUDA {toolkit.version}", route=RouteKind.SOURCE_BUILD)
+    return not _pair(release, version, toolkit, situation, wish, candidate)
+
+
 def _is_here(toolkit: Toolkit, situation: Situation) -> bool:
     return situation.toolkits is not None and any(each.starts_with(toolkit.version) for each in situation.toolkits)
 

@@ -1,0 +1,111 @@
+"""The compatibility matrix of a card: every release, which wheels have its code, and what a source build would take."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.knowledge import releases
+from rekindle.knowledge.releases import TorchRelease
+from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.toolkits import Toolkit
+from rekindle.stack import offers, ready_made, source_build
+from rekindle.stack.driving import Driving, cards_driven, window_of
+from rekindle.stack.routes import spread
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.wish import Situation, Wish
+from rekindle.version import Version
+
+
+class Wheel(msgspec.Struct, frozen=True, kw_only=True):
+    """A ready-made build with code for the cards, and what it loses."""
+
+    name: str
+    route: RouteKind
+    cuda: Version
+    cudnn: Version | None
+    loses: tuple[str, ...]
+    evidence: Evidence
+
+
+class MatrixRow(msgspec.Struct, frozen=True, kw_only=True):
+    torch: str
+    pythons: tuple[str, ...]
+    wheels: tuple[Wheel, ...]
+    source_cuda: tuple[Version, ...]
+    """The toolkits a source build for these cards can use."""
+    source_cudnn: Version | None
+    min_cmake: Version
+    setuptools: str
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle plan --list`."""
+
+    schema: str = "rekindle.matrix/1"
+    situation: Situation
+    rows: tuple[MatrixRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+def matrix(situation: Situation, wish: Wish) -> Matrix:
+    """Every release against these cards, newest first."""
+    window = window_of(situation)
+    against = cards_driven(situation, window)
+    if against or not situation.cards:
+        return Matrix(situation=situation, rows=(), notes=tuple(each.sentence for each in against))
+    usable, _ = source_build.usable_toolkits(situation, window, wish)
+    ready: dict[str, list[Wheel]] = {}
+    place = (situation.system, situation.machine)
+    for offer in (*offers.official(*place), *offers.conda(*place), *offers.community(*place)):
+        route, _ = ready_made.consider(offer, situation, wish, window)
+        if route is not None:
+            wheel = Wheel(
+                name=offer.variant or f"{offer.route.value} {offer.cuda}",
+                route=offer.route,
+                cuda=offer.cuda,
+                cudnn=offer.cudnn,
+                loses=route.loses,
+                evidence=offer.evidence,
+            )
+            ready.setdefault(offer.torch, []).append(wheel)
+    rows = [
+        _row(release, tuple(ready.get(release.newest, ())), usable, situation, wish)
+        for release in reversed(releases.torch_releases())
+        if wish.admits(release.newest)
+    ]
+    return Matrix(situation=situation, rows=tuple(rows))
+
+
+def _row(
+    release: TorchRelease,
+    wheels: tuple[Wheel, ...],
+    usable: list[tuple[Toolkit, Driving]],
+    situation: Situation,
+    wish: Wish,
+) -> MatrixRow:
+    fitting = [
+        toolkit for toolkit, _ in usable if source_build.builds(release, release.newest, toolkit, situation, wish)
+    ]
+    best = fitting[-1] if fitting else None
+    return MatrixRow(
+        torch=release.newest,
+        pythons=release.pythons(situation.system),
+        wheels=wheels,
+        source_cuda=tuple(toolkit.version for toolkit in fitting),
+        source_cudnn=source_build.choose_cudnn(release, release.newest, best, situation) if best else None,
+        min_cmake=release.min_cmake,
+        setuptools=release.setuptools,
+    )
+
+
+def spoken_wheels(row: MatrixRow) -> str:
+    """`cu118, cu126`; what loses something is marked."""
+    return ", ".join(f"{wheel.name}{' (-)' if wheel.loses else ''}" for wheel in row.wheels) or "-"
+
+
+def spoken_source(row: MatrixRow) -> str:
+    return spread([str(version) for version in row.source_cuda]) if row.source_cuda else "-"
+
+
+def spoken_pythons(row: MatrixRow) -> str:
+    return spread(row.pythons)

@@ -1,0 +1,150 @@
+"""The lock, the matrix, why-not, and the verb itself, as a person meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rekindle import codec
+from rekindle.cli.main import run
+from rekindle.errors import BadInput, NoRoute, UsageError
+from rekindle.stack import plan as lock
+from rekindle.stack.matrix import matrix
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import rules
+from rekindle.stack.why import why_not
+from rekindle.stack.wish import Wish, named
+
+
+def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
+    plan = lock.plan_of(resolve(named(["Tesla K40c"], system="windows"), Wish()))
+    lock.write(plan, tmp_path / "plan.toml")
+    assert lock.read(tmp_path / "plan.toml") == plan
+    assert lock.compare(plan).differences == ()
+
+
+def test_a_plan_says_what_differs_elsewhere() -> None:
+    plan = lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish()))
+    here = lock.compare(plan, named(["Tesla K80"], system="windows"))
+    assert {each.field for each in here.differences} >= {"system", "wheel", "numpy"}
+
+
+def test_a_plan_of_other_facts_is_noticed(tmp_path: Path) -> None:
+    plan = lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish()))
+    lock.write(plan, tmp_path / "plan.toml")
+    text = (tmp_path / "plan.toml").read_text(encoding="utf-8").replace(plan.knowledge, "0" * 64)
+    (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
+    assert [each.field for each in lock.compare(lock.read(tmp_path / "plan.toml")).differences] == ["knowledge"]
+
+
+def test_a_source_build_names_patches_by_hash_and_pins_its_tools() -> None:
+    plan = lock.plan_of(resolve(named(["Tesla K40c"], system="windows"), Wish(torch="1.12.1")))
+    assert plan.patches
+    assert all(len(patch.sha256) == 64 for patch in plan.patches)
+    # setuptools 74 took away what the build of 1.12 calls; CMake 4 refuses its files; ninja 1.13.0 truncates.
+    assert "setuptools<74" in plan.requires
+    assert "cmake>=3.13,<4" in plan.requires
+    assert "ninja>=1.13.2" in plan.requires
+    assert plan.wheel == "torch-1.12.1-cp310-cp310-win_amd64.whl"
+
+
+def test_there_is_no_plan_where_there_is_no_route() -> None:
+    with pytest.raises(NoRoute):
+        lock.plan_of(resolve(named(["GTX 580"], system="linux"), Wish()))
+
+
+def test_a_broken_plan_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text("schema = 'something else'\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"plan\.toml"):
+        lock.read(tmp_path / "plan.toml")
+
+
+def test_the_matrix_of_a_k80() -> None:
+    rows = {row.torch: row for row in matrix(named(["Tesla K80"], system="linux"), Wish()).rows}
+    # cu118 from 2.0 to 2.7; from 2.4 on with a cuDNN that has no Kepler code; CUDA 12 never.
+    assert [wheel.name for wheel in rows["2.7.1"].wheels] == ["cu118"]
+    assert rows["2.7.1"].wheels[0].loses
+    assert not rows["2.3.1"].wheels[0].loses
+    assert rows["2.9.1"].wheels == rows["2.15.0"].wheels == ()
+    assert [str(version) for version in rows["2.8.0"].source_cuda][-1] == "11.8"
+    assert rows["2.9.1"].source_cuda == ()
+
+
+def test_why_not_says_which_rule_in_words() -> None:
+    situation = named(["Tesla K80"], system="linux")
+    verdict = resolve(situation, Wish())
+    answer = why_not("torch==2.7.1", situation, Wish(), verdict)
+    assert answer.answer == "possible"
+    assert "cuDNN 9.1.0.70 has no code for Tesla K80" in answer.chain[0].sentence
+    assert "2.3.1+cu118" in answer.instead
+    answer = why_not("torch==2.9.1", situation, Wish(), verdict)
+    assert answer.answer == "impossible"
+    assert any("R470 is the last driver" in each.sentence for each in answer.chain)
+    assert why_not("torch==2.3.1", situation, Wish(), verdict).answer == "recommended"
+
+
+def test_why_not_cuda_and_python() -> None:
+    situation = named(["RTX 5070"], system="windows")
+    verdict = resolve(situation, Wish())
+    answer = why_not("cuda==12.3", situation, Wish(), verdict)
+    assert answer.answer == "impossible"
+    assert "12.8 is the first that can" in answer.sentence
+    situation = named(["Tesla K80"], system="linux")
+    answer = why_not("python==3.13", situation, Wish(), resolve(situation, Wish()))
+    assert "PyTorch 2.3.1 is for Python 3.8 to 3.12" in answer.sentence
+    with pytest.raises(UsageError):
+        why_not("gcc==12", situation, Wish(), verdict)
+
+
+def test_every_rejection_has_a_sentence_and_a_source() -> None:
+    verdict = resolve(named(["Tesla K40c"], system="linux"), Wish())
+    assert verdict.rejections
+    known = {rule.id for rule in rules()}
+    for each in verdict.rejections:
+        assert each.rule in known
+        assert each.sentence
+        assert "{" not in each.sentence
+        assert each.source
+
+
+def test_the_verb_answers_json_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "--gpu", "Tesla K80", "--os", "windows", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "rekindle.plan/1"
+    assert {"recommended", "routes", "rejections", "missing"} <= set(answer)
+    keys = {"route", "torch", "cuda", "cudnn", "python", "driver", "toolset", "arch_list", "commands", "loses"}
+    assert keys | {"evidence"} <= set(answer["recommended"])
+    assert run(["plan", "--gpu", "GTX 580", "--os", "linux", "--json"]) == NoRoute.exit_code
+    assert json.loads(capsys.readouterr().out)["recommended"]["route"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["plan", "--gpu", "K40c", "--torch", "9.9"], 3),
+        (["plan", "--gpu", "K40c", "--cuda", "12.7"], 3),
+        (["plan", "--gpu", "K40c", "--cuda", "abc"], 2),
+        (["plan", "--gpu", "K40c", "--python", "two"], 2),
+        (["plan", "--gpu", "no such card"], 3),
+        (["plan", "--gpu", "K40c", "--why-not", "nonsense"], 2),
+        (["plan", "--from", "no-such-plan.toml"], 14),
+    ],
+)
+def test_mistakes_have_their_own_exit_codes(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == code
+    assert "hint:" in capsys.readouterr().err
+
+
+def test_text_fits_eighty_columns_and_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["plan", "--gpu", "Tesla K40c", "--os", "windows"])
+    out = capsys.readouterr().out
+    # Commands are never broken: they are to be copied.
+    prose = [line for line in out.splitlines() if "rekindle " not in line and "vs_installer" not in line]
+    assert max(len(line) for line in prose) <= 80
+
+
+def test_a_verdict_survives_its_own_json() -> None:
+    verdict = resolve(named(["GTX 1080 Ti"], system="windows"), Wish())
+    assert codec.from_json(codec.to_json(verdict), type(verdict)) == verdict
