@@ -32,6 +32,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     build: str
     stage: str
+    python: str
+    """The one that runs the build: of an environment of its own where the release needs one."""
     version: str
     jobs: int | None = None
 
@@ -95,7 +97,7 @@ class SetupPy:
         return folders.source / "build"
 
     def configure(self, job: Job) -> Sequence[Command]:
-        first = (job.request.python, "setup.py", "build", "--cmake-only")
+        first = (job.python, "setup.py", "build", "--cmake-only")
         commands = [Command(args=first, cwd=job.source)]
         # setup.py hands on only USE_*, BUILD_*, CMAKE_* and a fixed list; the rest is told to CMake itself.
         extra = [f"-D{each.name}={each.cmake_value}" for each in job.options.resolved if each.via == "cmake"]
@@ -107,7 +109,7 @@ class SetupPy:
         return [ninja(job, job.request.targets or ("install",))]
 
     def package(self, job: Job, into: Path) -> Sequence[Command]:
-        args = (job.request.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
+        args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
         return [Command(args=args, cwd=job.source)]
 
     def collect(self, job: Job, into: Path) -> Path:
@@ -125,13 +127,13 @@ class ScikitBuildCore:
 
     def configure(self, job: Job) -> Sequence[Command]:
         args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
-        return [Command(args=(*args, f"-DPython_EXECUTABLE={job.request.python}"), cwd=job.source)]
+        return [Command(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
 
     def compile(self, job: Job) -> Sequence[Command]:
         return [ninja(job, job.request.targets)]
 
     def package(self, job: Job, into: Path) -> Sequence[Command]:
-        args = [job.request.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
+        args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
         args += ["-C", f"build-dir={job.build}"]
         args += [f"-Ccmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
         return [Command(args=(*args, job.source), cwd=job.source)]

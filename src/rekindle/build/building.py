@@ -17,6 +17,8 @@ from rekindle.build.lock import held
 from rekindle.build.request import BuildRequest
 from rekindle.errors import Interrupted, RekindleError, UsageError
 from rekindle.findings import Finding, State
+from rekindle.machine import vcvars
+from rekindle.machine.vcvars import VcVars
 
 Teller = Callable[[str], None]
 
@@ -81,34 +83,30 @@ def build(
 
 
 def prepare(
-    request: BuildRequest, choices: Choices, folders: Folders, environ: Mapping[str, str]
+    request: BuildRequest, choices: Choices, root: str, environ: Mapping[str, str], *, capture: bool = True
 ) -> tuple[options.Options, Environment, dict[str, str], str]:
-    """Options, environment and version: all that can be said without touching the disk."""
+    """Options, environment and version of a build in the folder `root`: all that can be said without touching it."""
     chosen = options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
     version = naming.wheel_version(request)
     environment = compute(
         request,
         chosen.resolved,
-        temp=str(folders.temp),
-        mark=mark_of(folders),
-        vcvars=_captured(request, environ),
+        temp=request.paths.join(root, "t"),
+        mark=root,
+        vcvars=_captured(request, environ) if capture else None,
         launcher=choices.launcher,
         version=version,
+        tools=request.paths.join(root, "env"),
+        git_ceiling=root,
     )
     return chosen, environment, environment.over(environ), version
 
 
-def mark_of(folders: Folders) -> str:
-    return str(folders.root.resolve())
-
-
-def _captured(request: BuildRequest, environ: Mapping[str, str]):  # type: ignore[no-untyped-def]
+def _captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None:
     if os.name != "nt" or request.compiler.studio is None:
         return None
-    from rekindle.machine.vcvars import capture
-
     toolset = str(request.compiler.toolset) if request.compiler.toolset else None
-    return capture(request.compiler.studio, toolset=toolset, environ=environ)
+    return vcvars.capture(request.compiler.studio, toolset=toolset, environ=environ)
 
 
 def _run(
@@ -119,10 +117,10 @@ def _run(
     tell: Teller,
     observe: runner.Observer | None,
 ) -> BuildReport:
-    chosen, environment, computed, version = prepare(request, choices, folders, environ)
+    chosen, environment, computed, version = prepare(request, choices, str(folders.root), environ)
     journal = Journal(folders.journal)
     journal.write("start", pid=os.getpid())
-    ended = orphans.end_orphans(journal, mark_of(folders))
+    ended = orphans.end_orphans(journal, str(folders.root))
     if ended:
         tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
     context = steps.Context(

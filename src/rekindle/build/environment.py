@@ -16,7 +16,9 @@ import msgspec
 
 from rekindle.build.options import Resolved
 from rekindle.build.request import BuildRequest
+from rekindle.knowledge.releases import torch_release
 from rekindle.machine.vcvars import VcVars, unvisited
+from rekindle.version import Version
 
 MARK = "REKINDLE_BUILD"
 """Carried by every process of a build, so that orphans can be told from other people's."""
@@ -81,13 +83,18 @@ def compute(
     vcvars: VcVars | None = None,
     launcher: str | None = None,
     version: str | None = None,
+    tools: str | None = None,
+    git_ceiling: str | None = None,
 ) -> Environment:
-    """Every change that this build needs. `temp` is a folder of its own for temporary files, without spaces."""
+    """Every change that this build needs.
+
+    `temp` is a folder of its own for temporary files, without spaces; `tools` the build's own Python environment.
+    """
     changes = [
         *_cleared(request),
         *_compiler(request, vcvars),
         *_python(request),
-        *_math(request, options),
+        *_math(request, options, tools),
         *_cudnn(request),
         *_cuda(request),
         *_generator(request, launcher),
@@ -107,6 +114,9 @@ def compute(
         )
         for name in (("TEMP", "TMP") if request.system == "windows" else ("TMPDIR",))
     ]
+    if git_ceiling:
+        why = "git answers for the source, not for a repository that the build's folder happens to lie in"
+        changes.append(Change(name="GIT_CEILING_DIRECTORIES", action=Action.SET, value=git_ceiling, why=why))
     if mark:
         changes.append(Change(name=MARK, action=Action.SET, value=mark, why="tells the processes of this build apart"))
     called = vcvars_command(request) if request.system == "windows" and vcvars is None else None
@@ -128,7 +138,12 @@ def difference(before: Mapping[str, str], environment: Environment) -> tuple[Dif
         was, now = old.get(key), new[key][1] if key in new else None
         if was != now:
             found.append(
-                Difference(name=new[key][0] if key in new else key, before=was, after=now, why=why.get(key, ""))
+                Difference(
+                    name=new[key][0] if key in new else key,
+                    before=was,
+                    after=now,
+                    why=why.get(key, "left by another developer prompt"),
+                )
             )
     return tuple(found)
 
@@ -236,12 +251,10 @@ def _python(request: BuildRequest) -> Iterable[Change]:
     own = [folder]
     if request.system == "windows" and paths.basename(folder).lower() != "scripts":
         own += [paths.join(folder, "Scripts"), paths.join(folder, "Library", "bin")]
-    yield Change(
-        name="PATH",
-        action=Action.PREPEND,
-        value=_joined(request.system, own),
-        why="the Python to build for, with its cmake and ninja where it has them",
-    )
+    # The system's own folder is on PATH; in front it would hide an environment's tools.
+    if folder not in ("/usr/bin", "/bin"):
+        why = "the Python to build for, with its cmake and ninja where it has them"
+        yield Change(name="PATH", action=Action.PREPEND, value=_joined(request.system, own), why=why)
     yield Change(
         name="PYTHONUTF8", action=Action.SET, value="1", why="file names and messages in UTF-8 on any code page"
     )
@@ -253,23 +266,26 @@ def _python(request: BuildRequest) -> Iterable[Change]:
     )
 
 
-def _math(request: BuildRequest, options: Sequence[Resolved]) -> Iterable[Change]:
+def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None) -> Iterable[Change]:
     blas = next((each.value for each in options if each.name == "BLAS"), None)
-    if not request.mkl or blas != "MKL":
-        return
     paths = request.paths
+    mkl = request.mkl
+    if request.pip_mkl and tools:
+        mkl = paths.join(tools, "Library") if request.system == "windows" else tools
+    if not mkl or blas != "MKL":
+        return
     why = "MKL's headers and libraries"
-    yield Change(name="INTEL_MKL_DIR", action=Action.SET, value=request.mkl, why="where PyTorch's FindMKL looks first")
-    yield Change(name="MKLROOT", action=Action.SET, value=request.mkl, why="where newer CMake modules look")
-    yield Change(name="CMAKE_PREFIX_PATH", action=Action.PREPEND, value=request.mkl, why=why)
+    yield Change(name="INTEL_MKL_DIR", action=Action.SET, value=mkl, why="where PyTorch's FindMKL looks first")
+    yield Change(name="MKLROOT", action=Action.SET, value=mkl, why="where newer CMake modules look")
+    yield Change(name="CMAKE_PREFIX_PATH", action=Action.SET, value=mkl, why=why)
     if request.system == "windows":
-        libs = [paths.join(request.mkl, "lib"), paths.join(request.mkl, "lib", "intel64")]
-        yield Change(name="INCLUDE", action=Action.PREPEND, value=paths.join(request.mkl, "include"), why=why)
+        libs = [paths.join(mkl, "lib"), paths.join(mkl, "lib", "intel64")]
+        yield Change(name="INCLUDE", action=Action.PREPEND, value=paths.join(mkl, "include"), why=why)
         yield Change(name="LIB", action=Action.PREPEND, value=";".join(libs), why=why)
         yield Change(
             name="PATH",
             action=Action.PREPEND,
-            value=paths.join(request.mkl, "bin"),
+            value=paths.join(mkl, "bin"),
             why="programs of the build load MKL's DLLs",
         )
 
@@ -282,8 +298,10 @@ def _cudnn(request: BuildRequest) -> Iterable[Change]:
     include = cudnn.include or paths.join(cudnn.root, "include")
     yield Change(name="CUDNN_ROOT", action=Action.SET, value=cudnn.root, why="this cuDNN and no other")
     yield Change(name="CUDNN_INCLUDE_DIR", action=Action.SET, value=include, why="this cuDNN and no other")
-    if cudnn.library:
-        yield Change(name="CUDNN_LIBRARY", action=Action.SET, value=cudnn.library, why="this cuDNN and no other")
+    folder = ("lib", "x64") if request.system == "windows" else ("lib",)
+    library = cudnn.library or paths.join(cudnn.root, *folder)
+    why = "the folder of its library: PyTorch's FindCUDNN looks in it, a file's name would not do"
+    yield Change(name="CUDNN_LIBRARY", action=Action.SET, value=library, why=why)
     if request.system == "windows":
         yield Change(
             name="PATH",
@@ -373,6 +391,10 @@ def _generator(request: BuildRequest, launcher: str | None) -> Iterable[Change]:
             value="1",
             why="command lines longer than Windows allows; the other response-file switches do nothing with Ninja",
         )
+    new = request.cmake_version is not None and request.cmake_version >= Version("4")
+    if request.torch and new and not torch_release(request.torch).cmake4_unpatched:
+        why = "this release's CMake files ask for a compatibility that CMake 4 has dropped"
+        yield Change(name="CMAKE_POLICY_VERSION_MINIMUM", action=Action.SET, value="3.5", why=why)
     if launcher:
         for language in ("C", "CXX", "CUDA"):
             yield Change(

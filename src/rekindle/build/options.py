@@ -17,6 +17,7 @@ from rekindle.build.request import BuildRequest
 from rekindle.errors import UnknownName, UsageError
 from rekindle.findings import Finding, Fix, State
 from rekindle.knowledge import options as known
+from rekindle.knowledge import setup_py
 from rekindle.knowledge.profiles import Setting, settings
 from rekindle.knowledge.releases import torch_release
 from rekindle.version import Version
@@ -141,7 +142,7 @@ def _applies(setting: Setting, request: BuildRequest) -> bool:
         setting.compilers is None or request.compiler.kind in setting.compilers,
         setting.cuda is None or setting.cuda == (cuda is not None),
         setting.cudnn is None or setting.cudnn == (request.cudnn is not None),
-        setting.mkl is None or setting.mkl == (request.mkl is not None),
+        setting.mkl is None or setting.mkl == (request.mkl is not None or request.pip_mkl),
         setting.cuda_below is None or (cuda is not None and cuda.major_minor < setting.cuda_below),
         setting.all_below is None or (bool(capabilities) and max(capabilities) < setting.all_below),
         setting.any_below is None or (bool(capabilities) and min(capabilities) < setting.any_below),
@@ -160,10 +161,7 @@ def _via(name: str, minor: str) -> str:
     """Through 2.13 `setup.py` hands on some variables; from 2.14 everything is a -D."""
     if torch_release(minor).backend != "setup.py":
         return "cmake"
-    option = known.options().get(name)
-    if name.startswith(_FORWARDED) or (option is not None and option.kind == "environment"):
-        return "environment"
-    return "cmake"
+    return "environment" if name.startswith(_FORWARDED) or name in setup_py.forwarded() else "cmake"
 
 
 def _judged(name: str, value: str, minor: str, *, allow_unknown: bool) -> list[Finding]:
@@ -174,10 +172,10 @@ def _judged(name: str, value: str, minor: str, *, allow_unknown: bool) -> list[F
         raise UsageError(message, hint="change the plan's architectures or version instead of the option")
     if verdict and (verdict.verdict == "no-effect" or (verdict.verdict in ("never-existed", "limited") and not exists)):
         if verdict.verdict != "no-effect" and not allow_unknown:
-            instead = f"use {verdict.instead}" if verdict.instead else "leave it out"
+            instead = f"instead: {verdict.instead}" if verdict.instead else "leave it out"
             message = f"PyTorch {minor} has no option `{name}`: {verdict.detail}"
             raise UnknownName(message, hint=f"{instead}; `--allow-unknown` passes it on all the same")
-        fix = Fix(text=f"use {verdict.instead}" if verdict.instead else "leave it out")
+        fix = Fix(text=f"instead: {verdict.instead}" if verdict.instead else "leave it out")
         text = f"`{name}={value}` does nothing in PyTorch {minor}"
         return [
             Finding(

@@ -66,6 +66,7 @@ class Cudnn(msgspec.Struct, frozen=True, kw_only=True):
     version: Version | None = None
     include: str | None = None
     library: str | None = None
+    """The folder of its library."""
 
 
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +94,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     backend: str | None = None
     python_version: Version | None = None
+    cmake_version: Version | None = None
     cuda: Cuda | None = None
     cudnn: Cudnn | None = None
     mkl: str | None = None
@@ -111,6 +113,11 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     def paths(self) -> ModuleType:
         """How that machine spells paths."""
         return ntpath if self.system == "windows" else posixpath
+
+    @property
+    def pip_mkl(self) -> bool:
+        """The fast profile wants MKL and the machine has none: pip brings it into the build's own environment."""
+        return bool(self.torch) and self.profile == "fast" and self.arch == "x86_64" and self.mkl is None
 
     @property
     def release(self) -> Version | None:
@@ -140,6 +147,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         arch=machine.arch,
         python=(python := _python(wanted, machine))[0],
         python_version=python[1],
+        cmake_version=cmake.version if (cmake := machine.program("cmake")) else None,
         compiler=_compiler(wanted, machine, cuda),
         name=wanted.name,
         torch=wanted.torch,
@@ -205,7 +213,7 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
         root=found.root,
         version=found.version,
         include=paths.dirname(found.header) if found.header else None,
-        library=link[0] if link else None,
+        library=paths.dirname(link[0]) or None if link else None,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rekindle import codec, files
-from rekindle.build import backends, check, cmake_result, preflight, runner, smoke, tree
+from rekindle.build import backends, check, cmake_result, preflight, requirements, runner, smoke, tree
 from rekindle.build.environment import Environment
 from rekindle.build.folders import Folders
 from rekindle.build.journal import THERE, Journal, fingerprint, output
@@ -23,6 +23,7 @@ from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
 from rekindle.errors import ChecksFailed, RekindleError, StepFailed
 from rekindle.findings import Finding, State, worst
+from rekindle.knowledge import setup_py
 
 
 class Context(msgspec.Struct, kw_only=True):
@@ -53,6 +54,14 @@ class Context(msgspec.Struct, kw_only=True):
         return self.backend.build_folder(self.folders)
 
     @property
+    def requirements(self) -> tuple[str, ...]:
+        return setup_py.requirements(self.request.torch, mkl=self.request.pip_mkl) if self.request.torch else ()
+
+    @property
+    def python(self) -> str:
+        return str(requirements.python_of(self.folders.tools)) if self.requirements else self.request.python
+
+    @property
     def job(self) -> backends.Job:
         return backends.Job(
             request=self.request,
@@ -61,6 +70,7 @@ class Context(msgspec.Struct, kw_only=True):
             source=str(self.source),
             build=str(self.build),
             stage=str(self.folders.stage),
+            python=self.python,
             version=self.version,
             jobs=self.jobs,
         )
@@ -87,13 +97,18 @@ def run_preflight(context: Context) -> dict[str, str]:
 
 
 def run_source(context: Context) -> dict[str, str]:
+    made = {}
+    if context.requirements:
+        wanted = requirements.commands(context.request.python, context.folders.tools, context.requirements)
+        _carry_out(context, "source", wanted)
+        made[context.python] = THERE
     if not context.backend.copies:
-        return {context.request.source: THERE}
+        return {**made, context.request.source: THERE}
     kept = context.folders.root / "source.json"
     before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
     tree.copy(Path(context.request.source), context.folders.source, context.sources, before)
     files.write_text(kept, codec.to_json(context.sources, indent=0))
-    return {str(context.folders.source): THERE}
+    return {**made, str(context.folders.source): THERE}
 
 
 def run_smoke(context: Context) -> dict[str, str]:
@@ -141,7 +156,11 @@ def run_package(context: Context) -> dict[str, str]:
 
 STEPS: tuple[Step, ...] = (
     Step(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
-    Step(name="source", inputs=lambda c: [c.backend.copies, tree.manifest_fingerprint(c.sources)], run=run_source),
+    Step(
+        name="source",
+        inputs=lambda c: [c.backend.copies, c.requirements, c.request.python, tree.manifest_fingerprint(c.sources)],
+        run=run_source,
+    ),
     Step(
         name="smoke",
         inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],

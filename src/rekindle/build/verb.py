@@ -12,11 +12,16 @@ import msgspec
 
 from rekindle.build import building, options, request, steps
 from rekindle.build.building import BuildReport, Choices, StepReport
+from rekindle.build.environment import Environment, difference
 from rekindle.build.folders import Folders, folder_of
 from rekindle.build.launcher import find_launcher
+from rekindle.build.options import Resolved
 from rekindle.build.request import BuildFile, BuildRequest
 from rekindle.errors import UsageError
+from rekindle.findings import Finding
+from rekindle.knowledge.releases import torch_releases
 from rekindle.machine.model import Machine
+from rekindle.version import Version
 
 
 def build(
@@ -48,6 +53,117 @@ def build(
             raise UsageError(message, hint="add `--dry-run` to see what would be done there")
         return _would(resolved, choices)
     return building.build(resolved, choices, tell=tell, observe=Ticker(tell))
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True):
+    """One variable of the build, before and after. None: not set."""
+
+    name: str
+    before: str | None
+    after: str | None
+    why: str
+
+
+class EnvReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.env/1"
+    system: str
+    vcvars: str | None
+    """Windows: the command that has to be called first; None where its variables are in the list."""
+    variables: tuple[Variable, ...]
+    options: tuple[Resolved, ...]
+    findings: tuple[Finding, ...]
+    version: str
+
+
+class OptionsReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.env-options/1"
+    torch: str
+    options: tuple[options.Described, ...]
+
+
+def environment(plan: Path | None, *, machine: Path | None, asked: Mapping[str, Any]) -> tuple[EnvReport, Environment]:
+    """What the build of this plan (or of what the command line says) would run in."""
+    seen = look(machine)
+    if plan is not None:
+        wanted, here = request.read(plan), plan.resolve().parent
+    else:
+        wanted, here = _wanted(asked, seen), None
+    resolved = request.resolve(wanted, seen, here=here)
+    root = _root(resolved, seen, elsewhere=machine is not None)
+    before = seen.environment if machine is not None else dict(os.environ)
+    choices = Choices(overrides=options.parse(asked["pairs"]), allow_unknown=asked["allow_unknown"])
+    chosen, computed, _, version = building.prepare(
+        resolved, choices, root, before, capture=machine is None and not asked["shell"]
+    )
+    report = EnvReport(
+        system=resolved.system,
+        vcvars=computed.vcvars,
+        variables=tuple(
+            Variable(name=each.name, before=each.before, after=each.after, why=each.why)
+            for each in difference(before, computed)
+        ),
+        options=chosen.resolved,
+        findings=chosen.findings,
+        version=version,
+    )
+    return report, computed
+
+
+def list_options(asked: Mapping[str, Any]) -> OptionsReport:
+    torch = asked["torch"] or torch_releases()[-1].minor
+    return OptionsReport(torch=torch, options=options.describe(torch))
+
+
+def environment_text(report: EnvReport, *, diff: bool) -> str:
+    lines = [f"call {report.vcvars}"] if report.vcvars else []
+    for each in report.variables:
+        if diff:
+            lines += [f"- {each.name}={each.before}"] if each.before is not None else []
+            lines += [f"+ {each.name}={each.after}"] if each.after is not None else []
+            lines += [f"    {each.why}"] if each.why else []
+        elif each.after is not None:
+            lines.append(f"{each.name}={each.after}")
+    return "\n".join(lines)
+
+
+def options_text(report: OptionsReport) -> str:
+    from rekindle import console
+
+    rows = [
+        (
+            each.name,
+            each.default or "",
+            f"{each.first}-{each.last}",
+            "; ".join(filter(None, (each.condition, each.effect))),
+        )
+        for each in report.options
+    ]
+    return console.table(rows, head=("option", "default", "releases", "condition and effect"))
+
+
+def _wanted(asked: Mapping[str, Any], seen: Machine) -> BuildFile:
+    from rekindle.knowledge.gpus import find
+
+    named = [capability for name in asked["gpus"] for capability in find(name).capabilities]
+    listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
+    cuda = Version(asked["cuda"]) if asked["cuda"] else None
+    chosen = seen.toolkit if cuda is None and seen.toolkit else None
+    return BuildFile(
+        source=".",
+        torch=asked["torch"],
+        cuda=cuda or (chosen.version.major_minor if chosen and chosen.version else None),
+        arch_list=listed,
+        python=asked["python"],
+        toolset=asked["toolset"],
+        profile=asked["profile"] or "fast",
+    )
+
+
+def _root(resolved: BuildRequest, seen: Machine, *, elsewhere: bool) -> str:
+    """The build's folder. On another machine the cache's place is not known: a short one stands for it."""
+    if not elsewhere:
+        return str(folder_of(resolved))
+    return "C:\\rk\\b" if seen.os == "windows" else "/var/tmp/rk/b"
 
 
 def look(snapshot: Path | None) -> Machine:
@@ -92,7 +208,7 @@ def _with_source(wanted: BuildFile, source: Path | None) -> BuildFile:
 
 def _would(resolved: BuildRequest, choices: Choices) -> BuildReport:
     folders = Folders(Path(choices.work) if choices.work else folder_of(resolved))
-    chosen, _, _, version = building.prepare(resolved, choices, folders, {})
+    chosen, _, _, version = building.prepare(resolved, choices, str(folders.root), {}, capture=False)
     return BuildReport(
         folder=str(folders.root),
         wheel=None,
@@ -100,3 +216,7 @@ def _would(resolved: BuildRequest, choices: Choices) -> BuildReport:
         steps=tuple(StepReport(name=step.name, state="planned") for step in steps.STEPS),
         findings=chosen.findings,
     )
+
+
+def _remark(option: options.Described) -> str:
+    return "; ".join(text for text in (option.condition, option.effect) if text)
