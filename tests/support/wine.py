@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ Say = Callable[[str], None]
 # A user folder as many have it: a space and letters outside ASCII. Every temporary file of a test lies below it.
 TEMP = r"C:\users\Zoë Ångström\Temp"
 
+_MARK = "REKINDLE_BENCH_CALL"
 _NATIVE = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _UNDER_BOX64 = ("libwine:amd64", "wine64:amd64", "wine64-preloader:amd64", "libunwind8:amd64", "libz-mingw-w64")
 _ENTER = """
@@ -61,23 +63,31 @@ class Bench:
         if reason:
             raise CannotSetUp(reason)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / "setup.lock"):
+        with self.lock():
             self.step("trixie", "1", self._base)
             self.step("wine", "1", self._wine)
             self.step("prefix", "1", self._prefix)
         self.start()
 
+    def lock(self) -> FileLock:
+        return FileLock(self.folder / "setup.lock")
+
     def step(self, name: str, key: str, work: Callable[[], None]) -> None:
         """Do `work` unless its stamp says it was done with the same key."""
-        stamp = self.folder / "stamps" / name
-        if stamp.is_file() and stamp.read_text(encoding="utf-8") == key:
+        if self.stamp(name) == key:
             return
         begun = time.monotonic()
         self.say(f"windows bench: {name} ...")
         work()
+        stamp = self.folder / "stamps" / name
         stamp.parent.mkdir(exist_ok=True)
         stamp.write_text(key, encoding="utf-8")
         self.say(f"windows bench: {name} done in {time.monotonic() - begun:.0f} s")
+
+    def stamp(self, name: str) -> str:
+        """With which key a step was done last."""
+        file = self.folder / "stamps" / name
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
 
     def start(self) -> None:
         """A server that stays, so that a call takes a fraction of a second.
@@ -114,20 +124,16 @@ class Bench:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a Windows program. Linux sees only 8 bits of its exit code (53 is 0xC0000135, a DLL not found)."""
         pipe = subprocess.PIPE if capture else None
+        mark = f"{_MARK}={secrets.token_hex(8)}"
+        marked = {**(env or {}), **dict([mark.split("=")])}
         with subprocess.Popen(
-            self.wine(args, env=env, cwd=cwd),
-            stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-            start_new_session=True,
+            self.wine(args, env=marked, cwd=cwd), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         ) as process:
             try:
                 out, err = process.communicate(timeout=timeout)
             except BaseException:
-                # Wine's processes sit in sessions of their own: only the server reaches them all.
-                self.stop()
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _end_marked(mark)
+                process.kill()
                 raise
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
@@ -262,6 +268,14 @@ _ENVIRONMENT = {
     "BOX64_LOG": "0",
     "BOX64_NOBANNER": "1",
 }
+
+
+def _end_marked(mark: str) -> None:
+    """End the processes of one call. Wine puts each into a session of its own, but all inherit its environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _must(args: Sequence[str], *, timeout: float) -> None:
