@@ -48,6 +48,7 @@ _OPTIONS.log_errors = False
 _FAILED_TARGET = re2.compile(r"^FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
 _MAKE_TARGET = re2.compile(r"\*\*\* \[(?:[^\]\s]+:\d+: )?([^\]]+)\] ")
 _PROJECT = re2.compile(r"\[([^\]\[]+\.(?:vcx|cs)proj)\]$")
+_ONE_LINER = re2.compile(r'^File "<string>", line \d+, in <module>')
 _STEP = re2.compile(r"^\[\d+/\d+\]")
 
 
@@ -55,8 +56,12 @@ def read(lines: Iterable[Line]) -> tuple[Event, ...]:
     """The lines as events, each tied to its job where the log tells."""
     events: list[Event] = []
     job: str | None = None
+    block: Kind | None = None
     for line in lines:
         kind, tool = classify(line.text)
+        block = _cmake_block(line, kind, tool, block)
+        if block is Kind.WARNING:
+            kind, tool = Kind.WARNING, "cmake"
         failed = _FAILED_TARGET.match(line.text)
         if failed:
             job = failed.group(1)
@@ -74,7 +79,29 @@ def read(lines: Iterable[Line]) -> tuple[Event, ...]:
                 hit=line.hit,
             )
         )
-    return tuple(_tied_to_make(events))
+    return tuple(_asked_by_cmake(_tied_to_make(events)))
+
+
+def _asked_by_cmake(events: list[Event]) -> list[Event]:
+    """CMake asks Python things with `python -c`; a traceback of that one line, after which it goes on, is an answer."""
+    for index, event in enumerate(events):
+        if event.kind is not Kind.ERROR or event.tool != "python":
+            continue
+        before = [other.text for other in events[max(0, index - 2) : index]]
+        after = next((other.text for other in events[index + 1 :] if other.text), "")
+        if any(_ONE_LINER.match(text) for text in before) and after.startswith("-- "):
+            events[index] = msgspec.structs.replace(event, kind=Kind.PROBE, tool="cmake")
+    return events
+
+
+def _cmake_block(line: Line, kind: Kind, tool: str | None, block: Kind | None) -> Kind | None:
+    """CMake's messages have a heading and an indented body: what the body says is as serious as its heading."""
+    if tool == "cmake" and kind in (Kind.WARNING, Kind.ERROR):
+        return kind
+    if block is None or not line.text or line.text.startswith("Call Stack"):
+        return block
+    before = line.raw[: len(line.raw) - len(line.text)]
+    return block if before.endswith("  ") else None
 
 
 def classify(text: str) -> tuple[Kind, str | None]:

@@ -60,7 +60,7 @@ class Decoder:
             self._carry_cr = False
         if data.endswith(b"\r") and not last:
             data, self._carry_cr = data[:-1], True
-        if b"\r\n" in data:
+        if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         if b"\x1b" in data or b"\x08" in data:
             data = _ESCAPES.sub(b"", data)

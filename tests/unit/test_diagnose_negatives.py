@@ -1,0 +1,61 @@
+"""Where nothing failed, nothing is invented: complete logs of real work that went well, made by good_logs.py."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.diagnosis import diagnose_text
+
+LOGS = sorted((Path(__file__).parents[1] / "data" / "good-logs").glob("*.log.xz"))
+
+
+def test_there_are_logs_to_look_at() -> None:
+    assert len(LOGS) >= 6
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_no_cause_is_invented(path: Path) -> None:
+    text = lzma.decompress(path.read_bytes()).decode("utf-8")
+    found = diagnose_text(text)
+    assert found.outcome is Outcome.NONE, [(cause.label, cause.evidence[0].text) for cause in found.causes]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A probe of the linker by DeepSpeed's setup, on either system.
+        "test.c\nLINK : fatal error LNK1181: cannot open input file 'aio.lib'\nSuccessfully installed deepspeed\n",
+        "/usr/bin/ld: cannot find -laio: No such file or directory\nSuccessfully installed deepspeed-0.15\n",
+        # A body of a CMake warning is no more than a warning.
+        (
+            "CMake Warning at CMakeLists.txt:5 (find_package):\n"
+            '  Could not find a package configuration file provided by "MKL" with any of\n  the following names:\n\n'
+            "-- Configuring done\n-- Generating done\n-- Build files have been written to: /b\n"
+        ),
+        # What a compile command holds is nobody's message.
+        (
+            '[1/9] /usr/bin/c++ -DERROR_MESSAGE="fatal error: x.h: No such file" -Wno-error=unused -c a.cpp\n'
+            "[9/9] Linking CXX executable a\n"
+        ),
+        # pip retried, and it worked.
+        (
+            "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by 'ReadTimeoutError'\n"
+            "Successfully installed torch-2.7.1\n"
+        ),
+        # PowerShell paints what a program writes on stderr as an error of its own.
+        (
+            "nvcc.exe : k.cu\n    + CategoryInfo          : NotSpecified: (k.cu:String) [], RemoteException\n"
+            "    + FullyQualifiedErrorId : NativeCommandError\nSuccessfully built x\n"
+        ),
+        "",
+        "\n\n\n",
+    ],
+)
+def test_harmless_lines_are_harmless(text: str) -> None:
+    found = diagnose_text(text)
+    assert found.causes == ()
+    assert found.outcome is Outcome.NONE
