@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "diagnose": ("rekindle.cli.diagnose", "What went wrong in a log, and what to do about it"),
     "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
     "repair": ("rekindle.cli.repair", "Make a wheel load on a machine that has only the driver"),
+    "verify": ("rekindle.cli.verify", "Check a wheel or an installed torch, down to a step of training on each card"),
     "audit": ("rekindle.cli.audit", "Which compiled modules of an environment will fail on the cards here, and why"),
 }
 

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+
+
+@click.command("verify")
+@click.argument("subject", metavar="[WHEEL|ENV]", type=click.Path(path_type=Path), required=False)
+@options.gpus
+@click.option("--torch", metavar="X.Y.Z", help="The PyTorch release it should be.")
+@click.option("--cuda", metavar="X.Y", help="The CUDA it should be built with.")
+@click.option("--python", metavar="PATH", help="The interpreter for a wheel's throw-away environment.")
+@click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
+@options.output("Where to write the report [a wheel's goes beside it].")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
+@options.as_json
+def command(
+    subject: Path | None,
+    gpus: tuple[str, ...],
+    torch: str | None,
+    cuda: str | None,
+    python: str | None,
+    no_run: bool,
+    output: Path | None,
+    junit: Path | None,
+    as_json: bool,
+) -> int:
+    """Check a wheel, or an installed torch, from its file to a step of training on each card.
+
+    Ends with 8 when a check failed, with 9 when nothing failed but something could not be checked.
+    """
+    from rekindle import codec, files, findings
+    from rekindle.wheels import verify, verify_report
+
+    expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus)
+    done = verify.verify(subject, expected=expected, python=python, run=not no_run)
+    place = output or (verify.report_beside(subject) if subject is not None and done.kind == "wheel" else None)
+    if place is not None:
+        files.write_text(place, codec.to_json(done) + "\n")
+        console.say(f"wrote {place}")
+    if junit is not None:
+        files.write_text(junit, verify_report.junit(done))
+    if as_json:
+        console.out_json(done)
+    else:
+        console.out(verify_report.text(done))
+    return findings.exit_code(done.state)

@@ -1,0 +1,386 @@
+# Runs inside the environment that is verified: nothing but the standard library and torch, and nothing newer than
+# Python 3.7. One line of JSON before and one after each check, so that a crash or a hang tells where it was.
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+MARK = "rekindle-verify: "
+
+
+def main(words: list[str]) -> None:
+    if words[0] == "facts":
+        facts()
+    elif words[0] == "card":
+        card(int(words[1]))
+    elif words[0] == "launch":
+        launch(int(words[1]))
+
+
+def tell(**what: Any) -> None:
+    sys.stdout.write(MARK + json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def facts() -> None:
+    begun = time.perf_counter()
+    tell(begin="import")
+    try:
+        import torch
+    except BaseException as error:
+        tell(id="import", ok=False, found=f"{type(error).__name__}: {error}")
+        return
+    seconds = time.perf_counter() - begun
+    tell(
+        id="import",
+        ok=True,
+        found=f"torch {torch.__version__} was imported in {seconds:.1f} s",
+        seconds=seconds,
+        facts=known(torch),
+    )
+    run("cpu", cpu, torch)
+    run("numpy", numpy_bridge, torch)
+
+
+def known(torch: Any) -> dict[str, Any]:
+    config = getattr(torch, "__config__", None)
+    cards = []
+    problem = None
+    try:
+        available = torch.cuda.is_available()
+        if available:
+            for index in range(torch.cuda.device_count()):
+                properties = torch.cuda.get_device_properties(index)
+                cards.append(
+                    {
+                        "index": index,
+                        "name": properties.name,
+                        "capability": f"{properties.major}.{properties.minor}",
+                        "memory": properties.total_memory,
+                    }
+                )
+        elif torch.version.cuda:
+            try:
+                torch.cuda.init()
+            except Exception as error:
+                problem = str(error)
+    except Exception as error:
+        available, problem = False, str(error)
+    cudnn = torch.backends.cudnn
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "git": getattr(torch.version, "git_version", None),
+        "file": torch.__file__,
+        "config": config.show() if config else "",
+        "parallel": config.parallel_info() if config and hasattr(config, "parallel_info") else "",
+        "cuda_available": available,
+        "cuda_problem": problem,
+        "arch_list": torch.cuda.get_arch_list() if hasattr(torch.cuda, "get_arch_list") and available else [],
+        "cards": cards,
+        "cudnn": cudnn.version() if available and cudnn.is_available() else None,
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+    }
+
+
+def card(index: int) -> None:
+    import torch
+
+    device = torch.device("cuda", index)
+    torch.manual_seed(0)
+    for name, check in CHECKS:
+        run(name, check, torch, device)
+
+
+def launch(index: int) -> None:
+    """The first kernel alone, for a process in which the driver may not compile PTX."""
+    import torch
+
+    run("launch", first_launch, torch, torch.device("cuda", index))
+
+
+def run(name: str, check: Callable[..., str], *given: Any) -> None:
+    tell(begin=name)
+    begun = time.perf_counter()
+    try:
+        found = check(*given)
+        ok: bool | None = True
+    except Wrong as error:
+        found, ok = str(error), False
+    except NotHere as error:
+        found, ok = str(error), None
+    except Exception as error:
+        found, ok = "{}: {}".format(type(error).__name__, str(error).strip().split("\n")[0][:300]), False
+    tell(id=name, ok=ok, found=found, seconds=time.perf_counter() - begun)
+
+
+class Wrong(Exception):
+    """It ran, and the result is not right."""
+
+
+class NotHere(Exception):
+    """It cannot be checked here; that is no pass."""
+
+
+def close(torch: Any, got: Any, wanted: Any, tolerance: float, what: str) -> str:
+    """The largest error, relative to the largest value wanted."""
+    got, wanted = got.detach().double().cpu(), wanted.detach().double().cpu()
+    if not bool(torch.isfinite(got).all()):
+        raise Wrong(f"{what} gave values that are not finite")
+    error = float((got - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
+    if error > tolerance:
+        raise Wrong(f"{what} is off by {error:.1e} of its largest value; {tolerance:.0e} is allowed")
+    return f"{what} agrees with the CPU to {max(error, 1e-17):.0e}"
+
+
+def cpu(torch: Any) -> str:
+    a = torch.randn(64, 64, dtype=torch.float64)
+    x = torch.linalg.solve(a, torch.eye(64, dtype=torch.float64)) if hasattr(torch, "linalg") else a.inverse()
+    message = close(torch, a @ x, torch.eye(64, dtype=torch.float64), 1e-8, "solving a linear system")
+    w = torch.ones(3, requires_grad=True)
+    (w * w).sum().backward()
+    if w.grad.tolist() != [2.0, 2.0, 2.0]:
+        raise Wrong(f"the gradient of w*w is {w.grad.tolist()}")
+    return message.replace("agrees with the CPU", "is right on the CPU") + ", gradients are right"
+
+
+def numpy_bridge(torch: Any) -> str:
+    try:
+        import numpy
+    except ImportError:
+        raise NotHere("NumPy is not in this environment") from None
+    array = torch.arange(6).reshape(2, 3).numpy()
+    if int(torch.from_numpy(numpy.ascontiguousarray(array)).sum()) != 15:
+        raise Wrong(f"numbers change on the way to NumPy {numpy.__version__} and back")
+    return f"tensors and arrays of NumPy {numpy.__version__} share memory"
+
+
+def arch_list(torch: Any, device: Any) -> str:
+    have = torch.cuda.get_arch_list()
+    major, minor = torch.cuda.get_device_capability(device)
+    name = torch.cuda.get_device_name(device)
+    native = []
+    for arch in have:
+        number = "".join(letter for letter in arch if letter.isdigit())
+        suffix = arch[-1] if arch[-1] in "af" else ""
+        there = (int(number[:-1]), int(number[-1])) if number else (0, 0)
+        exact = there == (major, minor)
+        if arch.startswith("sm_") and there[0] == major and there[1] <= minor and (exact or suffix != "a"):
+            native.append(arch)
+    if native:
+        return f"{name} ({major}.{minor}) is served by {native[-1]} of {' '.join(have)}"
+    raise Wrong(f"{name} ({major}.{minor}) is served by none of {' '.join(have) or 'no architecture'}")
+
+
+def allocation(torch: Any, device: Any) -> str:
+    free, total = torch.cuda.mem_get_info(device) if hasattr(torch.cuda, "mem_get_info") else (0, 0)
+    size = min(256 << 20, free // 4) if free else 64 << 20
+    block = torch.empty(size, dtype=torch.uint8, device=device)
+    block.fill_(7)
+    if int(block[-1]) != 7 or int(block[0]) != 7:
+        raise Wrong("memory does not hold what was written to it")
+    return f"{size >> 20} MB were allocated and filled, {free >> 20} of {total >> 20} MB were free"
+
+
+def first_launch(torch: Any, device: Any) -> str:
+    x = torch.empty(1 << 20, device=device)
+    torch.cuda.synchronize(device)
+    begun = time.perf_counter()
+    x.fill_(1.0)
+    y = torch.nn.functional.gelu(x * 2)
+    torch.cuda.synchronize(device)
+    first = time.perf_counter() - begun
+    begun = time.perf_counter()
+    x.fill_(1.0)
+    y = torch.nn.functional.gelu(x * 2)
+    torch.cuda.synchronize(device)
+    second = time.perf_counter() - begun
+    if abs(float(y[0]) - 1.9545) > 1e-3:
+        raise Wrong(f"the first kernels gave {float(y[0])!r}, not 1.9545")
+    return f"the first kernels took {first * 1e3:.1f} ms, the same again {second * 1e3:.2f} ms"
+
+
+def matmul(torch: Any, device: Any, dtype: Any, tolerance: float, tf32: bool = False) -> str:
+    a, b = torch.randn(512, 512), torch.randn(512, 512)
+    a, b = a.to(dtype), b.to(dtype)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        got = a.to(device) @ b.to(device)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return close(torch, got, a.double() @ b.double(), tolerance, "a 512x512 product")
+
+
+def matmul_fp32(torch: Any, device: Any) -> str:
+    return matmul(torch, device, torch.float32, 1e-5)
+
+
+def matmul_fp16(torch: Any, device: Any) -> str:
+    if torch.cuda.get_device_capability(device) < (5, 3):
+        return "this card has no half-precision arithmetic; " + matmul(torch, device, torch.float16, 5e-3)
+    return matmul(torch, device, torch.float16, 5e-3)
+
+
+def matmul_bf16(torch: Any, device: Any) -> str:
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "this card has no bfloat16 units: nothing to check"
+    return matmul(torch, device, torch.bfloat16, 3e-2)
+
+
+def matmul_tf32(torch: Any, device: Any) -> str:
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "this card has no TF32 units: nothing to check"
+    return matmul(torch, device, torch.float32, 5e-3, tf32=True)
+
+
+def cublas(torch: Any, device: Any) -> str:
+    a, b, v = torch.randn(16, 96, 64).double(), torch.randn(16, 64, 80).double(), torch.randn(64).double()
+    close(torch, torch.bmm(a.to(device), b.to(device)), torch.bmm(a, b), 1e-12, "a batched product")
+    close(torch, torch.mv(a[0].to(device), v.to(device)), torch.mv(a[0], v), 1e-12, "a product with a vector")
+    bias = torch.randn(80)
+    layer = torch.addmm(bias.to(device), a[0].float().to(device), b[0].float().to(device))
+    close(torch, layer, torch.addmm(bias, a[0].float(), b[0].float()), 1e-5, "addmm")
+    return "batched, vector and affine products agree with the CPU"
+
+
+def cudnn_conv(torch: Any, device: Any) -> str:
+    cudnn = torch.backends.cudnn
+    if not cudnn.is_available():
+        raise Wrong("torch was built without cuDNN, or cuDNN cannot be loaded")
+    before = cudnn.allow_tf32
+    cudnn.allow_tf32 = False
+    try:
+        x, w = torch.randn(4, 8, 32, 32), torch.randn(16, 8, 3, 3)
+        results = []
+        for place in (torch.device("cpu"), device):
+            xi, wi = x.to(place).requires_grad_(), w.to(place).requires_grad_()
+            out = torch.nn.functional.conv2d(xi, wi, padding=1, stride=2)
+            out.square().sum().backward()
+            results.append((out, xi.grad, wi.grad))
+    finally:
+        cudnn.allow_tf32 = before
+    for what, wanted, got in zip(("convolution", "its gradient", "its weights' gradient"), *results):  # noqa: B905
+        close(torch, got, wanted, 1e-4, what)
+    return f"cuDNN {cudnn.version()}: convolution forward and backward agree with the CPU"
+
+
+def fft(torch: Any, device: Any) -> str:
+    x = torch.randn(8, 1000).double()
+    got = torch.fft.ifft(torch.fft.fft(x.to(device))).real
+    close(torch, torch.fft.rfft(x.to(device)).abs(), torch.fft.rfft(x).abs(), 1e-10, "rfft")
+    return close(torch, got, x, 1e-12, "fft and back")
+
+
+def linalg(torch: Any, device: Any) -> str:
+    a = torch.randn(48, 48).double()
+    spd = a @ a.t() + 48 * torch.eye(48).double()
+    gpu = spd.to(device)
+    factor = torch.linalg.cholesky(gpu)
+    close(torch, factor @ factor.transpose(-1, -2), spd, 1e-10, "Cholesky")
+    u, s, v = torch.linalg.svd(gpu)
+    close(torch, (u * s) @ v, spd, 1e-10, "SVD")
+    values, _ = torch.linalg.eigh(gpu)
+    close(torch, values, torch.linalg.eigvalsh(spd), 1e-10, "eigenvalues")
+    close(torch, torch.linalg.solve(gpu, gpu), torch.eye(48).double(), 1e-10, "solve")
+    return "Cholesky, SVD, eigenvalues and solve (cuSOLVER's path) agree with the CPU"
+
+
+def magma(torch: Any, device: Any) -> str:
+    if not getattr(torch.cuda, "has_magma", False):
+        return "this build has no MAGMA: cuSOLVER does its work"
+    choose = getattr(torch.backends.cuda, "preferred_linalg_library", None)
+    if choose is None:
+        raise NotHere("this release cannot be told to use MAGMA")
+    before = choose()
+    choose("magma")
+    try:
+        linalg(torch, device)
+    finally:
+        choose(before)
+    return "Cholesky, SVD, eigenvalues and solve by MAGMA agree with the CPU"
+
+
+def random(torch: Any, device: Any) -> str:
+    def draw() -> Any:
+        torch.cuda.manual_seed_all(1234)
+        return torch.randn(1 << 20, device=device)
+
+    one, two = draw(), draw()
+    if not torch.equal(one, two):
+        raise Wrong("the same seed gives other numbers")
+    mean, spread = float(one.mean()), float(one.std())
+    if abs(mean) > 0.01 or abs(spread - 1) > 0.01:
+        raise Wrong(f"normal numbers have mean {mean:.3f} and spread {spread:.3f}")
+    return f"a million normal numbers: mean {mean:.4f}, spread {spread:.4f}, the same for the same seed"
+
+
+def streams(torch: Any, device: Any) -> str:
+    side = torch.cuda.Stream(device)
+    begun, done = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    x = torch.ones(1 << 20, device=device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        begun.record()
+        for _ in range(50):
+            x = x + 1
+        done.record()
+    torch.cuda.current_stream(device).wait_stream(side)
+    torch.cuda.synchronize(device)
+    if float(x.min()) != 51.0 or float(x.max()) != 51.0:
+        raise Wrong("work on a second stream was lost")
+    return f"fifty additions on a second stream took {begun.elapsed_time(done):.2f} ms"
+
+
+def training(torch: Any, device: Any) -> str:
+    losses = []
+    for place in (torch.device("cpu"), device):
+        torch.manual_seed(7)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3, padding=1),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(8 * 14 * 14, 10),
+        )
+        x, y = torch.randn(32, 1, 14, 14), torch.randint(0, 10, (32,))
+        model, x, y = model.to(place), x.to(place), y.to(place)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        run_ = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            run_.append(float(loss))
+        losses.append(run_)
+    difference = max(abs(one - two) for one, two in zip(*losses))  # noqa: B905
+    if not losses[1][-1] < losses[1][0] or difference > 1e-2:
+        raise Wrong(f"five steps of training give {losses[1]}, on the CPU {losses[0]}")
+    first, last = losses[1][0], losses[1][-1]
+    return f"five steps of training: loss {first:.4f} to {last:.4f}, within {max(difference, 1e-17):.0e} of the CPU"
+
+
+CHECKS = [
+    ("arch-list", arch_list),
+    ("launch", first_launch),
+    ("allocation", allocation),
+    ("matmul-fp32", matmul_fp32),
+    ("matmul-fp16", matmul_fp16),
+    ("matmul-bf16", matmul_bf16),
+    ("matmul-tf32", matmul_tf32),
+    ("cublas", cublas),
+    ("cudnn", cudnn_conv),
+    ("fft", fft),
+    ("linalg", linalg),
+    ("magma", magma),
+    ("random", random),
+    ("streams", streams),
+    ("training", training),
+]
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

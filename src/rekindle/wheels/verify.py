@@ -1,0 +1,230 @@
+"""`rekindle verify`: numbered checks of a wheel or of an installed torch, from its file to a step of training.
+
+What can be read is read first; if that already fails, nothing is run. What needs a GPU is UNVERIFIED without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.errors import NotFound
+from rekindle.findings import Finding, Fix, State, worst
+from rekindle.knowledge.capability import Capability
+from rekindle.wheels import trial, verify_static
+from rekindle.wheels.trial import Environment
+from rekindle.wheels.verify_static import Subject
+
+# The order is the number. `gpu` checks are carried out on each card.
+STATIC = ("file", "record", "tags", "closure", "coverage")
+RUNNING = ("install", "import", "version", "config", "cpu", "numpy", "cuda")
+ON_CARD = (
+    "arch-list", "launch", "allocation", "matmul-fp32", "matmul-fp16", "matmul-bf16", "matmul-tf32", "cublas", "cudnn",
+    "fft", "linalg", "magma", "random", "streams", "training",
+)  # fmt: skip
+
+
+class Check(Finding, frozen=True, kw_only=True):
+    """A finding with its number; `card` is the one it was carried out on, `seconds` how long that took."""
+
+    number: int
+    card: str | None = None
+    seconds: float | None = None
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """A card of this machine, as torch or the driver sees it."""
+
+    index: int
+    name: str
+    capability: Capability
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plan, or the command line, says it should be. None: not said."""
+
+    torch: str | None = None
+    cuda: str | None = None
+    cards: tuple[str, ...] = ()
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What `verify` prints with `--json`, and the report that travels with a wheel (`sha256` is the wheel's)."""
+
+    schema: str = "rekindle.verify/1"
+    subject: str
+    kind: str
+    sha256: str | None = None
+    size: int | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    targets: dict[str, int] = {}
+    cards: tuple[Card, ...] = ()
+    checks: tuple[Check, ...] = ()
+    state: State
+    seconds: float | None = None
+
+
+def verify(
+    subject: Path | None, *, expected: Expected | None = None, python: str | None = None, run: bool = True
+) -> Verification:
+    """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
+    is installed or imported."""
+    import time
+
+    begun = time.monotonic()
+    expected = expected or Expected()
+    findings: dict[str, Finding] = {}
+    seconds: dict[str, float] = {}
+    is_wheel = subject is not None and subject.suffix == ".whl"
+    if is_wheel and subject is not None and not subject.is_file():
+        raise NotFound(f"there is no wheel `{subject}`", hint="check the path; quote it if it has spaces")
+    home = None if is_wheel else trial.find(subject)
+    here = trial.cards_here() if run else ()
+    read = verify_static.read(subject if home is None else home.torch)
+    wanted = [*expected.cards, *dict.fromkeys(f"sm_{card.capability.sm.removeprefix('sm_')}" for card in here)]
+    for name, check in verify_static.CHECKS.items():
+        started = time.monotonic()
+        findings[name] = check(read, tuple(wanted))
+        seconds[name] = time.monotonic() - started
+    broken = next((name for name in STATIC if findings[name].state is State.FAIL), None)
+    seen: Sequence[Check] = ()
+    why = None
+    if not run:
+        why = "nothing was run, as asked"
+    elif broken:
+        why = f"not run, because the check `{broken}` failed"
+    environment: Environment | None = None
+    if why is None:
+        with trial.environment(subject if is_wheel else None, home, python) as environment:
+            findings["install"] = environment.finding
+            seconds["install"] = environment.seconds
+            if environment.python is None:
+                why = "not run, because there is no environment to run it in"
+            else:
+                seen = _run(environment, read, expected, findings, seconds)
+    checks = _numbered(findings, seconds, seen, why)
+    facts = environment.facts if environment else {}
+    return Verification(
+        subject=subject.name if is_wheel and subject else str(home.root if home else subject),
+        kind="wheel" if is_wheel else "environment",
+        sha256=_sha256(subject) if is_wheel and subject else None,
+        size=subject.stat().st_size if is_wheel and subject else None,
+        torch=read.inspection.torch,
+        cuda=str(read.inspection.cuda) if read.inspection.cuda else None,
+        cudnn=read.inspection.cudnn,
+        python=facts.get("python") or read.inspection.python,
+        platform=read.inspection.platform,
+        targets=read.inspection.targets,
+        cards=tuple(
+            Card(index=one["index"], name=one["name"], capability=Capability.parse(one["capability"]))
+            for one in facts.get("cards", ())
+        ),
+        checks=checks,
+        state=worst(checks),
+        seconds=round(time.monotonic() - begun, 2),
+    )
+
+
+def report_beside(wheel: Path) -> Path:
+    """Where a wheel's report lies: beside it, under its whole name."""
+    return wheel.with_name(wheel.name + ".verify.json")
+
+
+def _run(
+    environment: Environment,
+    read: Subject,
+    expected: Expected,
+    findings: dict[str, Finding],
+    seconds: dict[str, float],
+) -> list[Check]:
+    for answer in trial.facts(environment):
+        findings[answer.id] = answer.finding
+        if answer.seconds is not None:
+            seconds[answer.id] = answer.seconds
+    if findings["import"].state is State.FAIL:
+        return []
+    findings["version"] = verify_static.version_finding(read, environment.facts, expected.torch, expected.cuda)
+    findings["config"] = verify_static.config_finding(read, environment.facts)
+    findings["cuda"] = _cuda_finding(environment.facts)
+    if findings["cuda"].state is not State.PASS:
+        return []
+    seen = []
+    for card in environment.facts["cards"]:
+        label = f"{card['index']}: {card['name']}"
+        for answer in trial.on_card(environment, card["index"], ON_CARD):
+            number = len(STATIC) + len(RUNNING) + ON_CARD.index(answer.id) + 1
+            seen.append(_check(answer.finding, number, answer.seconds, label))
+    return seen
+
+
+def _cuda_finding(facts: dict[str, object]) -> Finding:
+    if facts.get("cuda") is None:
+        return Finding(id="cuda", state=State.UNVERIFIED, found="this torch was built for the CPU only")
+    if facts.get("cuda_available"):
+        cards = facts["cards"]
+        assert isinstance(cards, list)
+        return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} card(s)")
+    problem = str(facts.get("cuda_problem") or "no reason given").split("\n")[0]
+    return Finding(
+        id="cuda",
+        state=State.UNVERIFIED,
+        found=f"torch sees no card on this machine: {problem}",
+        why="what needs a GPU cannot be checked without one",
+        fix=Fix(text="run this on the machine with the card; `rekindle doctor` says what is wrong with its driver"),
+    )
+
+
+def _numbered(
+    findings: dict[str, Finding], seconds: dict[str, float], seen: Sequence[Check], why: str | None
+) -> tuple[Check, ...]:
+    """All checks in order; one that did not happen is UNVERIFIED with the reason."""
+    checks = []
+    reason = why or _blocker(findings)
+    for number, name in enumerate((*STATIC, *RUNNING), start=1):
+        finding = findings.get(name) or Finding(id=name, state=State.UNVERIFIED, found=reason)
+        checks.append(_check(finding, number, seconds.get(name), None))
+    if seen:
+        return (*checks, *seen)
+    first = len(checks) + 1
+    return (
+        *checks,
+        *(
+            _check(Finding(id=name, state=State.UNVERIFIED, found=reason), number, None, None)
+            for number, name in enumerate(ON_CARD, start=first)
+        ),
+    )
+
+
+def _blocker(findings: dict[str, Finding]) -> str:
+    if findings.get("import") and findings["import"].state is State.FAIL:
+        return "not run, because torch cannot be imported"
+    return findings["cuda"].found if "cuda" in findings else "not run"
+
+
+def _check(finding: Finding, number: int, seconds: float | None, card: str | None) -> Check:
+    return Check(
+        id=finding.id,
+        state=finding.state,
+        found=finding.found,
+        why=finding.why,
+        fix=finding.fix,
+        source=finding.source,
+        number=number,
+        card=card,
+        seconds=None if seconds is None else round(seconds, 3),
+    )
+
+
+def _sha256(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while data := stream.read(1 << 20):
+            sha.update(data)
+    return sha.hexdigest()
