@@ -174,9 +174,20 @@ def _open_folder(path: Path) -> Folder:
     path = path.resolve()
     infos = sorted(path.parent.glob(f"{_escaped(path.name)}-*.dist-info"))
     if (path / "__init__.py").is_file() and infos:
-        return Folder(path.parent, kind="installed", name=path.name, only=(f"{path.name}/", f"{infos[0].name}/"))
+        only = {f"{path.name}/", f"{infos[0].name}/", *_tops(infos[0] / "RECORD")}
+        return Folder(path.parent, kind="installed", name=path.name, only=tuple(sorted(only)))
     installed = any(path.glob("*.dist-info/INSTALLER"))
     return Folder(path, kind="installed" if installed else "folder")
+
+
+def _tops(record: Path) -> set[str]:
+    """The folders beside it that the same distribution installed: torch comes with functorch and torchgen."""
+    try:
+        lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    tops = {line.split("/", 1)[0] for line in lines if "/" in line}
+    return {f"{top}/" for top in tops if top not in ("..", "__pycache__", "") and (record.parent.parent / top).is_dir()}
 
 
 def _escaped(name: str) -> str:

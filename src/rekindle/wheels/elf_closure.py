@@ -20,6 +20,11 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 # Names that only torch's own libraries can offer: `_ZN3c10…`, `_ZNK2at6Tensor…`, `_ZN5torch…`.
 _OURS = re.compile(r"_Z(?:T[ISV])?(?:N[KVRO]*|)(?:3c10|2at|5torch|6caffe2)(?![a-z])")
 
+# Names of the C++ standard library: without a version where a library leaves it to another one to link libstdc++.
+_STANDARD = re.compile(
+    r"_Z(?:T[ISVT]|GV|Th?n?\d+_|Tv\w+?_)*(?:N[KVRO]*)?S[tabsiod]|_Z(?:nw|na|dl|da)|__cxa_|__gxx_|__dynamic_cast$"
+)
+
 
 def elf_closure(
     binaries: Sequence[Binary],
@@ -149,7 +154,7 @@ class _Walk:
             return
         reached = _reached(found, targets)
         outside = any(self.unknown.get(one.name) for one in reached)
-        wanted = [name for name in found.symbols.unversioned if not _PYTHON.match(name)]
+        wanted = [n for n in found.symbols.unversioned if not _PYTHON.match(n) and not _STANDARD.match(n)]
         self.symbols += len(wanted)
         if outside:
             wanted = [name for name in wanted if self.torch and _OURS.match(name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -168,7 +169,7 @@ def _foreign(wheel: Path) -> str | None:
         return None
     first = min(str(tag) for tag in tags)
     python = ".".join(str(part) for part in sys.version_info[:2])
-    return f"a wheel for {first} cannot be run by this Python ({python} on {sys.platform})"
+    return f"a wheel for {first} cannot be run by this Python ({python} on {sys.platform} {platform.machine()})"
 
 
 def _ask(environment: Environment, words: Sequence[str], *, timeout: float, **more: str) -> Result:

@@ -6,8 +6,10 @@ What can be read is read first; if that already fails, nothing is run. What need
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
@@ -15,7 +17,7 @@ from rekindle.errors import NotFound
 from rekindle.findings import Finding, Fix, State, worst
 from rekindle.knowledge.capability import Capability
 from rekindle.wheels import trial, verify_static
-from rekindle.wheels.trial import Environment
+from rekindle.wheels.trial import Environment, Home
 from rekindle.wheels.verify_static import Subject
 
 # The order is the number. `gpu` checks are carried out on each card.
@@ -76,60 +78,70 @@ def verify(
 ) -> Verification:
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
     is installed or imported."""
-    import time
-
     begun = time.monotonic()
     expected = expected or Expected()
-    findings: dict[str, Finding] = {}
-    seconds: dict[str, float] = {}
-    is_wheel = subject is not None and subject.suffix == ".whl"
-    if is_wheel and subject is not None and not subject.is_file():
-        raise NotFound(f"there is no wheel `{subject}`", hint="check the path; quote it if it has spaces")
-    home = None if is_wheel else trial.find(subject)
+    wheel = subject if subject is not None and subject.suffix == ".whl" else None
+    if wheel is not None and not wheel.is_file():
+        raise NotFound(f"there is no wheel `{wheel}`", hint="check the path; quote it if it has spaces")
+    home = None if wheel else trial.find(subject)
     here = trial.cards_here() if run else ()
-    read = verify_static.read(subject if home is None else home.torch)
-    wanted = [*expected.cards, *dict.fromkeys(f"sm_{card.capability.sm.removeprefix('sm_')}" for card in here)]
-    for name, check in verify_static.CHECKS.items():
-        started = time.monotonic()
-        findings[name] = check(read, tuple(wanted))
-        seconds[name] = time.monotonic() - started
-    broken = next((name for name in STATIC if findings[name].state is State.FAIL), None)
-    seen: Sequence[Check] = ()
-    why = None
-    if not run:
-        why = "nothing was run, as asked"
-    elif broken:
-        why = f"not run, because the check `{broken}` failed"
-    environment: Environment | None = None
-    if why is None:
-        with trial.environment(subject if is_wheel else None, home, python) as environment:
-            findings["install"] = environment.finding
-            seconds["install"] = environment.seconds
-            if environment.python is None:
-                why = "not run, because there is no environment to run it in"
-            else:
-                seen = _run(environment, read, expected, findings, seconds)
-    checks = _numbered(findings, seconds, seen, why)
-    facts = environment.facts if environment else {}
+    wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
+    with verify_static.opened(home.torch if home else cast(Path, wheel), wanted) as read:
+        outcome = _carried_out(read, wheel, home, expected, wanted, python, run)
+    known = read.inspection
     return Verification(
-        subject=subject.name if is_wheel and subject else str(home.root if home else subject),
-        kind="wheel" if is_wheel else "environment",
-        sha256=_sha256(subject) if is_wheel and subject else None,
-        size=subject.stat().st_size if is_wheel and subject else None,
-        torch=read.inspection.torch,
-        cuda=str(read.inspection.cuda) if read.inspection.cuda else None,
-        cudnn=read.inspection.cudnn,
-        python=facts.get("python") or read.inspection.python,
-        platform=read.inspection.platform,
-        targets=read.inspection.targets,
+        subject=wheel.name if wheel else str(home.root if home else subject),
+        kind="wheel" if wheel else "environment",
+        sha256=_sha256(wheel) if wheel else None,
+        size=wheel.stat().st_size if wheel else None,
+        torch=known.torch,
+        cuda=str(known.cuda) if known.cuda else None,
+        cudnn=known.cudnn,
+        python=outcome.facts.get("python") or known.python,
+        platform=known.platform,
+        targets=known.targets,
         cards=tuple(
             Card(index=one["index"], name=one["name"], capability=Capability.parse(one["capability"]))
-            for one in facts.get("cards", ())
+            for one in outcome.facts.get("cards", ())
         ),
-        checks=checks,
-        state=worst(checks),
+        checks=outcome.checks,
+        state=worst(outcome.checks),
         seconds=round(time.monotonic() - begun, 2),
     )
+
+
+def _carried_out(
+    read: Subject,
+    wheel: Path | None,
+    home: Home | None,
+    expected: Expected,
+    cards: Sequence[str],
+    python: str | None,
+    run: bool,
+) -> _Outcome:
+    findings: dict[str, Finding] = {}
+    seconds: dict[str, float] = {}
+    for name, check in verify_static.CHECKS.items():
+        begun = time.monotonic()
+        findings[name] = check(read, cards)
+        seconds[name] = time.monotonic() - begun
+    failed = next((name for name in STATIC if findings[name].state is State.FAIL), None)
+    if not run or failed:
+        why = f"not run, because the check `{failed}` failed" if failed and run else "nothing was run, as asked"
+        return _Outcome(checks=_numbered(findings, seconds, (), why))
+    with trial.environment(wheel, home, python) as environment:
+        findings["install"] = environment.finding
+        seconds["install"] = environment.seconds
+        if environment.python is None:
+            why = "not run, because there is no environment to run it in"
+            return _Outcome(checks=_numbered(findings, seconds, (), why))
+        seen = _run(environment, read, expected, findings, seconds)
+        return _Outcome(checks=_numbered(findings, seconds, seen, None), facts=environment.facts)
+
+
+class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    checks: tuple[Check, ...]
+    facts: dict[str, Any] = {}
 
 
 def report_beside(wheel: Path) -> Path:

@@ -27,7 +27,8 @@ def text(done: Verification) -> str:
         lines += _lines(list(checks))
     counts = [f"{sum(check.state is state for check in done.checks)} {state.value}" for state in State]
     took = f" in {done.seconds:.0f} s" if done.seconds is not None else ""
-    return f"{head}\n\n" + "\n".join(lines) + f"\n\n{_WORDS[done.state]}: {', '.join(counts)}{took}"
+    end = console.wrap(f"{_WORDS[done.state]}: {', '.join(counts)}{took}")
+    return f"{head}\n\n" + "\n".join(lines) + f"\n\n{end}"
 
 
 def junit(done: Verification) -> str:

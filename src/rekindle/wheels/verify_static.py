@@ -5,16 +5,16 @@ And what an imported torch says of itself, against what was read.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from rekindle.errors import BadInput
 from rekindle.findings import Finding, Fix, State, worst
 from rekindle.formats import package
 from rekindle.formats.package import Package, Wheel
@@ -33,10 +33,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     inspection: Inspection
 
 
-def read(path: Path | None) -> Subject:
-    if path is None:
-        raise BadInput("there is no torch to verify", hint="name a wheel or an environment")
-    return Subject(path=path, package=package.open_package(path), inspection=inspect(path))
+@contextlib.contextmanager
+def opened(path: Path, cards: Sequence[str] = ()) -> Iterator[Subject]:
+    known = inspect(path, cards=cards)
+    with package.open_package(path) as found:
+        yield Subject(path=path, package=found, inspection=known)
 
 
 def file(subject: Subject, cards: Sequence[str]) -> Finding:
@@ -135,7 +136,7 @@ def coverage(subject: Subject, cards: Sequence[str]) -> Finding:
             id="coverage", state=State.FAIL, found="there is no GPU code inside: this is a CPU build",
             fix=Fix(text="`rekindle plan` says which build serves the card"),
         )  # fmt: skip
-    asked = inspect(subject.path, cards=cards).cards
+    asked = subject.inspection.cards
     worst_card = max(asked, key=lambda card: list(Coverage).index(card.coverage))
     served = ", ".join(f"{card.name} ({card.capability}) {card.coverage.value}" for card in asked)
     states = {Coverage.SERVES: State.PASS, Coverage.PARTIAL: State.FAIL, Coverage.NO: State.FAIL}

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from rekindle.findings import Finding, State
+from rekindle.run import Result
+from rekindle.wheels import ask_torch, trial, verify
+from support import small_wheels
+from support.command import Seen, rekindle_command
+
+MARK = trial._MARK
+
+
+def _read_only(wheel: Path, *more: str) -> Seen:
+    return rekindle_command("verify", str(wheel), "--no-run", *more)
+
+
+def _states(answer: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {check["id"]: check["state"] for check in answer["checks"]}
+
+
+def test_a_whole_wheel_without_a_card_is_unverified_never_passed(tmp_path: Path) -> None:
+    wheel = small_wheels.make(tmp_path)
+    seen = _read_only(wheel, "--json")
+    assert seen.code == 9, seen.err
+    answer = seen.json()
+    states = _states(answer)
+    assert [states[name] for name in ("file", "record", "tags", "closure")] == ["PASS"] * 4
+    assert {states[name] for name in verify.RUNNING + verify.ON_CARD} == {"UNVERIFIED"}
+    assert [check["number"] for check in answer["checks"]] == list(range(1, 28))
+    assert answer["state"] == "UNVERIFIED"
+
+
+def test_the_report_lies_beside_the_wheel_and_names_its_hash(tmp_path: Path) -> None:
+    import hashlib
+
+    wheel = small_wheels.make(tmp_path)
+    answer = _read_only(wheel, "--json").json()
+    report = json.loads((tmp_path / f"{wheel.name}.verify.json").read_text(encoding="utf-8"))
+    assert report == answer
+    assert report["sha256"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+def test_a_file_that_is_not_what_record_says_fails_though_its_size_is_right(tmp_path: Path) -> None:
+    changed = {**small_wheels.FILES, "torch/__init__.py": b"import os \n" * 50}
+    assert len(changed["torch/__init__.py"]) == len(small_wheels.FILES["torch/__init__.py"])
+    wheel = small_wheels.make(tmp_path, changed, record_bytes=small_wheels.record(small_wheels.FILES))
+    seen = _read_only(wheel)
+    assert seen.code == 8
+    assert "1 files are not what RECORD says: `torch/__init__.py`" in " ".join(seen.out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("demo-1.0-cp312-cp312-win_amd64.whl", "WHEEL says cp311-cp311-win_amd64"),
+        ("demo-2.0-cp311-cp311-win_amd64.whl", "METADATA says demo 1.0"),
+        ("other-1.0-cp311-cp311-win_amd64.whl", "METADATA says demo 1.0"),
+        ("demo.whl", "not that of a wheel"),
+    ],
+)
+def test_a_name_that_does_not_fit_fails(tmp_path: Path, name: str, said: str) -> None:
+    seen = _read_only(small_wheels.make(tmp_path, name=name))
+    assert seen.code == 8
+    assert said in " ".join(seen.out.split())
+
+
+def test_a_module_for_another_python_fails(tmp_path: Path) -> None:
+    files = {"torch/_C.cp310-win_amd64.pyd": b"MZ", **small_wheels.FILES}
+    answer = _read_only(small_wheels.make(tmp_path, files), "--json").json()
+    assert _states(answer)["tags"] == "FAIL"
+
+
+def test_a_cpu_build_fails_when_a_card_is_named(tmp_path: Path) -> None:
+    answer = _read_only(small_wheels.make(tmp_path), "--gpu", "sm_90", "--json").json()
+    assert _states(answer)["coverage"] == "FAIL"
+
+
+def test_what_already_fails_on_reading_is_not_run(tmp_path: Path) -> None:
+    """No environment is made: this takes no time, and nothing of the wheel is imported."""
+    files = {**small_wheels.FILES, "torch/__init__.py": b"raise SystemExit('was imported')\n"}
+    wheel = small_wheels.make(tmp_path, files, name="demo-1.0-cp312-cp312-win_amd64.whl")
+    done = verify.verify(wheel, expected=verify.Expected())
+    checks = {check.id: check for check in done.checks}
+    assert done.state is State.FAIL
+    assert checks["import"].found == "not run, because the check `tags` failed"
+
+
+def test_a_wheel_for_another_system_is_unverified(tmp_path: Path) -> None:
+    platform = "manylinux_2_17_x86_64" if sys.platform == "win32" else "win_amd64"
+    tags = f"Wheel-Version: 1.0\nTag: cp311-cp311-{platform}\n".encode()
+    files = {**small_wheels.FILES, "demo-1.0.dist-info/WHEEL": tags}
+    wheel = small_wheels.make(tmp_path, files, name=f"demo-1.0-cp311-cp311-{platform}.whl")
+    done = verify.verify(wheel)
+    install = next(check for check in done.checks if check.id == "install")
+    assert install.state is State.UNVERIFIED
+    assert "cannot be run by this Python" in install.found
+
+
+def test_junit_counts_what_could_not_be_checked_as_skipped(tmp_path: Path) -> None:
+    wheel = small_wheels.make(tmp_path, name="demo-2.0-cp311-cp311-win_amd64.whl")
+    _read_only(wheel, "--junit", str(tmp_path / "junit.xml"))
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert suite.attrib["tests"] == "27"
+    assert suite.attrib["failures"] == "1" == str(len(suite.findall("testcase/failure")))
+    assert len(suite.findall("testcase/skipped")) == int(suite.attrib["skipped"]) > 20
+
+
+def test_the_check_during_which_the_process_died_is_the_one_that_failed() -> None:
+    lines = [{"begin": "matmul-fp32"}, {"id": "matmul-fp32", "ok": True, "found": "good"}, {"begin": "cudnn"}]
+    said = Result(args=("python",), code=-11, out="".join(MARK + json.dumps(line) + "\n" for line in lines), err="boom")
+    answers = trial._answers(said, trial._lines(said.out), ("matmul-fp32", "cudnn", "fft"))
+    assert [answer.finding.state for answer in answers] == [State.PASS, State.FAIL, State.UNVERIFIED]
+    assert answers[1].finding.found == "the process ended with code -11 during this check: boom"
+
+
+def test_a_missing_library_is_told_apart_from_the_file_that_is_named() -> None:
+    found = 'OSError: [WinError 126] The specified module could not be found. Error loading "aoti_custom_ops.dll"'
+    said = Result(args=("python",), code=0, out=MARK + json.dumps({"id": "import", "ok": False, "found": found}) + "\n")
+    answer = trial._answers(said, trial._lines(said.out), ("import",))[0]
+    assert answer.finding.state is State.FAIL
+    assert answer.finding.fix is not None and "rekindle repair" in answer.finding.fix.text
+
+
+def test_every_gpu_check_has_its_number_and_its_function() -> None:
+    assert tuple(name for name, _ in ask_torch.CHECKS) == verify.ON_CARD
+
+
+def test_the_script_for_the_target_needs_nothing_of_rekindle() -> None:
+    text = Path(ask_torch.__file__).read_text(encoding="utf-8")
+    assert "import rekindle" not in text and "from rekindle" not in text
+
+
+def test_there_is_no_wheel_no_environment_no_torch(tmp_path: Path) -> None:
+    for path in (tmp_path / "no.whl", tmp_path / "no", tmp_path):
+        seen = rekindle_command("verify", str(path))
+        assert seen.code == 14
+        assert "hint:" in seen.err
+
+
+def test_torch_is_asked_against_what_was_wanted(tmp_path: Path) -> None:
+    from rekindle.wheels import verify_static
+
+    facts = {"version": "2.7.1+cu118", "cuda": "11.8", "python": "3.11.9"}
+
+    def ask(torch: str | None, cuda: str | None) -> Finding:
+        with verify_static.opened(small_wheels.make(tmp_path)) as subject:
+            return verify_static.version_finding(subject, facts, torch, cuda)
+
+    assert ask("2.7.1", "11.8").state is State.PASS
+    assert ask("2.7.0", None).state is State.FAIL
+    assert ask(None, "12.1").state is State.FAIL
+
+
+def test_a_cut_wheel_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    wheel = small_wheels.make(tmp_path)
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    assert _read_only(wheel).code == 4
+    with zipfile.ZipFile(wheel, "w") as empty:
+        empty.writestr("x", b"")
+    assert _read_only(wheel).code in (8, 9)
