@@ -99,7 +99,7 @@ class _Walk:
             self._note_machine(target, found)
             return None
         for libraries in self.elsewhere:
-            if library in libraries:
+            if any(fnmatchcase(name, library) for name in libraries):
                 self.unknown[found.name] = True
                 return None
         owner = owner_of(library, "linux")

@@ -18,7 +18,7 @@ from rekindle.knowledge import capabilities, gpus, toolkits
 from rekindle.knowledge.capability import Capability, Coverage
 from rekindle.knowledge.gpu_code import GpuCode, Served, overall, own, served, sums
 from rekindle.version import Version
-from rekindle.wheels import identity, integrity, linkage
+from rekindle.wheels import identity, integrity, linkage, places
 from rekindle.wheels.closure import closure as closure_of
 from rekindle.wheels.identity import Identity
 from rekindle.wheels.linkage import Closure
@@ -102,7 +102,7 @@ def inspect(where: str | Path, *, cards: Sequence[str] = ()) -> Inspection:
 def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
     binaries = read_binaries(found)
     known = identity.identify(found, binaries)
-    links = closure_of(binaries, requires=known.requires, torch=known.torch is not None)
+    links = _closure(found, binaries, known)
     return _answer(
         kind=found.kind,
         name=found.name,
@@ -111,9 +111,25 @@ def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
         known=known,
         parts=integrity.parts(found.files),
         closure=links,
-        findings=[*integrity.record_findings(found), *integrity.header_findings(binaries)],
+        findings=[
+            *integrity.record_findings(found),
+            *integrity.header_findings(binaries),
+            *integrity.cpu_findings(binaries, known.cpu),
+        ],
         asked=asked,
     )
+
+
+def _closure(found: Package, binaries: Sequence[Binary], known: Identity) -> Closure | None:
+    """Of an installed package it is looked whether what others bring is really there; a wheel's requirements count."""
+    torch = known.torch is not None
+    if found.kind != "installed" or not isinstance(found, package.Folder):
+        return closure_of(binaries, requires=known.requires, torch=torch)
+    if any(one.pe for one in binaries):
+        return closure_of(
+            binaries, torch=torch, elsewhere=places.windows_places(found.root, torch=known.torch, cuda=known.cuda)
+        )
+    return closure_of(binaries, torch=torch, elsewhere=places.linux_places(found.root, binaries))
 
 
 def _of_file(found: Binary, asked: Sequence[gpus.Match]) -> Inspection:

@@ -91,6 +91,24 @@ def header_findings(binaries: Iterable[Binary]) -> list[Finding]:
     return findings
 
 
+def cpu_findings(binaries: Sequence[Binary], level: str | None) -> list[Finding]:
+    """What the code outside dispatch demands of the CPU: known only where the compiler left a note of it."""
+    if not any(found.machine == "x86_64" for found in binaries):
+        return []
+    if level:
+        text = f"its own note demands an x86-64-{level} CPU" + (" (AVX2)" if level == "v3" else "")
+        return [Finding(id="cpu", state=State.PASS, found=text)]
+    return [
+        Finding(
+            id="cpu",
+            state=State.UNVERIFIED,
+            found="which CPU the code outside run-time dispatch needs is not stated in the files",
+            why="a wheel built with AVX2 and sold for SSE4.1 ends with an illegal instruction on an old CPU",
+            fix=Fix(text="try `import torch` on the oldest CPU that it is meant for"),
+        )
+    ]
+
+
 def parts(files: Mapping[str, int]) -> dict[str, int]:
     """Bytes by part: libraries with and without CUDA in their name, Python, headers, the rest; largest first."""
     total: Counter[str] = Counter()
