@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import ntpath
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -50,6 +52,29 @@ class Started:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def lines(self) -> Iterator[bytes]:
+        """What it writes to stdout, line by line, as it comes.
+
+        On Windows a read that waits cannot be interrupted: Ctrl-C would be noticed at the next line, which a long
+        compile may keep back for half an hour. There a thread reads, and this process only ever waits for moments.
+        """
+        pipe = self.process.stdout
+        if pipe is None:
+            return
+        if sys.platform != "win32":
+            yield from pipe
+        else:
+            arrived: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+            threading.Thread(target=_hand_over, args=(pipe, arrived), daemon=True).start()
+            while True:
+                try:
+                    line = arrived.get(timeout=0.2)
+                except queue.Empty:
+                    continue
+                if line is None:
+                    return
+                yield line
 
     def end(self, *, grace: float = 0.0) -> None:
         """End it and all it has started. With `grace` it is asked first (Linux) and has that many seconds."""
@@ -88,6 +113,14 @@ class Started:
         if sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
+
+
+def _hand_over(pipe: IO[bytes], arrived: queue.SimpleQueue[bytes | None]) -> None:
+    # The pipe may be closed under us when the program is ended.
+    with contextlib.suppress(OSError, ValueError):
+        for line in pipe:
+            arrived.put(line)
+    arrived.put(None)
 
 
 def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:

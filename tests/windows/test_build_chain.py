@@ -7,9 +7,12 @@ the speed of anything, antivirus locks on fresh executables.
 
 from __future__ import annotations
 
+import _thread
 import os
 import re
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,7 +21,9 @@ import pytest
 from programs import program
 
 from rekindle import run
-from rekindle.processes import Started
+from rekindle.build import runner
+from rekindle.build.journal import Journal
+from rekindle.errors import Interrupted
 
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(app C)
@@ -54,14 +59,6 @@ def tools() -> dict[str, str]:
     return {**os.environ, **names}
 
 
-def test_the_whole_chain_ends_with_the_exit_code_of_what_it_built(project: Path) -> None:
-    said = run.call([project / "build.cmd"], env=tools(), timeout=240)
-    assert "part says 42" in said.out, said.out + said.err
-    assert said.code == 42
-    app = run.call([project / "out" / "app.exe"])
-    assert (app.out, app.code) == ("part says 42\n", 42)
-
-
 def test_a_compile_error_comes_back_as_text_and_as_a_code(project: Path) -> None:
     (project / "part.c").write_text("int part(void) { return größe; }\n", encoding="utf-8")
     said = run.call([project / "build.cmd"], env=tools(), timeout=240)
@@ -70,29 +67,80 @@ def test_a_compile_error_comes_back_as_text_and_as_a_code(project: Path) -> None
     assert not (project / "out" / "app.exe").exists()
 
 
-def test_killed_in_the_middle_and_run_again_it_goes_on(project: Path) -> None:
-    """ninja is ended with its compilers; a second run repeats nothing that was finished."""
-    env = tools()
-    slow = f'"{sys.executable}" -c "import time, sys; time.sleep(float(sys.argv[2])); open(sys.argv[1], \'w\')"'
-    rules = (
-        f"rule slow\n  command = {slow} $out $delay\nbuild first: slow\n  delay = 0\nbuild second: slow\n  delay = 40\n"
-    )
-    (project / "build.ninja").write_text(rules, encoding="utf-8")
-    ninja = [env["RK_NINJA"], "-j1", "first", "second"]
-    with Started(ninja, cwd=project) as started:
-        for _ in range(300):
+SLOW = f"""rule slow
+  command = "{sys.executable}" -c "import time, sys; time.sleep(float(sys.argv[2])); open(sys.argv[1], 'w')" $out $delay
+build first: slow
+  delay = 0
+build second: slow
+  delay = 60
+"""
+# Rekindle's runner in a process of its own, so that it can be killed alone.
+RUNNER = """
+import os, sys
+from pathlib import Path
+from rekindle.build import runner
+from rekindle.build.journal import Journal
+folder = Path(sys.argv[1])
+journal = Journal(folder / "journal.jsonl")
+done = runner.run([sys.argv[2], "-j1", "first", "second"], env=os.environ, cwd=folder, log=folder / "log",
+                  journal=journal, step="compile")
+sys.exit(done.code)
+"""
+
+
+def test_killed_alone_it_leaves_no_ninja_behind_and_goes_on_when_run_again(project: Path) -> None:
+    (project / "build.ninja").write_text(SLOW, encoding="utf-8")
+    words = [sys.executable, "-c", RUNNER, str(project), str(program("ninja"))]
+    with subprocess.Popen(words) as rekindle:
+        for _ in range(600):
             if (project / "first").exists():
                 break
             time.sleep(0.1)
         time.sleep(1)
-        below = psutil.Process(started.pid).children(recursive=True)
-        assert below, "ninja had nothing running"
-        started.end()
-    assert not any(child.is_running() for child in below)
+        below = psutil.Process(rekindle.pid).children(recursive=True)
+        rekindle.kill()
+    assert below, "ninja had nothing running"
+    psutil.wait_procs(below, timeout=20)
+    assert not [process for process in below if process.is_running()]
     assert not (project / "second").exists()
     made = (project / "first").stat().st_mtime_ns
-    (project / "build.ninja").write_text(rules.replace("delay = 40", "delay = 0"), encoding="utf-8")
-    said = run.call(ninja, cwd=project, timeout=60)
-    assert said.ok, said.out
-    assert (project / "first").stat().st_mtime_ns == made
+    (project / "build.ninja").write_text(SLOW.replace("delay = 60", "delay = 0"), encoding="utf-8")
+    again = run.call(words, timeout=120)
+    assert again.ok, again.out + again.err
+    assert (project / "first").stat().st_mtime_ns == made, "what was finished was done twice"
     assert (project / "second").exists()
+
+
+def test_our_runner_logs_decodes_and_returns_the_code_of_the_chain(project: Path) -> None:
+    seen: list[str] = []
+    journal = Journal(project / "journal.jsonl")
+    log = project / "build.log"
+    done = runner.run(
+        [str(project / "build.cmd")],
+        env=tools(),
+        cwd=project,
+        log=log,
+        journal=journal,
+        step="compile",
+        observe=seen.append,
+    )
+    assert done.code == 42
+    assert "part says 42" in seen
+    text = log.read_text(encoding="utf-8")
+    assert "part says 42" in text
+    assert "\r" not in text
+    assert [entry.code for entry in journal.entries if entry.event == "ended"] == [42]
+    app = run.call([project / "out" / "app.exe"])
+    assert (app.out, app.code) == ("part says 42\n", 42)
+
+
+def test_ctrl_c_is_heard_while_the_compiler_is_silent(project: Path) -> None:
+    journal = Journal(project / "journal.jsonl")
+    timer = threading.Timer(4, _thread.interrupt_main)
+    begun = time.monotonic()
+    timer.start()
+    with pytest.raises(Interrupted, match="interrupted during compile"):
+        silent = [sys.executable, "-c", "import time; time.sleep(100)"]
+        runner.run(silent, env=os.environ, cwd=project, log=project / "log", journal=journal, step="compile")
+    timer.cancel()
+    assert time.monotonic() - begun < 40

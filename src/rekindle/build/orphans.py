@@ -45,12 +45,19 @@ def _members(group: int, mark: str) -> list[int]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            own = process.pid if sys.platform == "win32" else os.getpgid(process.pid)
-            if own != group:
+            if _group(process.pid) != group:
                 continue
             if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
                 found.append(process.pid)
     return found
+
+
+def _group(pid: int) -> int:
+    """Windows has no groups: there the process is its own."""
+    own = pid
+    if sys.platform != "win32":
+        own = os.getpgid(pid)
+    return own
 
 
 def _end(group: int, mark: str, grace: float) -> None:

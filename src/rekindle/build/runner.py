@@ -58,9 +58,7 @@ def run(
         with program:
             journal.write("process", step=step, pid=program.pid, started=_created(program.pid), log=str(log))
             try:
-                pipe = program.process.stdout
-                assert pipe is not None
-                for raw in pipe:
+                for raw in program.lines():
                     line = raw.rstrip(b"\r\n")
                     _line(stream, line)
                     count += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +52,7 @@ class File:
         self.name = name or path.name
         self._stream: BinaryIO = open_file(path)
         self.size = self._stream.seek(0, 2)
-        if hops and hasattr(os, "posix_fadvise"):
+        if hops and sys.platform != "win32" and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     def read(self, offset: int, size: int) -> bytes:

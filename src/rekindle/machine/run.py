@@ -10,6 +10,7 @@ import ntpath
 import os
 import posixpath
 import re
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -346,7 +347,7 @@ def spell(args: Iterable[str]) -> str:
 
 
 def _architecture() -> str:
-    if os.name == "nt":
+    if sys.platform == "win32":
         # A 32-bit Python on a 64-bit Windows is told the truth in the second variable.
         name = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE", "")
     else:
