@@ -104,3 +104,10 @@ def test_a_hundred_megabytes_cost_seconds_not_minutes() -> None:
     begun = time.monotonic()
     assert cmake.raised(data, FLOOR) == data.replace(b"2.8)\n", b"3.5)\n")
     assert time.monotonic() - begun < 20  # 10 MB of traps here; the whole is in tests/real
+
+
+def test_the_version_of_the_cmake_that_reads_it_is_never_too_old() -> None:
+    """pybind11 and fmt: `cmake_policy(VERSION ${CMAKE_MAJOR_VERSION}.${CMAKE_MINOR_VERSION})`."""
+    for text in ("${CMAKE_MAJOR_VERSION}.${CMAKE_MINOR_VERSION}", "${CMAKE_VERSION}"):
+        assert [one.running for one in cmake.requirements(f"cmake_policy(VERSION {text})".encode())] == [True]
+    assert not cmake.requirements(b"cmake_policy(VERSION ${MINE})")[0].running

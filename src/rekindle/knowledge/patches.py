@@ -107,6 +107,8 @@ class Patch(tables.Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`unverified` says why nobody could establish that it is right; such a patch is never applied unasked.
 
     `variables` and `options` are the ways to the same end without an edit; a patch that has only those edits nothing.
+    With `presume`, a condition that is not known counts as met: the patch is harmless where it is not needed, and a
+    build that stops for want of it is not.
     """
 
     id: str
@@ -120,7 +122,7 @@ class Patch(tables.Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: dict[str, str] = msgspec.field(default_factory=dict)
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     alternative: str = ""
-    default: bool = True
+    presume: bool = True
     unverified: str = ""
 
     @property
@@ -181,14 +183,15 @@ def judge(patch: Patch, setting: Setting) -> Judgement:
         return Judgement(patch=patch, need=Need.NO, reason=refusal)
     if patch.unverified:
         return Judgement(patch=patch, need=Need.ASKED, reason=f"unverified: {patch.unverified}")
-    if not patch.default:
-        return Judgement(patch=patch, need=Need.ASKED, reason=f"only when asked for: {patch.alternative}")
-    return Judgement(patch=patch, need=Need.YES, reason=_because(patch.when, setting))
+    unknown = _unknown(patch.when, setting)
+    if unknown and not patch.presume:
+        return Judgement(patch=patch, need=Need.ASKED, reason=f"only with {' and '.join(unknown)}, which was not said")
+    reason = f"PyTorch {patch.when.torch}" + (f"; in case of {', '.join(unknown)}" if unknown else "")
+    return Judgement(patch=patch, need=Need.YES, reason=reason)
 
 
 def _refusal(when: When, setting: Setting) -> str:
-    """The first condition that does not hold, in words. What is not known refuses nothing: every patch in the
-    catalogue is harmless where it is not needed, and a build that stops for want of one is not."""
+    """The first condition that does not hold, in words. What is not known refuses nothing."""
     if setting.torch not in when.torch:
         return f"for PyTorch {when.torch}; this is {setting.torch}"
     names = (("os", when.os), ("arch", when.arch), ("compiler", when.compiler))
@@ -211,8 +214,9 @@ def _refusal(when: When, setting: Setting) -> str:
     return ""
 
 
-def _because(when: When, setting: Setting) -> str:
-    open_questions = [
+def _unknown(when: When, setting: Setting) -> list[str]:
+    """The conditions that could not be held against anything."""
+    return [
         label
         for label, wanted, actual in (
             (f"CMake {when.cmake}", when.cmake, setting.cmake),
@@ -223,8 +227,6 @@ def _because(when: When, setting: Setting) -> str:
         )
         if wanted and actual is None
     ]
-    reason = f"PyTorch {when.torch}"
-    return f"{reason}; in case of {', '.join(open_questions)}" if open_questions else reason
 
 
 @tables.cached

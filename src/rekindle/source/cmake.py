@@ -22,19 +22,22 @@ _OPENING = re.compile(rb"\[(=*)\[")
 _CALL = re.compile(rb"[ \t]*\(")
 _UNQUOTED = re.compile(rb'(?:[^\s()#"\\]|\\.)+', re.DOTALL)
 _SPACE = re.compile(rb"\s+")
+_RUNNING = re.compile(rb"(?:\$\{CMAKE_(?:MAJOR_|MINOR_|PATCH_)?VERSION\}\.?)+\Z")
 _RANGE = re.compile(rb"(\d+(?:\.\d+){1,3})(?:\.\.\.(\d+(?:\.\d+){1,3}))?\Z")
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """One `VERSION` that a file asks for. `version` is None where it cannot be read, e.g. when it is a variable.
 
-    In `<min>...<max>` CMake takes the policies of `<max>`, so that is the version which counts.
+    In `<min>...<max>` CMake takes the policies of `<max>`, so that is the version which counts. `running` marks
+    `${CMAKE_VERSION}` and its parts: whatever CMake it is that reads the file, never too old for itself.
     """
 
     command: str
     line: int
     text: str
     version: Version | None
+    running: bool
     start: int
     end: int
 
@@ -158,6 +161,7 @@ def _requirement(data: bytes, name: str, opening: int) -> Requirement | None:
         line=data.count(b"\n", 0, start) + 1,
         text=text.decode("utf-8", "replace"),
         version=Version(numbers.group(group).decode("ascii")) if numbers else None,
+        running=_RUNNING.match(text) is not None,
         start=start + numbers.start(group) if numbers else start,
         end=start + numbers.end(group) if numbers else end,
     )

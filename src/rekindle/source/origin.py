@@ -80,7 +80,7 @@ class Mirrors:
             raise NotFound(message, hint="`--mirror` takes a folder with one (bare) repository for each submodule")
 
     def tag(self, url: str, tag: str, into: Path) -> str:
-        named = self._named(url)
+        named = self.named(url)
         clone = [self.folder / ".git"] if git.is_git_dir(self.folder / ".git") else []
         for mirror in [*clone, *named]:
             result = git.call(["rev-parse", "-q", "--verify", f"refs/tags/{tag}^{{commit}}"], git_dir=mirror)
@@ -91,7 +91,7 @@ class Mirrors:
         raise NotFound(message, hint=f"looked in {looked}; fetch the tag there first")
 
     def bring(self, url: str, commit: str, into: Path, *, without: Sequence[str]) -> str:
-        named = self._named(url)
+        named = self.named(url)
         others = [folder for _, folder in self._found if folder not in named]
         lacking = ""
         for mirror in [*named, *others]:
@@ -108,7 +108,7 @@ class Mirrors:
         message = f"no mirror in `{self.folder}` has the commit {commit} of `{wanted}`: {have}"
         raise NotFound(message, hint=f"fetch it there: `git clone --mirror {url}`")
 
-    def _named(self, url: str) -> list[Path]:
+    def named(self, url: str) -> list[Path]:
         owner, name = modules.repository_owner(url), modules.repository_name(url)
         same = [(words, folder) for words, folder in self._found if words[-1] == name]
         return [folder for words, folder in sorted(same, key=lambda one: owner not in one[0])]

@@ -209,7 +209,7 @@ class _Desk:
             if not cmake.mentions(data):
                 continue
             for one in cmake.requirements(data):
-                if one.version is None:
+                if one.version is None and not one.running:
                     self.unread.append(Unread(file=path, reason=f"line {one.line}: `{one.text[:60]}` is no number"))
             raised = cmake.raised(data, rule.floor)
             if raised != data:
