@@ -11,8 +11,10 @@ from rekindle.extensions.contents import Contents, Module, is_nvidias, normal
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.symbols import Offered, Wanted, uses_torch, wanted
 from rekindle.findings import Finding, Fix, State
+from rekindle.formats.access import File
+from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.capability import Capability, Coverage
-from rekindle.knowledge.gpu_code import Served, served
+from rekindle.knowledge.gpu_code import GpuCode, Served, served
 from rekindle.knowledge.toolkits import driver_ptx
 from rekindle.version import Version
 
@@ -113,10 +115,14 @@ def _gpu_code(place: Place, module: Module, owner: str | None, card: Card) -> Fi
     if module.code is None or (module.code.containers == 1 and is_nvidias(module.file)):
         return None
     answer = _served(place, module, card)
+    if answer.coverage is Coverage.NO and is_nvidias(module.file):
+        # Only pieces of it were looked at; before it is accused, all of it is.
+        module = msgspec.structs.replace(module, code=_whole_code(place, module))
+        answer = _served(place, module, card)
     if answer.coverage is Coverage.SERVES:
         return _jit(place, module, card) if answer.by_jit else None
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
-    targets = ", ".join(module.code.targets)
+    targets = ", ".join(module.code.targets if module.code else ())
     how = _how_much(answer)
     return Finding(
         id="audit.gpu-code",
@@ -126,6 +132,11 @@ def _gpu_code(place: Place, module: Module, owner: str | None, card: Card) -> Fi
         "leaves wrong numbers behind without any error",
         fix=Fix(text="install or build one with its code"),
     )
+
+
+def _whole_code(place: Place, module: Module) -> GpuCode:
+    with File(place.file(module), hops=True) as source:
+        return gpu_code(source)
 
 
 def _how_much(answer: Served) -> str:

@@ -54,8 +54,7 @@ def _some(part: Bytes) -> list[fatbin.Container]:
         scanner.wanted = at
         scanner.feed(at, part.read(at, _PIECE))
         found |= {container.offset: container for container in scanner.finish()}
-    # Few hits mean few and large containers, which are quickly walked from the first to the last.
-    return list(found.values()) if len(found) > _PIECES else fatbin.scan(part)
+    return list(found.values())
 
 
 def regions(source: Bytes) -> list[tuple[int, int]] | None:
