@@ -64,7 +64,7 @@ def audit(
     """Read the environment and judge it. Nothing in it is imported or run."""
     environment = open_environment(where)
     found = contents.read(environment, cache=history.file_of(cache, environment, "modules"))
-    torch = _torch(environment)
+    torch = installed_torch(environment)
     offered = Offered(Path(torch.root)) if torch else None
     past = history.load(history.file_of(cache, environment, "built"))
     place = verdicts.Place(
@@ -95,7 +95,8 @@ def audit(
     )
 
 
-def _torch(environment: Environment) -> Torch | None:
+def installed_torch(environment: Environment) -> Torch | None:
+    """The torch in an environment, read from its files."""
     for folder in environment.site_packages:
         path = Path(folder) / "torch" / "version.py"
         if path.is_file():

@@ -1,0 +1,98 @@
+"""`rekindle extension`: CUDA extension projects against the torch that is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+from rekindle.findings import exit_code
+
+if TYPE_CHECKING:
+    from rekindle.extensions.building import ExtensionReport
+    from rekindle.extensions.verdicts import Card
+    from rekindle.machine.model import Machine
+
+environment = click.option(
+    "--env", "place", type=click.Path(path_type=Path), metavar="ENV", help="The environment; the active one by default."
+)
+
+
+@click.group("extension")
+def command() -> None:
+    """Build CUDA extensions for the torch and the cards that are here."""
+
+
+@command.command("build")
+@click.argument("project")
+@environment
+@options.gpus
+@options.output("Where to put the wheel (default: here).")
+@click.option("--from-source", is_flag=True, help="Do not take a wheel of the index, even one that serves.")
+@options.as_json
+def build_command(
+    project: str, place: Path | None, gpus: tuple[str, ...], output: Path | None, from_source: bool, as_json: bool
+) -> int:
+    """A wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) that serves the cards."""
+    from rekindle.extensions.building import build
+
+    cards, machine = _here(gpus)
+    report = build(
+        project, place, cards=cards, machine=machine, output=output or Path(), from_source=from_source, tell=console.say
+    )
+    _print(report, as_json=as_json)
+    return exit_code(report.state)
+
+
+@command.command("check")
+@environment
+@options.gpus
+@options.as_json
+def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> int:
+    """The five-minute pre-flight: would a CUDA extension build here, with what, for which cards?"""
+    from rekindle.extensions.building import check
+
+    cards, machine = _here(gpus)
+    report = check(place, cards=cards, machine=machine)
+    _print(report, as_json=as_json)
+    return exit_code(report.state)
+
+
+@command.command("env")
+@environment
+@options.gpus
+@click.option("--shell", type=click.Choice(["sh", "cmd", "ps1"]), help="For which shell (default: this system's).")
+@options.as_json
+def env_command(place: Path | None, gpus: tuple[str, ...], shell: str | None, as_json: bool) -> int:
+    """The environment for running pip yourself, as lines for a shell."""
+    from rekindle.extensions.building import shell_environment
+
+    cards, machine = _here(gpus)
+    answer = shell_environment(place, cards=cards, machine=machine, shell=shell)
+    if as_json:
+        console.out_json(answer)
+    else:
+        console.out(answer.text.rstrip("\n"))
+    return 0
+
+
+def _here(gpus: tuple[str, ...]) -> tuple[tuple[Card, ...], Machine]:
+    from rekindle.extensions.cards import cards_for
+    from rekindle.machine.look import look
+
+    return cards_for(gpus, None, None)[0], look()
+
+
+def _print(report: ExtensionReport, *, as_json: bool) -> None:
+    if as_json:
+        console.out_json(report)
+        return
+    console.out(f"{report.project} for torch {report.torch} in {report.environment}")
+    for finding in report.findings:
+        console.out(console.finding(finding))
+    if report.wheel:
+        console.out()
+        console.out(f"Next: pip install {report.wheel}")
