@@ -90,9 +90,7 @@ def shell_environment(
         raise MissingTool(wrong.found, hint=wrong.fix.text if wrong.fix else "`rekindle extension check` says more")
     chosen = shell or ("cmd" if machine.os == "windows" else "sh")
     text = render(found.environment, chosen)
-    return ShellEnvironment(
-        shell=chosen, arch_list=found.arch_list, changes=found.environment.changes, text=text
-    )
+    return ShellEnvironment(shell=chosen, arch_list=found.arch_list, changes=found.environment.changes, text=text)
 
 
 def build(

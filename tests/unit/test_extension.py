@@ -1,0 +1,157 @@
+"""What an extension is built with: toolkit, compiler, architectures, decided before the first compiler starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.extensions.environment import Environment
+from rekindle.extensions.preparation import Preparation, arch_list, prepare
+from rekindle.extensions.verdicts import Card
+from rekindle.findings import State
+from rekindle.knowledge.capability import Capability, Target
+from rekindle.knowledge.toolkits import toolkit
+from rekindle.machine.model import FoundCompiler, FoundPython, FoundToolkit, Machine
+from rekindle.version import Version
+from support.command import rekindle_command
+
+
+def _kit(version: str, root: str) -> FoundToolkit:
+    return FoundToolkit(
+        root=root,
+        nvcc=f"{root}/bin/nvcc",
+        version=Version(version),
+        targets=toolkit(version).targets,
+        found_by=("/usr/local",),
+    )
+
+
+CUDA118, CUDA130 = _kit("11.8.89", "/usr/local/cuda-11.8"), _kit("13.0.88", "/usr/local/cuda-13.0")
+COMPILERS = tuple(
+    FoundCompiler(kind="gcc", path=f"/usr/bin/g++-{major}", version=Version(f"{major}.3.0"), default=major == 12)
+    for major in (11, 12)
+)
+MACHINE = Machine(
+    os="linux",
+    arch="x86_64",
+    toolkits=(CUDA130, CUDA118),
+    compilers=COMPILERS,
+    python=FoundPython(path="/env/bin/python", version=Version("3.11.4")),
+    pythons=(FoundPython(path="/env/bin/python", version=Version("3.11.4")),),
+)
+PLACE = Environment(
+    root="/env",
+    os="linux",
+    kind="venv",
+    python=Version("3.11.4"),
+    site_packages=("/env/lib/python3.11/site-packages",),
+    interpreter="/env/bin/python",
+    has_headers=True,
+)
+
+
+def cards(*names: str) -> tuple[Card, ...]:
+    return tuple(Card(name=name, capability=Capability.parse(name)) for name in names)
+
+
+def prepared(cuda: str | None, *names: str, place: Environment = PLACE, machine: Machine = MACHINE) -> Preparation:
+    version = Version(cuda) if cuda else None
+    return prepare(place, "2.0.1", version, cards(*names), machine, temp="/tmp/x", jobs=3)
+
+
+def states(found: Preparation) -> dict[str, State]:
+    return {finding.id.removeprefix("extension."): finding.state for finding in found.findings}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cuda", "expected"),
+    [
+        (["12.0", "8.6"], "13.0", "8.6;12.0"),  # numeric order: as text 12.0 would come first
+        (["3.5", "6.1", "9.0"], "11.8", "3.5;6.1;9.0"),
+        (["12.1"], "12.8", "12.0"),  # sm_121 is not known to 12.8; sm_120 code runs there
+        (["12.0"], "11.8", "9.0+PTX"),  # newer than anything 11.8 knows
+        (["8.9", "8.9"], "11.8", "8.9"),
+        ([], "11.8", ""),
+    ],
+)
+def test_the_architecture_list(wanted: list[str], cuda: str, expected: str) -> None:
+    assert arch_list([Capability.parse(text) for text in wanted], toolkit(cuda).targets) == expected
+
+
+def test_ptx_is_added_to_the_last_one() -> None:
+    targets = (Target.parse("sm_86"), Target.parse("sm_120"))
+    assert arch_list([Capability(12, 0), Capability(8, 6)], targets, ptx=True) == "8.6;12.0+PTX"
+
+
+def test_a_minor_difference_is_explained_and_not_refused() -> None:
+    """torch 2.0.1 is built with 11.7; 11.8 is what is here and the last that compiles for a K40c."""
+    found = prepared("11.7", "3.5", "6.1", "9.0")
+    assert states(found) == {"python": State.PASS, "toolkit": State.WARN, "cards": State.PASS, "compiler": State.PASS}
+    sentence = next(finding for finding in found.findings if finding.id == "extension.toolkit")
+    assert "harmless" in sentence.found
+    assert found.arch_list == "3.5;6.1;9.0"
+    assert found.toolkit == "/usr/local/cuda-11.8"
+
+
+def test_the_environment_of_that_build() -> None:
+    found = prepared("11.7", "3.5")
+    assert found.environment is not None
+    made = found.environment.over({"PATH": "/usr/local/cuda-13.0/bin:/usr/bin", "TORCH_CUDA_ARCH_LIST": "8.6"})
+    assert made["PATH"].split(":")[0] == "/usr/local/cuda-11.8/bin"
+    assert "/usr/local/cuda-13.0/bin" not in made["PATH"].split(":")
+    assert made["CUDA_HOME"] == "/usr/local/cuda-11.8"
+    assert made["TORCH_CUDA_ARCH_LIST"] == "3.5"
+    assert (made["CC"], made["CXX"]) == ("/usr/bin/gcc-11", "/usr/bin/g++-11")  # 11.8 refuses GCC 12
+    assert made["NVCC_PREPEND_FLAGS"] == "-ccbin /usr/bin/g++-11"
+    assert made["MAX_JOBS"] == "3"
+    assert made["FORCE_CUDA"] == "1"
+
+
+def test_another_major_is_refused_with_what_to_install() -> None:
+    found = prepared("12.6", "9.0")
+    assert states(found)["toolkit"] is State.FAIL
+    assert found.environment is None
+    fix = next(finding.fix for finding in found.findings if finding.id == "extension.toolkit")
+    assert fix is not None
+    assert "CUDA 12.6" in fix.text
+
+
+def test_a_card_that_the_toolkit_has_dropped() -> None:
+    found = prepared("13.0", "7.0")
+    assert states(found)["cards"] is State.FAIL
+
+
+def test_a_cpu_torch_and_no_card_are_said() -> None:
+    assert states(prepared(None, "9.0"))["toolkit"] is State.FAIL
+    assert states(prepared("11.7"))["cards"] is State.FAIL
+
+
+def test_an_embedded_python_cannot_compile() -> None:
+    embedded = Environment(
+        root="/portable",
+        os="linux",
+        kind="embedded",
+        python=Version("3.11"),
+        site_packages=(),
+        interpreter="/p",
+        has_headers=False,
+    )
+    found = prepared("11.7", "3.5", place=embedded)
+    assert states(found)["python"] is State.FAIL
+
+
+def test_no_compiler_that_the_toolkit_takes() -> None:
+    only_12 = Machine(os="linux", arch="x86_64", toolkits=(CUDA118,), compilers=COMPILERS[1:], python=MACHINE.python)
+    found = prepared("11.7", "3.5", machine=only_12)
+    assert states(found)["compiler"] is State.FAIL
+    assert found.environment is None
+
+
+def test_bad_input_is_said(tmp_path: Path) -> None:
+    assert rekindle_command("extension", "check", "--env", str(tmp_path), "--gpu", "k40c").code == 14
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    seen = rekindle_command("extension", "build", "x", "--env", str(tmp_path), "--gpu", "k40c")
+    assert seen.code == 14
+    assert "no torch" in seen.err
