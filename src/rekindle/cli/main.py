@@ -19,6 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("rekindle.cli.doctor", "What this computer has, what is wrong, what will work"),
     "gpu": ("rekindle.cli.gpu", "What is true of a card: capability, drivers, toolkits, wheels that serve it"),
     "plan": ("rekindle.cli.plan", "Which PyTorch, by which route, and why not the others"),
+    "install": ("rekindle.cli.install", "Carry the recommended route out into an environment, and keep it there"),
     "env": ("rekindle.cli.env", "The environment and the options of a build, and why"),
     "source": ("rekindle.cli.source", "PyTorch's source at a release, every submodule at its pinned commit"),
     "patch": ("rekindle.cli.patch", "Patch PyTorch's source so that it builds with today's tools; undo it"),

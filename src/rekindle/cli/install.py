@@ -1,0 +1,83 @@
+"""`rekindle install`: carry out the recommended route into an environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rekindle import console
+from rekindle.cli import options
+from rekindle.install.carry_out import InstallReport
+from rekindle.stack.wish import Prefer, Wish, version_of
+
+
+@click.command("install")
+@click.argument("environment", metavar="[ENV]", required=False, type=click.Path(path_type=Path))
+@options.gpus
+@options.torch
+@options.cuda
+@options.driver
+@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
+@click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
+@click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="A wheel of your own, as a route.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Carry out this plan.")
+@click.option("--with", "tool", type=click.Choice(["pip", "uv"]), help="Which installer; pip where there is one.")
+@click.option("--undo", is_flag=True, help="Put the environment back as it was before the last install.")
+@options.dry_run
+@options.as_json
+def command(
+    environment: Path | None,
+    gpus: tuple[str, ...],
+    torch: str | None,
+    cuda: str | None,
+    driver: str | None,
+    prefer: str,
+    configured_index: bool,
+    wheel: Path | None,
+    plan: Path | None,
+    tool: str | None,
+    undo: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Install the right PyTorch into ENV (a folder, a python, or the active environment), and keep it there."""
+    from rekindle.install import verb
+
+    if undo:
+        report = verb.undo(environment)
+    else:
+        wish = Wish(
+            torch=torch, cuda=version_of(cuda, "--cuda"), prefer=Prefer(prefer), configured_index=configured_index
+        )
+        report = verb.install(
+            environment, wish, gpus=gpus, driver=driver, wheel=wheel, plan=plan, tool=tool, dry_run=dry_run
+        )
+    if as_json:
+        console.out_json(report)
+    else:
+        _show(report)
+
+
+def _show(report: InstallReport) -> None:
+    said = {
+        "installed": f"installed torch {report.torch} ({report.route.value})",
+        "would-install": f"would install torch {report.torch} ({report.route.value})",
+        "already": "nothing to do",
+        "undone": "put back as it was",
+    }[report.state]
+    console.out(f"{said} in `{report.environment.prefix}`")
+    for note in report.notes:
+        console.out(console.wrap(note, indent="  "))
+    if report.state == "would-install":
+        console.out("  it would run")
+        for line in report.commands:
+            console.out(f"    {line}")
+    rows = [(each.name, each.before or "-", each.after or "-") for each in report.changes]
+    if rows:
+        console.out(console.table(rows, head=("package", "before", "after"), indent="  "))
+    for capability, coverage in report.coverage.items():
+        console.out(f"  GPU code for {capability}: {coverage.value} (read off the installed files)")
+    if report.constraints:
+        console.out(f"  kept by `{report.constraints}`, which this environment's pip reads by itself")
+        console.out("  `rekindle install --undo` puts everything back")

@@ -1,0 +1,113 @@
+"""What is installed in an environment, read from its folders; kept by hard links and put back byte for byte.
+
+Nothing is imported and no pip is needed: a distribution is the files that its RECORD names.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rekindle.errors import NotWritable
+
+_INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    version: str
+    info: str
+    """Its `.dist-info` folder, inside the site folder."""
+
+
+def installed(site: Path) -> dict[str, Distribution]:
+    """Every distribution of a site folder, by its normalised name."""
+    found: dict[str, Distribution] = {}
+    for info in sorted(site.glob("*.dist-info")):
+        match = _INFO.match(info.name)
+        if match and info.is_dir():
+            name = normalised(match["name"])
+            found[name] = Distribution(name=name, version=match["version"], info=info.name)
+    return found
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def freeze(distributions: Mapping[str, Distribution]) -> tuple[str, ...]:
+    """As `pip freeze` would say it."""
+    return tuple(f"{each.name}=={each.version}" for _, each in sorted(distributions.items()))
+
+
+def files_of(distribution: Distribution, site: Path, prefix: Path) -> list[Path]:
+    """The files of a distribution that exist, and that lie inside the environment: a RECORD can say anything."""
+    record = site / distribution.info / "RECORD"
+    named: list[Path] = []
+    if record.is_file():
+        rows = csv.reader(io.StringIO(record.read_text(encoding="utf-8")))
+        named = [Path(os.path.normpath(site / row[0])) for row in rows if row and row[0]]
+    own = [path for path in (site / distribution.info).rglob("*") if path.is_file()]
+    inside = [path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix)]
+    return [path for path in inside if path.is_file() or path.is_symlink()]
+
+
+def keep(distributions: Iterable[Distribution], site: Path, prefix: Path, store: Path) -> None:
+    """Link (or copy, where links cannot be made) every file into `store`, under its path from the prefix."""
+    for distribution in distributions:
+        for path in files_of(distribution, site, prefix):
+            _link(path, store / path.relative_to(prefix))
+
+
+def put_back(store: Path, prefix: Path) -> int:
+    """Every kept file at its place again, exactly; the number of files."""
+    count = 0
+    for path in sorted(store.rglob("*")):
+        if path.is_file() or path.is_symlink():
+            target = prefix / path.relative_to(store)
+            target.unlink(missing_ok=True)
+            _link(path, target)
+            count += 1
+    return count
+
+
+def remove(distribution: Distribution, site: Path, prefix: Path) -> None:
+    """Take a distribution out: its files, their compiled copies, and the folders that are empty then."""
+    folders: set[Path] = set()
+    for path in files_of(distribution, site, prefix):
+        path.unlink(missing_ok=True)
+        folders.add(path.parent)
+        for compiled in path.parent.joinpath("__pycache__").glob(f"{path.stem}.*.pyc") if path.suffix == ".py" else ():
+            compiled.unlink(missing_ok=True)
+            folders.add(compiled.parent)
+    shutil.rmtree(site / distribution.info, ignore_errors=True)
+    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+        _prune(folder, site, prefix)
+
+
+def _prune(folder: Path, site: Path, prefix: Path) -> None:
+    while folder not in (site, prefix) and folder.is_relative_to(prefix):
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:
+            shutil.copy2(source, target, follow_symlinks=False)
+    except OSError as error:
+        message = f"cannot keep `{source}`: {error.strerror or error}"
+        raise NotWritable(message, hint="nothing was changed; free some space in the environment's disk") from error

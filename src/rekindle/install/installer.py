@@ -1,0 +1,137 @@
+"""pip, or uv where the environment has no pip. They do the downloading, so a user's mirror, proxy and hashes hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from rekindle import run
+from rekindle.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.install.environment import Environment
+from rekindle.version import Version
+
+_LONG = 3600.0
+_FIRST_PIP = Version("22.2")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What to install. `index_url` None: the index that is configured. `first` is installed from that one always."""
+
+    requirements: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    index_url: str | None = None
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """As a person would type it."""
+        words = " ".join(_quoted(each) for each in self.requirements)
+        index = f" --index-url {self.index_url}" if self.index_url else ""
+        before = (f"pip install {' '.join(_quoted(each) for each in self.first)}",) if self.first else ()
+        return (*before, f"pip install {words}{index}")
+
+
+class Pip:
+    """The environment's own pip. Downloads first, so that a network that fails has changed nothing."""
+
+    name = "pip"
+
+    def __init__(self, environment: Environment) -> None:
+        self._words = [environment.python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+    def download(self, request: Request, folder: Path) -> list[Path]:
+        """Every wheel of the request and of what it needs."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for wanted, index in ((request.first, None), (request.requirements, request.index_url)):
+            if not wanted:
+                continue
+            words = [*self._words, "download", "-q", "--only-binary=:all:", "--dest", str(folder)]
+            words += ["--index-url", index] if index else []
+            result = run.call([*words, *wanted], timeout=_LONG)
+            if not result.ok:
+                raise _fetch_failed(result, request)
+        return sorted(folder.glob("*.whl"))
+
+    def changes(self, request: Request, folder: Path) -> dict[str, str]:
+        """Name and version of everything that an install from `folder` would bring in."""
+        words = [*self._words, "install", "-q", "--dry-run", "--report", "-", "--no-index", "--find-links", str(folder)]
+        result = run.call([*words, *request.first, *request.requirements], timeout=600)
+        if not result.ok:
+            raise _step_failed(result)
+        items = json.loads(result.out)["install"]
+        return {item["metadata"]["name"]: item["metadata"]["version"] for item in items}
+
+    def install(self, request: Request, folder: Path) -> None:
+        words = [*self._words, "install", "-q", "--no-index", "--find-links", str(folder)]
+        result = run.call([*words, *request.first, *request.requirements], timeout=_LONG)
+        if not result.ok:
+            raise _step_failed(result)
+
+
+class Uv:
+    """uv has no download step; it keeps its own cache and changes nothing when it cannot fetch."""
+
+    name = "uv"
+
+    def __init__(self, environment: Environment, program: str) -> None:
+        self._words = [program, "pip", "install", "--python", environment.python]
+
+    def download(self, request: Request, folder: Path) -> list[Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        return []
+
+    def changes(self, request: Request, folder: Path) -> dict[str, str]:
+        result = run.call([*self._all(request), "--dry-run"], timeout=_LONG)
+        if not result.ok:
+            raise _fetch_failed(result, request)
+        lines = [line.strip().removeprefix("+ ") for line in result.err.splitlines() if line.strip().startswith("+ ")]
+        return dict(line.split("==", 1) for line in lines if "==" in line)
+
+    def install(self, request: Request, folder: Path) -> None:
+        result = run.call(self._all(request), timeout=_LONG)
+        if not result.ok:
+            raise _step_failed(result)
+
+    def _all(self, request: Request) -> list[str]:
+        index = ["--index-url", request.index_url] if request.index_url else []
+        return [*self._words, *index, *request.first, *request.requirements]
+
+
+Installer = Pip | Uv
+
+
+def installer_of(environment: Environment, wanted: str | None = None) -> Installer:
+    """The environment's pip if it has one, else uv; or the one that was asked for."""
+    uv = shutil.which("uv")
+    if wanted == "uv" or (wanted is None and environment.pip is None):
+        if uv is None:
+            message = "the environment has no pip, and uv is not on PATH" if wanted is None else "uv is not on PATH"
+            raise MissingTool(message, hint=f"`{environment.python} -m ensurepip`, or install uv")
+        return Uv(environment, uv)
+    if environment.pip is None:
+        message = "the environment has no pip"
+        raise MissingTool(message, hint=f"`{environment.python} -m ensurepip`, or `--with uv`")
+    if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
+        message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
+        raise MissingTool(message, hint=f"`{environment.python} -m pip install -U pip`, or `--with uv`")
+    return Pip(environment)
+
+
+def _fetch_failed(result: run.Result, request: Request) -> FetchFailed:
+    tail = "\n".join(result.err.strip().splitlines()[-4:])
+    where = request.index_url or "the configured package index"
+    message = f"the wheels could not be had from {where}; the environment is unchanged\n{tail}"
+    return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(request.commands))
+
+
+def _step_failed(result: run.Result) -> StepFailed:
+    tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-8:])
+    return StepFailed(
+        f"the installer ended with code {result.code}\n{tail}", hint="the environment was put back as it was"
+    )
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"' if any(sign in word for sign in "<>= ") and "==" not in word else word

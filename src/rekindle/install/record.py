@@ -1,0 +1,113 @@
+"""What was changed in an environment, and the way back."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from rekindle import codec, files
+from rekindle.errors import NotFound, StepFailed
+from rekindle.install import distributions
+from rekindle.install.distributions import Distribution
+from rekindle.install.environment import Environment
+
+
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """One distribution before and after. None: it was not there."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One install. `files` are configuration files with their former text; None: they did not exist."""
+
+    schema: str = "rekindle.install-record/1"
+    when: str
+    route: str
+    freeze: tuple[str, ...]
+    kept: tuple[Distribution, ...]
+    changes: tuple[Replaced, ...] = ()
+    files: dict[str, str | None] = {}
+
+
+def begin(environment: Environment, route: str, replaced: list[Distribution], configuration: list[Path]) -> Path:
+    """Keep everything that will be replaced, and write down what there was. The folder of the record."""
+    site, prefix = Path(environment.site), Path(environment.prefix)
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
+    folder = environment.folder / f"undo-{stamp}"
+    try:
+        distributions.keep(replaced, site, prefix, folder / "files")
+        record = Record(
+            when=stamp,
+            route=route,
+            freeze=distributions.freeze(distributions.installed(site)),
+            kept=tuple(replaced),
+            files={str(path): path.read_text(encoding="utf-8") if path.is_file() else None for path in configuration},
+        )
+        _write(folder, record)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder
+
+
+def finish(folder: Path, changes: tuple[Replaced, ...]) -> Record:
+    record = msgspec.structs.replace(read(folder), changes=changes)
+    _write(folder, record)
+    return record
+
+
+def latest(environment: Environment) -> Path:
+    found = sorted(environment.folder.glob("undo-*")) if environment.folder.is_dir() else []
+    if not found:
+        message = f"nothing was installed by Rekindle in `{environment.prefix}`"
+        raise NotFound(message, hint="there is nothing to undo")
+    return found[-1]
+
+
+def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
+    """The environment as the record says it was: for undo, and after an install that failed half-way.
+
+    Only what the install touched is put back; what a person has added since stays.
+    """
+    site, prefix = Path(environment.site), Path(environment.prefix)
+    record = read(folder)
+    before = dict(line.split("==", 1) for line in record.freeze)
+    touched = {each.name for each in record.changes} | {each.name for each in record.kept}
+    now = distributions.installed(site)
+    if not record.changes:  # it failed before it could say what changed: everything new is its own
+        touched |= {name for name, each in now.items() if before.get(name) != each.version}
+    undone: list[Replaced] = []
+    for name in sorted(touched):
+        have = now.get(name)
+        if have is not None and before.get(name) != have.version:
+            distributions.remove(have, site, prefix)
+        if (have.version if have else None) != before.get(name):
+            undone.append(Replaced(name=name, before=have.version if have else None, after=before.get(name)))
+    if (folder / "files").is_dir():
+        distributions.put_back(folder / "files", prefix)
+    for spelled, text in record.files.items():
+        if text is None:
+            Path(spelled).unlink(missing_ok=True)
+        else:
+            files.write_text(Path(spelled), text)
+    again = distributions.installed(site)
+    wrong = [name for name in touched if (again[name].version if name in again else None) != before.get(name)]
+    if wrong:
+        message = f"could not be put back: {', '.join(sorted(wrong))}"
+        raise StepFailed(message, hint=f"their files are kept in `{folder}`")
+    shutil.rmtree(folder, ignore_errors=True)
+    return tuple(undone)
+
+
+def read(folder: Path) -> Record:
+    return codec.from_json(files.read_bytes(folder / "record.json"), Record, name=f"`{folder}`")
+
+
+def _write(folder: Path, record: Record) -> None:
+    files.write_text(folder / "record.json", codec.to_json(record))

@@ -1,0 +1,257 @@
+"""`rekindle install` into a real virtual environment, with small wheels: what is kept, refused, put back."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from rekindle.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
+from rekindle.install import carry_out, distributions, verb
+from rekindle.install.environment import Environment, locate
+from rekindle.install.installer import Pip, Request
+from rekindle.knowledge.capability import Capability
+from rekindle.stack.routes import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.wish import Wish
+from support import small_wheels
+from support.fatbins import container
+
+TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+PLATFORM = "win_amd64" if os.name == "nt" else f"linux_{platform.machine()}"
+K80 = (Capability(3, 7),)
+KEPLER = container("sm_37", "sm_50", "sm_60") * 3
+PASCAL = container("sm_60", "sm_70") * 3
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("install") / "my env"
+    venv.create(folder, with_pip=True)
+    return folder
+
+
+@pytest.fixture
+def env(made: Path) -> Iterator[Environment]:
+    """The environment, and a check that the test left nothing behind in it."""
+    environment = locate(made)
+    before = _everything(made)
+    yield environment
+    while list(environment.folder.glob("undo-*")):
+        carry_out.undo(environment)
+    for name in ("torch", "torchvision"):
+        found = distributions.installed(Path(environment.site)).get(name)
+        if found:
+            distributions.remove(found, Path(environment.site), made)
+    assert _everything(made) == before
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of small wheels that stands in for the index."""
+    folder = tmp_path / "wheels"
+    torch(folder, "2.7.1+cu118", KEPLER)
+    torch(folder, "2.8.0", PASCAL)
+    vision(folder, "0.22.1", "2.7.1")
+    vision(folder, "0.23.0", "2.8.0")
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    return folder
+
+
+def test_what_arrives_is_inspected_kept_and_undone(
+    env: Environment, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = distributions.freeze(distributions.installed(Path(env.site)))
+    report = carry_out.install(env, route("2.7.1", "cu118", torchvision="0.22.1"), Pip(env), K80)
+    assert report.state == "installed"
+    assert report.coverage == {"3.7": "SERVES"}
+    assert {each.name: each.after for each in report.changes} == {"torch": "2.7.1+cu118", "torchvision": "0.22.1"}
+    constraints = Path(env.prefix) / "rekindle-constraints.txt"
+    assert "torch==2.7.1+cu118" in constraints.read_text(encoding="utf-8")
+
+    # Later runs of the environment's own pip, without being told anything, leave that torch in place. Only the
+    # configuration of the environment itself may help here.
+    monkeypatch.delenv("PIP_CONFIG_FILE")
+    pip(env, "install", "-U", "torchvision")
+    pip(env, "install", "-U", "torchvision", "torch")
+    assert versions(env)["torch"] == "2.7.1+cu118"
+    assert versions(env)["torchvision"] == "0.22.1"
+
+    undone = carry_out.undo(env)
+    assert {each.name for each in undone.changes} == {"torch", "torchvision"}
+    assert distributions.freeze(distributions.installed(Path(env.site))) == before
+    assert not constraints.exists()
+    assert not env.folder.exists()
+
+
+def test_what_was_replaced_comes_back_byte_for_byte(env: Environment, house: Path) -> None:
+    pip(env, "install", "torch==2.8.0")
+    (Path(env.prefix) / "pip.conf").write_text("[global]\ntimeout = 7\n", encoding="utf-8")
+    try:
+        before = _everything(Path(env.prefix))
+        carry_out.install(env, route("2.7.1", "cu118"), Pip(env), K80)
+        text = (Path(env.prefix) / "pip.conf").read_text(encoding="utf-8")
+        assert "timeout = 7" in text
+        assert "rekindle-constraints.txt" in text
+        assert versions(env)["torch"] == "2.7.1+cu118"
+        carry_out.undo(env)
+        assert _everything(Path(env.prefix)) == before
+    finally:
+        (Path(env.prefix) / "pip.conf").unlink()
+
+
+def test_a_wheel_without_the_cards_code_changes_nothing(env: Environment, house: Path) -> None:
+    before = _everything(Path(env.prefix))
+    with pytest.raises(ChecksFailed, match=r"does not serve 3\.7"):
+        carry_out.install(env, route("2.8.0", None), Pip(env), K80)
+    assert _everything(Path(env.prefix)) == before
+
+
+def test_a_failed_install_leaves_the_environment_as_it_was(env: Environment, house: Path) -> None:
+    pip(env, "install", "torch==2.8.0")
+    before = _everything(Path(env.prefix))
+
+    class Breaks(Pip):
+        def install(self, request: Request, folder: Path) -> None:
+            super().install(request, folder)
+            (Path(env.site) / "torch" / "lib" / "libtorch_cuda.fatbin").write_bytes(b"half a file")
+            raise StepFailed("the disk is full")
+
+    with pytest.raises(StepFailed, match="the disk is full"):
+        carry_out.install(env, route("2.7.1", "cu118"), Breaks(env), K80)
+    assert _everything(Path(env.prefix)) == before
+
+
+def test_an_index_that_cannot_be_reached_shows_the_command(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    before = _everything(Path(env.prefix))
+    nowhere = route("2.14.1", "cu126", index="http://127.0.0.1:9/whl/cu126", numpy=None)
+    with pytest.raises(FetchFailed) as failed:
+        carry_out.install(env, nowhere, Pip(env), K80)
+    assert "pip install torch==2.14.1+cu126 --index-url http://127.0.0.1:9/whl/cu126" in (failed.value.hint or "")
+    assert _everything(Path(env.prefix)) == before
+
+
+def test_a_wheel_of_ones_own_through_the_verb(env: Environment, house: Path) -> None:
+    wheel = next(house.glob("torch-2.7.1*"))
+    dry = verb.install(Path(env.prefix), Wish(), gpus=["Tesla K80"], wheel=wheel, dry_run=True)
+    assert dry.state == "would-install"
+    assert "torch" not in versions(env)
+    report = verb.install(Path(env.prefix), Wish(), gpus=["Tesla K80"], wheel=wheel)
+    assert (report.route, report.torch) == (RouteKind.SHELF, "2.7.1+cu118")
+    assert verb.undo(Path(env.prefix)).state == "undone"
+    with pytest.raises(NotFound, match="nothing was installed by Rekindle"):
+        verb.undo(Path(env.prefix))
+
+
+def test_two_writers_are_refused(env: Environment, house: Path) -> None:
+    env.folder.mkdir(exist_ok=True)
+    try:
+        with FileLock(env.folder / "lock"), pytest.raises(Locked):
+            carry_out.install(env, route("2.7.1", "cu118"), Pip(env), K80)
+    finally:
+        (env.folder / "lock").unlink(missing_ok=True)
+        env.folder.rmdir()
+
+
+def test_another_python_is_asked_for_not_forced(env: Environment) -> None:
+    with pytest.raises(MissingTool, match=r"needs Python 3\.6"):
+        carry_out.check(Route(route=RouteKind.OFFICIAL_WHEEL, torch="1.10.2", python="3.6"), env)
+
+
+def test_a_route_that_must_be_built_says_how(env: Environment) -> None:
+    build = Route(route=RouteKind.SOURCE_BUILD, torch="2.7.1", python=PYTHON, commands=("rekindle build plan.toml",))
+    with pytest.raises(MissingTool) as missing:
+        carry_out.check(build, env)
+    assert "rekindle build plan.toml" in (missing.value.hint or "")
+
+
+def test_where_there_is_no_environment(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no Python environment"):
+        locate(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="system's Python"):
+        locate(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
+
+
+def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path: Path) -> None:
+    outside = tmp_path / "precious.txt"
+    outside.write_text("keep me", encoding="utf-8")
+    info = Path(env.site) / "evil-1.0.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text(f"{outside},,\n../../../../../../../../{outside},,\n", encoding="utf-8")
+    found = distributions.installed(Path(env.site))["evil"]
+    distributions.remove(found, Path(env.site), Path(env.prefix))
+    assert outside.read_text(encoding="utf-8") == "keep me"
+    assert not info.exists()
+
+
+def torch(folder: Path, version: str, code: bytes) -> Path:
+    plain, _, local = version.partition("+")
+    files = {
+        "torch/__init__.py": f"__version__ = {version!r}\n".encode(),
+        "torch/version.py": f"__version__ = '{version}'\ncuda = '11.8'\n".encode(),
+        "torch/lib/libtorch_cuda.fatbin": code,
+    }
+    return _wheel(folder, "torch", f"{plain}+{local}" if local else plain, files, "")
+
+
+def vision(folder: Path, version: str, needs: str) -> Path:
+    return _wheel(folder, "torchvision", version, {"torchvision/__init__.py": b""}, f"Requires-Dist: torch=={needs}\n")
+
+
+def _wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes], extra: str) -> Path:
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{extra}"
+    about = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {TAG}-{TAG}-{PLATFORM}\n"
+    whole = {**files, f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": about.encode()}
+    return small_wheels.make(folder, whole, name=f"{name}-{version}-{TAG}-{TAG}-{PLATFORM}.whl")
+
+
+def route(
+    version: str,
+    variant: str | None,
+    *,
+    torchvision: str | None = None,
+    index: str | None = None,
+    numpy: str | None = None,
+) -> Route:
+    """An official route; without an index it is taken from the one that is configured, under its full name."""
+    return Route(
+        route=RouteKind.OFFICIAL_WHEEL,
+        torch=version if index or variant is None else f"{version}+{variant}",
+        variant=variant if index else None,
+        python=PYTHON,
+        index_url=index,
+        torchvision=torchvision,
+        numpy=numpy,
+        on_configured_index=index is None,
+    )
+
+
+def pip(env: Environment, *words: str, code: int = 0) -> None:
+    command = [env.python, "-m", "pip", "--disable-pip-version-check", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+
+
+def versions(env: Environment) -> dict[str, str]:
+    return {name: each.version for name, each in distributions.installed(Path(env.site)).items()}
+
+
+def _everything(folder: Path) -> dict[str, bytes]:
+    """Every file of the environment with its bytes; compiled copies come and go by themselves."""
+    files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != "lock"}

@@ -1,0 +1,144 @@
+"""`rekindle install`: what it refuses, and how it keeps and puts back files. Real environments are in tests/real."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekindle.cli.main import run
+from rekindle.errors import MissingTool, NoRoute, NotFound, UsageError
+from rekindle.install import carry_out, distributions, keeping, record
+from rekindle.install.distributions import Distribution
+from rekindle.install.environment import Environment, locate
+from rekindle.install.installer import Request
+from rekindle.stack.routes import Change, Route
+from rekindle.stack.rules import RouteKind
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Environment:
+    """An environment as far as files go."""
+    prefix = tmp_path / "my env"
+    site = prefix / "lib" / "site-packages"
+    site.mkdir(parents=True)
+    return Environment(
+        python=str(prefix / "bin/python"), prefix=str(prefix), version="3.11", kind="venv", site=str(site), pip="24.0"
+    )
+
+
+def put(env: Environment, name: str, version: str, files: dict[str, str]) -> Distribution:
+    """Install a distribution by hand: its files and its RECORD."""
+    site = Path(env.site)
+    info = f"{name}-{version}.dist-info"
+    for path, text in {**files, f"{info}/METADATA": f"Name: {name}\nVersion: {version}\n"}.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text, encoding="utf-8")
+    rows = "".join(f"{path},,\n" for path in [*files, f"{info}/METADATA", f"{info}/RECORD"])
+    (site / info / "RECORD").write_text(rows, encoding="utf-8")
+    return distributions.installed(site)[distributions.normalised(name)]
+
+
+def everything(env: Environment) -> dict[str, str]:
+    prefix = Path(env.prefix)
+    return {
+        str(path.relative_to(prefix)): path.read_text(encoding="utf-8") for path in prefix.rglob("*") if path.is_file()
+    }
+
+
+def test_what_is_kept_comes_back_byte_for_byte(env: Environment) -> None:
+    old = put(
+        env, "torch", "2.8.0", {"torch/__init__.py": "old", "torch/only_old.py": "x", "../../bin/torchrun": "run"}
+    )
+    put(env, "numpy", "1.26.4", {"numpy/__init__.py": "np"})
+    before = everything(env)
+    folder = record.begin(env, "official-wheel", [old], [keeping.pip_configuration(env)])
+    distributions.remove(old, Path(env.site), Path(env.prefix))
+    put(env, "torch", "2.7.1+cu118", {"torch/__init__.py": "new", "torch/only_new.py": "y"})
+    keeping.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
+    undone = record.restore(env, folder)
+    assert [(each.name, each.before, each.after) for each in undone] == [("torch", "2.7.1+cu118", "2.8.0")]
+    assert everything(env) == before
+
+
+def test_what_a_person_added_since_stays(env: Environment) -> None:
+    folder = record.begin(env, "official-wheel", [], [])
+    put(env, "torch", "2.7.1", {"torch/__init__.py": "new"})
+    record.finish(folder, (record.Replaced(name="torch", before=None, after="2.7.1"),))
+    put(env, "requests", "2.32", {"requests/__init__.py": "mine"})
+    record.restore(env, folder)
+    assert set(distributions.installed(Path(env.site))) == {"requests"}
+
+
+def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path: Path) -> None:
+    outside = tmp_path / "precious.txt"
+    outside.write_text("keep me", encoding="utf-8")
+    evil = put(env, "evil", "1.0", {"evil/__init__.py": ""})
+    record_file = Path(env.site) / evil.info / "RECORD"
+    record_file.write_text(f"{outside},,\n../../../precious.txt,,\n", encoding="utf-8")
+    distributions.remove(evil, Path(env.site), Path(env.prefix))
+    assert outside.read_text(encoding="utf-8") == "keep me"
+    assert "evil" not in distributions.installed(Path(env.site))
+
+
+def test_pips_own_configuration_keeps_what_it_had(env: Environment) -> None:
+    path = keeping.pip_configuration(env)
+    path.write_text("[global]\ntimeout = 7\n[install]\nconstraint = mine.txt\n", encoding="utf-8")
+    constraints = keeping.write_constraints(env, {"torch": "2.3.1+cu118"}, ("numpy<2",))
+    keeping.name_in_pip(env, constraints)
+    keeping.name_in_pip(env, constraints)
+    text = path.read_text(encoding="utf-8")
+    assert "timeout = 7" in text
+    assert text.count("rekindle-constraints.txt") == 1
+    # pip splits the value at spaces: a folder with one in its name must not break it.
+    assert f"constraint = mine.txt {constraints.as_uri()}" in text
+    assert "my%20env" in text
+    assert constraints.read_text(encoding="utf-8").splitlines()[1:] == ["torch==2.3.1+cu118", "numpy<2"]
+
+
+def test_the_request_is_what_a_person_would_type() -> None:
+    route = Route(
+        route=RouteKind.OFFICIAL_WHEEL,
+        torch="2.3.1",
+        variant="cu118",
+        torchvision="0.18.1",
+        numpy="numpy<2",
+        index_url="https://download.pytorch.org/whl/cu118",
+    )
+    assert carry_out.request_of(route).commands == (
+        'pip install "numpy<2"',
+        "pip install torch==2.3.1+cu118 torchvision==0.18.1+cu118 --index-url https://download.pytorch.org/whl/cu118",
+    )
+    assert Request(requirements=("torch==2.10.0",)).commands == ("pip install torch==2.10.0",)
+
+
+@pytest.mark.parametrize(
+    ("route", "error", "says"),
+    [
+        (Route(route=RouteKind.OFFICIAL_WHEEL, torch="1.10.2", python="3.6"), MissingTool, "needs Python 3.6"),
+        (Route(route=RouteKind.SOURCE_BUILD, torch="2.7.1", commands=("rekindle build p",)), MissingTool, "be built"),
+        (Route(route=RouteKind.CONDA_FORGE, torch="2.13.0"), MissingTool, "conda environment"),
+        (
+            Route(route=RouteKind.NONE, summary="no", change=Change(what="card", text="other", route=RouteKind.NONE)),
+            NoRoute,
+            "no",
+        ),
+    ],
+    ids=["python", "build", "conda", "none"],
+)
+def test_a_route_that_cannot_be_carried_out_here(
+    env: Environment, route: Route, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        carry_out.check(route, env)
+
+
+def test_where_there_is_no_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NotFound, match="no Python environment"):
+        locate(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="system's Python"):
+        locate(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
+    assert run(["install", str(tmp_path / "nothing"), "--gpu", "Tesla K80"]) == NotFound.exit_code
+    assert "hint:" in capsys.readouterr().err
