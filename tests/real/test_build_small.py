@@ -13,7 +13,7 @@ from rekindle.formats import fatbin
 from support.command import rekindle_command
 from support.cuda import kepler_toolkit, project
 
-STEPS = ["preflight", "source", "smoke", "configure", "check", "compile", "package"]
+STEPS = ["preflight", "source", "patch", "smoke", "configure", "check", "compile", "package"]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_changed_source_file_redoes_what_depends_on_it(folder: Path) -> None:
     file.write_text(file.read_text(encoding="utf-8") + "VERSION = 2\n", encoding="utf-8")
     again = states(run(folder))
     assert again["smoke"] == "kept", "the compiler has not changed"
-    assert [again[name] for name in ("source", "configure", "compile", "package")] == ["done"] * 4
+    assert [again[name] for name in ("source", "patch", "configure", "compile", "package")] == ["done"] * 5
     with zipfile.ZipFile(next((folder / "w" / "wheels").glob("*.whl"))) as archive:
         assert b"VERSION = 2" in archive.read("spark/__init__.py")
 
@@ -90,3 +90,32 @@ def test_the_journal_is_readable_line_by_line(folder: Path) -> None:
     entries = [json.loads(line) for line in lines]
     done = [entry["step"] for entry in entries if entry["event"] == "done" and entry["run"] == entries[0]["run"]]
     assert done == STEPS
+
+
+def test_a_setup_py_that_runs_cmake_is_built_in_our_copy_of_the_source(folder: Path) -> None:
+    """The way PyTorch is built through 2.13: `build --cmake-only`, the check, ninja, `bdist_wheel`."""
+    plan = folder / "spark" / "setup.toml"
+    text = (folder / "spark" / "build.toml").read_text(encoding="utf-8").replace('"cmake"', '"setup.py"')
+    plan.write_text(text, encoding="utf-8")
+    before = set((folder / "spark").rglob("*"))
+    words = ["build", str(plan), "--work", str(folder / "p"), "--jobs", "2", "--cache", "none", "--json"]
+    seen = rekindle_command(*words)
+    assert seen.code == 0, seen.err
+    report = seen.json()
+    assert states(report)["check"] == "done"
+    with zipfile.ZipFile(report["wheel"]) as archive:
+        cuda = archive.read("spark/lib/libspark_cuda.so")
+    assert {str(t) for container in fatbin.scan(cuda) for t in container.targets} == {"sm_35"}
+    assert set((folder / "spark").rglob("*")) == before, "the user's source is as it was"
+    plan.unlink()
+
+
+def test_a_failure_is_diagnosed_and_the_same_command_goes_on_after_the_fix(folder: Path) -> None:
+    kernel = folder / "spark" / "src" / "kernel.cu.in"
+    good = kernel.read_text(encoding="utf-8")
+    kernel.write_text(good.replace("__global__", "#include <no_such_header.h>\n__global__"), encoding="utf-8")
+    words = ["build", str(folder / "spark" / "build.toml"), "--work", str(folder / "w"), "--cache", "none"]
+    failed = rekindle_command(*words)
+    assert failed.code == 10 and "no_such_header.h" in failed.err and "06" not in failed.out
+    kernel.write_text(good, encoding="utf-8")
+    assert rekindle_command(*words).code == 0

@@ -11,11 +11,11 @@ import msgspec
 
 from rekindle.build import backends, naming, options, orphans, runner, steps, tools, tree
 from rekindle.build.environment import Environment, compute
-from rekindle.build.folders import Folders, folder_of
+from rekindle.build.folders import Folders, folder_of, source_of
 from rekindle.build.journal import Journal
 from rekindle.build.lock import held
 from rekindle.build.request import BuildRequest
-from rekindle.errors import Interrupted, RekindleError, UsageError
+from rekindle.errors import Interrupted, RekindleError, StepFailed, UsageError
 from rekindle.findings import Finding, State
 from rekindle.machine import vcvars
 from rekindle.machine.vcvars import VcVars
@@ -123,6 +123,7 @@ def _run(
     ended = orphans.end_orphans(journal, str(folders.root))
     if ended:
         tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
+    source = _source(request, tell)
     context = steps.Context(
         request=request,
         options=chosen,
@@ -130,12 +131,12 @@ def _run(
         environ=computed,
         tools=tools.find(request, computed),
         folders=folders,
-        backend=backends.choose(request, Path(request.source)),
+        backend=backends.choose(request, source),
         journal=journal,
         version=version,
         jobs=choices.jobs,
         gpu=choices.gpu,
-        sources=tree.manifest(Path(request.source)),
+        sources=tree.manifest(source),
         observe=observe,
         findings=list(chosen.findings),
     )
@@ -151,6 +152,25 @@ def _run(
         findings=tuple(context.findings),
         orphans=ended,
     )
+
+
+def _source(request: BuildRequest, tell: Teller) -> Path:
+    """The folder of the source; PyTorch's own is brought when no folder was named and it is not there, or not whole."""
+    source = source_of(request)
+    if not request.source:
+        from rekindle.source import bringing
+
+        bringing.bring(
+            torch=str(request.release),
+            output=source,
+            mirror=None,
+            origin=None,
+            sha256=None,
+            without=(),
+            jobs=4,
+            say=tell,
+        )
+    return source
 
 
 def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepReport]:
@@ -184,6 +204,7 @@ def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tel
         old.unlink(missing_ok=True)
     seen = len(context.findings)
     begun = time.monotonic()
+    context.note = None
     journal.write("begin", step=step.name, fingerprint=print_)
     try:
         made = step.run(context)
@@ -193,12 +214,25 @@ def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tel
     except RekindleError as error:
         journal.write("failed", step=step.name, seconds=time.monotonic() - begun, note=error.message[:2000])
         tell(f"{step.name:<10} failed after {time.monotonic() - begun:.1f} s")
+        if isinstance(error, StepFailed):
+            _explain(context, tell)
         raise
     seconds = round(time.monotonic() - begun, 3)
     log = str(runner.compress(context.log)) if context.log.exists() else None
-    journal.write("done", step=step.name, fingerprint=print_, seconds=seconds, outputs=made, log=log)
+    journal.write("done", step=step.name, fingerprint=print_, seconds=seconds, outputs=made, log=log, note=context.note)
     tell(f"{step.name:<10} {seconds:7.1f} s")
     for finding in context.findings[seen:]:
         if finding.state is not State.PASS:
             tell(f"{'':<10} {finding.state.value}: {finding.found}")
     return StepReport(name=step.name, state="done", seconds=seconds, log=log)
+
+
+def _explain(context: steps.Context, tell: Teller) -> None:
+    """The diagnosis of the step's log, where there is one."""
+    from rekindle.build import failure
+
+    found = failure.diagnose(context.log, context.request) if context.log else None
+    if found:
+        tell("")
+        tell(failure.text(found))
+        tell("")

@@ -100,25 +100,16 @@ def compute(
         *_generator(request, launcher),
         *_version(request, version),
     ]
+    changes += [_set(each.name, each.environment_value, each.why) for each in options if each.via == "environment"]
     changes += [
-        Change(name=each.name, action=Action.SET, value=each.environment_value, why=each.why)
-        for each in options
-        if each.via == "environment"
-    ]
-    changes += [
-        Change(
-            name=name,
-            action=Action.SET,
-            value=temp,
-            why="a private folder without spaces: nvcc's temporary files collide and break on spaces",
-        )
+        _set(name, temp, "a private folder without spaces: nvcc's temporary files collide and break on spaces")
         for name in (("TEMP", "TMP") if request.system == "windows" else ("TMPDIR",))
     ]
     if git_ceiling:
         why = "git answers for the source, not for a repository that the build's folder happens to lie in"
-        changes.append(Change(name="GIT_CEILING_DIRECTORIES", action=Action.SET, value=git_ceiling, why=why))
+        changes.append(_set("GIT_CEILING_DIRECTORIES", git_ceiling, why))
     if mark:
-        changes.append(Change(name=MARK, action=Action.SET, value=mark, why="tells the processes of this build apart"))
+        changes.append(_set(MARK, mark, "tells the processes of this build apart"))
     called = vcvars_command(request) if request.system == "windows" and vcvars is None else None
     return Environment(system=request.system, changes=tuple(changes), vcvars=called)
 
@@ -132,7 +123,8 @@ def difference(before: Mapping[str, str], environment: Environment) -> tuple[Dif
     why: dict[str, str] = {}
     for change in environment.changes:
         key = fold(change.name)
-        why[key] = f"{why[key]}; {change.why}" if key in why and change.why not in why[key] else change.why
+        if change.why not in why.get(key, ""):
+            why[key] = f"{why[key]}; {change.why}" if key in why else change.why
     found = []
     for key in sorted({*old, *new}):
         was, now = old.get(key), new[key][1] if key in new else None
@@ -190,19 +182,15 @@ _STALE_COMPILER = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_CUDA_COMPILE
 
 def _cleared(request: BuildRequest) -> Iterable[Change]:
     for name, why in _STALE_EVERYWHERE.items():
-        yield Change(name=name, action=Action.UNSET, why=why)
+        yield _unset(name, why)
     for name in _STALE_COMPILER:
-        yield Change(
-            name=name, action=Action.UNSET, why="the compilers come from the plan, through CC, CXX and CUDACXX"
-        )
+        yield _unset(name, "the compilers come from the plan, through CC, CXX and CUDACXX")
     if request.system == "windows":
         if request.compiler.kind != "icx":
             for name in _STALE_INTEL:
-                yield Change(
-                    name=name, action=Action.UNSET, why="stale Intel variables make CMake take another compiler"
-                )
+                yield _unset(name, "stale Intel variables make CMake take another compiler")
         for name in _STALE_MSVC:
-            yield Change(name=name, action=Action.UNSET, why="adds options to every compile or link")
+            yield _unset(name, "adds options to every compile or link")
 
 
 def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Change]:
@@ -210,39 +198,23 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Change]:
     if request.system == "windows":
         if vcvars is not None:
             yield from _captured(vcvars)
-        yield Change(
-            name="DISTUTILS_USE_SDK",
-            action=Action.SET,
-            value="1",
-            why="setuptools takes this prompt's compiler instead of looking for another",
-        )
-        yield Change(
-            name="MSSdk", action=Action.SET, value="1", why="the other half of DISTUTILS_USE_SDK, for older setuptools"
-        )
-        yield Change(
-            name="VSLANG",
-            action=Action.SET,
-            value="1033",
-            why="compiler messages in English, so that they can be searched for and diagnosed",
-        )
-    yield Change(
-        name="CC", action=Action.SET, value=compiler.c, why="the plan's compiler, whatever an activation script says"
-    )
-    yield Change(
-        name="CXX", action=Action.SET, value=compiler.cxx, why="the plan's compiler, whatever an activation script says"
-    )
+        yield _set("DISTUTILS_USE_SDK", "1", "setuptools takes this prompt's compiler instead of looking for another")
+        yield _set("MSSdk", "1", "the other half of DISTUTILS_USE_SDK, for older setuptools")
+        yield _set("VSLANG", "1033", "compiler messages in English, so that they can be searched for and diagnosed")
+    yield _set("CC", compiler.c, "the plan's compiler, whatever an activation script says")
+    yield _set("CXX", compiler.cxx, "the plan's compiler, whatever an activation script says")
     if request.cuda and (request.system != "windows" or compiler.kind != "cl"):
-        yield Change(name="CUDAHOSTCXX", action=Action.SET, value=compiler.cuda_host, why="nvcc's host compiler")
+        yield _set("CUDAHOSTCXX", compiler.cuda_host, "nvcc's host compiler")
 
 
 def _captured(vcvars: VcVars) -> Iterable[Change]:
     why = f"vcvarsall.bat, toolset {vcvars.toolset}" if vcvars.toolset else "vcvarsall.bat"
     for name in vcvars.removes:
-        yield Change(name=name, action=Action.UNSET, why=why)
+        yield _unset(name, why)
     for name, value in vcvars.sets.items():
-        yield Change(name=name, action=Action.SET, value=value, why=why)
+        yield _set(name, value, why)
     for name, entries in vcvars.prepends.items():
-        yield Change(name=name, action=Action.PREPEND, value=";".join(entries), why=why)
+        yield _front(name, ";".join(entries), why)
 
 
 def _python(request: BuildRequest) -> Iterable[Change]:
@@ -254,16 +226,9 @@ def _python(request: BuildRequest) -> Iterable[Change]:
     # The system's own folder is on PATH; in front it would hide an environment's tools.
     if folder not in ("/usr/bin", "/bin"):
         why = "the Python to build for, with its cmake and ninja where it has them"
-        yield Change(name="PATH", action=Action.PREPEND, value=_joined(request.system, own), why=why)
-    yield Change(
-        name="PYTHONUTF8", action=Action.SET, value="1", why="file names and messages in UTF-8 on any code page"
-    )
-    yield Change(
-        name="PYTHONNOUSERSITE",
-        action=Action.SET,
-        value="1",
-        why="packages of the user's own site shadow the pinned ones",
-    )
+        yield _front("PATH", _joined(request.system, own), why)
+    yield _set("PYTHONUTF8", "1", "file names and messages in UTF-8 on any code page")
+    yield _set("PYTHONNOUSERSITE", "1", "packages of the user's own site shadow the pinned ones")
 
 
 def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None) -> Iterable[Change]:
@@ -275,19 +240,14 @@ def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None)
     if not mkl or blas != "MKL":
         return
     why = "MKL's headers and libraries"
-    yield Change(name="INTEL_MKL_DIR", action=Action.SET, value=mkl, why="where PyTorch's FindMKL looks first")
-    yield Change(name="MKLROOT", action=Action.SET, value=mkl, why="where newer CMake modules look")
-    yield Change(name="CMAKE_PREFIX_PATH", action=Action.SET, value=mkl, why=why)
+    yield _set("INTEL_MKL_DIR", mkl, "where PyTorch's FindMKL looks first")
+    yield _set("MKLROOT", mkl, "where newer CMake modules look")
+    yield _set("CMAKE_PREFIX_PATH", mkl, why)
     if request.system == "windows":
         libs = [paths.join(mkl, "lib"), paths.join(mkl, "lib", "intel64")]
-        yield Change(name="INCLUDE", action=Action.PREPEND, value=paths.join(mkl, "include"), why=why)
-        yield Change(name="LIB", action=Action.PREPEND, value=";".join(libs), why=why)
-        yield Change(
-            name="PATH",
-            action=Action.PREPEND,
-            value=paths.join(mkl, "bin"),
-            why="programs of the build load MKL's DLLs",
-        )
+        yield _front("INCLUDE", paths.join(mkl, "include"), why)
+        yield _front("LIB", ";".join(libs), why)
+        yield _front("PATH", paths.join(mkl, "bin"), "programs of the build load MKL's DLLs")
 
 
 def _cudnn(request: BuildRequest) -> Iterable[Change]:
@@ -296,19 +256,14 @@ def _cudnn(request: BuildRequest) -> Iterable[Change]:
         return
     paths = request.paths
     include = cudnn.include or paths.join(cudnn.root, "include")
-    yield Change(name="CUDNN_ROOT", action=Action.SET, value=cudnn.root, why="this cuDNN and no other")
-    yield Change(name="CUDNN_INCLUDE_DIR", action=Action.SET, value=include, why="this cuDNN and no other")
+    yield _set("CUDNN_ROOT", cudnn.root, "this cuDNN and no other")
+    yield _set("CUDNN_INCLUDE_DIR", include, "this cuDNN and no other")
     folder = ("lib", "x64") if request.system == "windows" else ("lib",)
     library = cudnn.library or paths.join(cudnn.root, *folder)
     why = "the folder of its library: PyTorch's FindCUDNN looks in it, a file's name would not do"
-    yield Change(name="CUDNN_LIBRARY", action=Action.SET, value=library, why=why)
+    yield _set("CUDNN_LIBRARY", library, why)
     if request.system == "windows":
-        yield Change(
-            name="PATH",
-            action=Action.PREPEND,
-            value=paths.join(cudnn.root, "bin"),
-            why="programs of the build load cuDNN's DLLs",
-        )
+        yield _front("PATH", paths.join(cudnn.root, "bin"), "programs of the build load cuDNN's DLLs")
 
 
 def _cuda(request: BuildRequest) -> Iterable[Change]:
@@ -323,99 +278,55 @@ def _cuda(request: BuildRequest) -> Iterable[Change]:
     if request.system == "windows":
         own.append(paths.join(cuda.root, "libnvvp"))
         number = str(cuda.version.major_minor).replace(".", "_")
-        yield Change(
-            name=f"CUDA_PATH_V{number}", action=Action.SET, value=home, why="where torch looks for this CUDA's DLLs"
-        )
-        yield Change(
-            name="NVTOOLSEXT_PATH", action=Action.UNSET, why="an old NVTX installation beside the toolkit's own"
-        )
+        yield _set(f"CUDA_PATH_V{number}", home, "where torch looks for this CUDA's DLLs")
+        yield _unset("NVTOOLSEXT_PATH", "an old NVTX installation beside the toolkit's own")
     elif home != paths.dirname(paths.dirname(cuda.nvcc)) and not _is_whole(home):
         home = paths.dirname(paths.dirname(cuda.nvcc))
     dedicated = [folder for folder in cuda.rivals if _is_cuda_folder(folder)]
     shared = [folder for folder in cuda.rivals if folder not in dedicated and folder not in own]
     if dedicated:
-        yield Change(
-            name="PATH",
-            action=Action.DROP,
-            value=_joined(request.system, dedicated),
-            why="another CUDA's programs: only one CUDA may win",
-        )
+        yield _drop("PATH", _joined(request.system, dedicated), "another CUDA's programs: only one CUDA may win")
     if shared:
-        yield Change(
-            name="PATH",
-            action=Action.BEHIND,
-            value=_joined(request.system, shared),
-            why="holds another CUDA's programs among others",
-        )
-    yield Change(
-        name="PATH",
-        action=Action.PREPEND,
-        value=_joined(request.system, own),
-        why="the chosen CUDA first: an nvcc that finds another ptxas compiles for other cards",
+        yield _behind("PATH", _joined(request.system, shared), "holds another CUDA's programs among others")
+    yield _front(
+        "PATH",
+        _joined(request.system, own),
+        "the chosen CUDA first: an nvcc that finds another ptxas compiles for other cards",
     )
-    yield Change(name="CUDA_HOME", action=Action.SET, value=home, why="PyTorch's build reads it first")
-    yield Change(name="CUDA_PATH", action=Action.SET, value=home, why="CMake's FindCUDA and torch at run time read it")
-    yield Change(name="CUDACXX", action=Action.SET, value=cuda.nvcc, why="the nvcc that CMake takes")
-    if request.torch:
-        yield Change(
-            name="TORCH_CUDA_ARCH_LIST",
-            action=Action.SET,
-            value=request.arch_list,
-            why="without it: the cards in this machine, or a common list",
-        )
-        yield Change(
-            name="TORCH_NVCC_FLAGS",
-            action=Action.SET,
-            value="-Xfatbin -compress-all",
-            why="GPU code compressed, as in the official wheels",
-        )
+    yield _set("CUDA_HOME", home, "PyTorch's build reads it first")
+    yield _set("CUDA_PATH", home, "CMake's FindCUDA and torch at run time read it")
+    yield _set("CUDACXX", cuda.nvcc, "the nvcc that CMake takes")
+    if request.arch_list:
+        yield _set("TORCH_CUDA_ARCH_LIST", request.arch_list, "without it: the cards in this machine, or a common list")
+        yield _set("TORCH_NVCC_FLAGS", "-Xfatbin -compress-all", "GPU code compressed, as in the official wheels")
 
 
 def _generator(request: BuildRequest, launcher: str | None) -> Iterable[Change]:
-    yield Change(
-        name="CMAKE_GENERATOR",
-        action=Action.SET,
-        value="Ninja",
-        why="the generator that resumes well and needs no Visual Studio integration",
-    )
-    yield Change(
-        name="CMAKE_EXPORT_COMPILE_COMMANDS",
-        action=Action.SET,
-        value="ON",
-        why="the command of every file, for diagnosis",
-    )
+    yield _set("CMAKE_GENERATOR", "Ninja", "the generator that resumes well and needs no Visual Studio integration")
+    yield _set("CMAKE_EXPORT_COMPILE_COMMANDS", "ON", "the command of every file, for diagnosis")
     if request.system == "windows":
-        yield Change(
-            name="CMAKE_NINJA_FORCE_RESPONSE_FILE",
-            action=Action.SET,
-            value="1",
-            why="command lines longer than Windows allows; the other response-file switches do nothing with Ninja",
+        yield _set(
+            "CMAKE_NINJA_FORCE_RESPONSE_FILE",
+            "1",
+            "command lines longer than Windows allows; the other response-file switches do nothing with Ninja",
         )
     new = request.cmake_version is not None and request.cmake_version >= Version("4")
     if request.torch and new and not torch_release(request.torch).cmake4_unpatched:
         why = "this release's CMake files ask for a compatibility that CMake 4 has dropped"
-        yield Change(name="CMAKE_POLICY_VERSION_MINIMUM", action=Action.SET, value="3.5", why=why)
+        yield _set("CMAKE_POLICY_VERSION_MINIMUM", "3.5", why)
     if launcher:
         for language in ("C", "CXX", "CUDA"):
-            yield Change(
-                name=f"CMAKE_{language}_COMPILER_LAUNCHER",
-                action=Action.SET,
-                value=launcher,
-                why="compiles come from the cache where they can",
-            )
+            yield _set(f"CMAKE_{language}_COMPILER_LAUNCHER", launcher, "compiles come from the cache where they can")
 
 
 def _version(request: BuildRequest, version: str | None) -> Iterable[Change]:
     if request.torch and version:
-        yield Change(
-            name="PYTORCH_BUILD_VERSION",
-            action=Action.SET,
-            value=version,
-            why="the wheel names release, stack and architectures; otherwise a tag calls itself an alpha",
+        yield _set(
+            "PYTORCH_BUILD_VERSION",
+            version,
+            "the wheel names release, stack and architectures; otherwise a tag calls itself an alpha",
         )
-        yield Change(
-            name="PYTORCH_BUILD_NUMBER", action=Action.SET, value="1", why="above 1 the version gets a `.postN`"
-        )
+        yield _set("PYTORCH_BUILD_NUMBER", "1", "above 1 the version gets a `.postN`")
 
 
 def _is_cuda_folder(folder: str) -> bool:
@@ -426,6 +337,26 @@ def _is_cuda_folder(folder: str) -> bool:
 def _is_whole(root: str) -> bool:
     """Distributions scatter a toolkit over /usr: its own folder under /usr/lib is no CUDA_HOME."""
     return not root.startswith("/usr/lib/")
+
+
+def _set(name: str, value: str, why: str) -> Change:
+    return Change(name=name, action=Action.SET, value=value, why=why)
+
+
+def _unset(name: str, why: str) -> Change:
+    return Change(name=name, action=Action.UNSET, why=why)
+
+
+def _front(name: str, value: str, why: str) -> Change:
+    return Change(name=name, action=Action.PREPEND, value=value, why=why)
+
+
+def _drop(name: str, value: str, why: str) -> Change:
+    return Change(name=name, action=Action.DROP, value=value, why=why)
+
+
+def _behind(name: str, value: str, why: str) -> Change:
+    return Change(name=name, action=Action.BEHIND, value=value, why=why)
 
 
 def _make(change: Change, environ: dict[str, str], system: str) -> None:

@@ -42,6 +42,11 @@ def cache_root() -> Path:
     return Path(user_cache_dir("rekindle", appauthor=False))
 
 
+def source_of(request: BuildRequest) -> Path:
+    """Where the source lies: the folder that was named, or Rekindle's own for this release."""
+    return Path(request.source) if request.source else cache_root() / "source" / f"pytorch-{request.release}"
+
+
 def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
     """The folder of this build: the same when only options or architectures change, so that little is redone."""
     parts = [request.torch or "", str(request.cuda.version.major_minor) if request.cuda else "cpu"]

@@ -11,25 +11,32 @@ import ntpath
 import posixpath
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 
 from rekindle import codec, files
-from rekindle.errors import BadInput, MissingTool
+from rekindle.errors import BadInput, MissingTool, UsageError
 from rekindle.knowledge.capability import Target
 from rekindle.knowledge.compilers import accepts_gcc, accepts_msvc
 from rekindle.knowledge.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCudnn, FoundToolkit, FoundToolset, Machine
+from rekindle.stack import plan as plan_room
+from rekindle.stack.plan import Plan
+from rekindle.stack.rules import RouteKind
 from rekindle.version import Version
 
 SCHEMA = "rekindle.build-file/1"
 
 
 class BuildFile(msgspec.Struct, frozen=True, kw_only=True):
-    """`rekindle build FILE` reads this from TOML. Only `source` is needed; what is left out comes from the machine."""
+    """`rekindle build FILE` reads this from TOML. What is left out comes from the machine.
+
+    Without a `source` PyTorch's is brought into Rekindle's own folder.
+    """
 
     schema: str = SCHEMA
-    source: str
+    source: str = ""
     name: str = "torch"
     torch: str | None = None
     """The PyTorch release. Left out for any other CMake project."""
@@ -125,7 +132,11 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> BuildFile:
+    """A build file, or a plan of `rekindle plan -o`."""
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
+    head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
+    if head.get("schema") == plan_room.SCHEMA:
+        return from_plan(plan_room.read(path))
     found = codec.from_toml(data, BuildFile, name=f"`{path}`")
     if found.schema != SCHEMA:
         message = f"`{path}` is not a build file: its schema is `{found.schema[:60]}`, not `{SCHEMA}`"
@@ -135,10 +146,34 @@ def read(path: Path) -> BuildFile:
     return found
 
 
+def from_plan(plan: Plan) -> BuildFile:
+    """What a plan asks for. A plan that installs a ready wheel has nothing to build."""
+    if plan.route is not RouteKind.SOURCE_BUILD:
+        message = (
+            f"this plan installs PyTorch {plan.torch} by the route `{plan.route.value}`: there is nothing to build"
+        )
+        raise UsageError(message, hint="`rekindle install` carries it out")
+    return BuildFile(
+        torch=plan.torch,
+        backend=plan.backend,
+        cuda=plan.cuda,
+        cudnn=plan.cudnn,
+        arch_list=plan.arch_list or "",
+        python=plan.python,
+        toolset=plan.toolset if plan.system == "windows" else None,
+        profile=plan.profile,
+        options=plan.options,
+        patches=tuple(patch.id for patch in plan.patches),
+    )
+
+
 def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) -> BuildRequest:
     """The request on this machine. `here` is the folder that a relative source is meant from."""
     source = wanted.source
-    if here is not None:
+    if not source and not wanted.torch:
+        message = "the build file names neither a source nor a PyTorch release"
+        raise BadInput(message, hint='add `source = "DIR"` or `torch = "X.Y.Z"`')
+    if source and here is not None:
         source = str((here / source).resolve())
     cuda = _cuda(wanted, machine)
     return BuildRequest(
@@ -201,7 +236,7 @@ def _is(toolkit: FoundToolkit, wanted: BuildFile) -> bool:
 def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
     if wanted.cudnn is None:
         return None
-    fitting = [found for found in machine.cudnns if found.version and found.version.starts_with(wanted.cudnn)]
+    fitting = [found for found in machine.cudnns if found.version and _same_release(found.version, wanted.cudnn)]
     if not fitting:
         have = ", ".join(f"{found.version} in {found.root}" for found in machine.cudnns) or "none"
         message = f"cuDNN {wanted.cudnn} is not on this machine (found: {have})"
@@ -215,6 +250,12 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
         include=paths.dirname(found.header) if found.header else None,
         library=paths.dirname(link[0]) or None if link else None,
     )
+
+
+def _same_release(found: Version, wanted: Version) -> bool:
+    """A header says 8.7.0, an archive is called 8.7.0.84: as many parts as both have must agree."""
+    count = min(len(found.parts), len(wanted.parts))
+    return found.parts[:count] == wanted.parts[:count]
 
 
 def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:

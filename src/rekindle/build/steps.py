@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from rekindle import codec, files
-from rekindle.build import backends, check, cmake_result, preflight, requirements, runner, smoke, tree
+from rekindle.build import backends, check, cmake_result, patches, preflight, requirements, runner, smoke, tree
 from rekindle.build.environment import Environment
-from rekindle.build.folders import Folders
+from rekindle.build.folders import Folders, source_of
 from rekindle.build.journal import THERE, Journal, fingerprint, output
 from rekindle.build.options import Options
 from rekindle.build.request import BuildRequest
@@ -43,11 +43,13 @@ class Context(msgspec.Struct, kw_only=True):
     sources: tree.Manifest
     observe: runner.Observer | None = None
     log: Path | None = None
+    note: str | None = None
+    """What the running step wants to have written down."""
     findings: list[Finding] = []
 
     @property
     def source(self) -> Path:
-        return self.folders.source if self.backend.copies else Path(self.request.source)
+        return self.folders.source if self.backend.copies else source_of(self.request)
 
     @property
     def build(self) -> Path:
@@ -103,12 +105,21 @@ def run_source(context: Context) -> dict[str, str]:
         _carry_out(context, "source", wanted)
         made[context.python] = THERE
     if not context.backend.copies:
-        return {**made, context.request.source: THERE}
+        return {**made, str(context.source): THERE}
     kept = context.folders.root / "source.json"
     before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
-    tree.copy(Path(context.request.source), context.folders.source, context.sources, before)
+    tree.copy(source_of(context.request), context.folders.source, context.sources, before)
     files.write_text(kept, codec.to_json(context.sources, indent=0))
     return {**made, str(context.folders.source): THERE}
+
+
+def run_patch(context: Context) -> dict[str, str]:
+    if context.backend.copies:
+        done = [each for each in context.journal.entries if each.event == "done" and each.step == "patch" and each.note]
+        before = tuple((done[-1].note or "").split()) if done else ()
+        patches.bring_to(context.source, context.request, context.tools, before)
+        context.note = " ".join(patches.wanted(context.request, context.tools))
+    return {}
 
 
 def run_smoke(context: Context) -> dict[str, str]:
@@ -161,6 +172,7 @@ STEPS: tuple[Step, ...] = (
         inputs=lambda c: [c.backend.copies, c.requirements, c.request.python, tree.manifest_fingerprint(c.sources)],
         run=run_source,
     ),
+    Step(name="patch", after="source", inputs=lambda c: patches.wanted(c.request, c.tools), run=run_patch),
     Step(
         name="smoke",
         inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],
@@ -169,7 +181,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         name="configure",
-        after="source",
+        after="patch",
         inputs=lambda c: [
             c.tools,
             c.options.resolved,
