@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "source": ("rekindle.cli.source", "PyTorch's source at a release, every submodule at its pinned commit"),
     "patch": ("rekindle.cli.patch", "Patch PyTorch's source so that it builds with today's tools; undo it"),
     "build": ("rekindle.cli.build", "Take a plan to a wheel: resumable, checked, journalled"),
+    "review": ("rekindle.cli.review", "What is wrong with a hand-made build script"),
     "diagnose": ("rekindle.cli.diagnose", "What went wrong in a log, and what to do about it"),
     "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
     "repair": ("rekindle.cli.repair", "Make a wheel load on a machine that has only the driver"),

@@ -1,0 +1,1 @@
+"""Somebody's build script held against what is known."""
