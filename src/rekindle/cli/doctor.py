@@ -81,8 +81,9 @@ def _machine(recorded: Path | None, save: Path | None) -> Machine:
 
 def _prepare() -> None:
     """Import and read what will be needed while the probes wait for the programs they started."""
-    from rekindle.doctor import examine
+    from rekindle.doctor import examine, report
 
+    del report
     examine.judges()
     examine.prepare()
 

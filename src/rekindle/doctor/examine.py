@@ -45,10 +45,9 @@ def judges() -> dict[str, Judge]:
 
 def prepare() -> None:
     """Read the tables that every examination reads."""
-    from rekindle.knowledge import gpus, releases, toolkits
+    from rekindle.knowledge import releases, toolkits
 
     checks.checks()
-    gpus.gpus()
     releases.torch_releases()
     toolkits.toolkits()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ntpath
+import operator
 import posixpath
+import re
 from collections.abc import Iterator
 
 from rekindle.doctor.examine import judge, listed, say
@@ -212,14 +214,26 @@ def _first_python(machine: Machine) -> str | None:
     return machine.python_on_path
 
 
-def _within(version: str, spec: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion
+_COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 
-    try:
-        return SpecifierSet(spec).contains(version, prereleases=True)
-    except InvalidVersion:
+
+def _within(version: str, spec: str) -> bool:
+    """Does a version lie in a range such as `>=62.3.0,<80.0`? Importing `packaging` would take longer."""
+    number = Version.find(version) or Version.find(f"{version}.0")
+    if number is None:
         return True
+    for part in spec.split(","):
+        match = re.match(r"\s*([<>=!]+)\s*([\d.]+)", part)
+        if match and not _COMPARE[match[1]](number, Version(match[2])):
+            return False
+    return True
 
 
 def _new_environment(machine: Machine) -> tuple[str, ...]:

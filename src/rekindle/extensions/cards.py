@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,15 +23,14 @@ def cards_for(
     if names:
         return tuple(card for name in names for card in _named(name)), wanted
     from rekindle.machine import graphics, snapshot
-    from rekindle.machine.look import TIME_LIMIT, together
+    from rekindle.machine.look import TIME_LIMIT
     from rekindle.machine.run import Host
 
     if machine is not None:
         recorded = snapshot.load(machine)
         return _found(recorded.gpus), wanted or _version(recorded.driver)
     run = Host()
-    asked = {name: partial(ask, run) for name, ask in graphics.SOURCES.items()}
-    here = graphics.merge(run, together(asked, time_limit=TIME_LIMIT))
+    here = graphics.probe(run, time_limit=TIME_LIMIT)
     return _found(here.gpus), wanted or _version(here.driver)
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from rekindle.machine.run import CouldNotRead, Run
 
+_CARD = re.compile(r"nvidia\d+")
+_TRACES = ("/proc/driver/nvidia", "/dev/dxg", "/dev/nvmap")
 NOTHING_THERE = ("no NVML", "no driver library")
 
 
 def driver_is_there(run: Run) -> bool:
     """Is there any trace of a running driver? Without one its libraries can only say so, and starting them costs time.
 
-    Linux: the control device, the proc folder, WSL's bridge, or an embedded board's memory device. Windows: the
-    libraries themselves, which only the driver installs.
+    Linux: a card's device, the proc folder, WSL's bridge, or an embedded board's memory device (the control device
+    alone says nothing: asking makes it). Windows: the libraries themselves, which only the driver installs.
     """
     if run.windows:
         system = run.join(run.env("SystemRoot") or "C:\\Windows", "System32")
         return any(run.exists(run.join(system, name)) for name in ("nvml.dll", "nvcuda.dll", "nvidia-smi.exe"))
-    return any(run.exists(path) for path in ("/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg", "/dev/nvmap"))
+    return bool(run.names("/dev", _CARD)) or any(run.exists(path) for path in _TRACES)
 
 
 def nvml(run: Run) -> dict[str, Any] | None:

@@ -18,8 +18,8 @@ def probe(run: Run) -> tuple[FoundCompiler, ...]:
         return ()
     wanted: dict[str, tuple[str, bool]] = {}
     seen: set[str] = set()
-    versions = [""] + [f"-{number}" for number in range(5, 24)]
-    for kind, program in (("gcc", "g++"), ("clang", "clang++")):
+    beside = [f"-{number}" for number in range(5, 20)]
+    for kind, program, versions in (("gcc", "g++", ["", *beside]), ("clang", "clang++", [""])):
         for version in versions:
             hit = next(iter(run.which(program + version)), None)
             if hit and run.real(hit) not in seen:

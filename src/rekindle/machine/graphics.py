@@ -7,20 +7,19 @@ and another that says something else is kept as a clash.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from rekindle.errors import RekindleError
 from rekindle.knowledge.capability import Capability
-from rekindle.machine import asking, pci, smi
+from rekindle.machine import pci
 from rekindle.machine.model import FoundDriver, FoundGpu
 from rekindle.machine.run import CouldNotRead, Run
 from rekindle.version import Version
 
 Answers = dict[str, Any]
-_TRUST = ("nvml", "cuda", "nvidia-smi", "pci")
+TRUST = ("nvml", "cuda", "nvidia-smi", "pci")
 # What a source may say of a card. Anything else, or of another kind, is dropped: a snapshot can hold anything.
 _KINDS: dict[str, type] = {
     "name": str,
@@ -42,17 +41,17 @@ class Graphics(msgspec.Struct, frozen=True, kw_only=True):
     """What a source said instead of an answer."""
 
 
-SOURCES: dict[str, Callable[[Run], Any]] = {
-    "nvml": asking.nvml,
-    "cuda": asking.cuda_driver,
-    "nvidia-smi": smi.probe,
-    "pci": pci.probe,
-}
+def probe(run: Run, *, time_limit: float) -> Graphics:
+    """The cards and their driver alone, for those who need nothing else of the machine."""
+    from rekindle.machine.look import PROBES, ask
+
+    answers = ask(run, [name for name in PROBES if name.startswith("graphics: ")], time_limit=time_limit)
+    return merge(run, {name.removeprefix("graphics: "): answer for name, answer in answers.items()})
 
 
 def merge(run: Run, answers: Answers) -> Graphics:
     """One view from what each source answered."""
-    seen = {source: _cards(answers.get(source)) for source in _TRUST}
+    seen = {source: _cards(answers.get(source)) for source in TRUST}
     gpus = tuple(_card(group) for group in _grouped(seen) if any(group.values()))
     return Graphics(gpus=gpus, driver=_driver(run, answers, seen["pci"]), troubles=_troubles(answers))
 
@@ -66,7 +65,7 @@ def _cards(answer: Any) -> list[dict[str, Any]]:
 def _grouped(seen: dict[str, list[dict[str, Any]]]) -> list[dict[str, dict[str, Any]]]:
     """The same card in each source's words: by where it sits, else by its PCI id, else by its turn."""
     groups: list[dict[str, dict[str, Any]]] = []
-    for source in _TRUST:
+    for source in TRUST:
         for turn, card in enumerate(seen[source]):
             home = next((group for group in groups if source not in group and _same(group, card)), None)
             if home is None and not _place(card) and turn < len(groups) and source not in groups[turn]:
@@ -105,7 +104,7 @@ def _card(group: dict[str, dict[str, Any]]) -> FoundGpu:
     told = {source: capability for source, card in group.items() if (capability := _capability(card.get("capability")))}
     by_table, candidates = known(pci_id, name)
     told |= by_table
-    source = next((source for source in (*_TRUST, "name") if source in told), None)
+    source = next((source for source in (*TRUST, "name") if source in told), None)
     capability = told[source] if source else None
     place = next((place for card in group.values() if (place := _place(card))), None)
     return FoundGpu(
@@ -151,7 +150,7 @@ def known(pci_id: str | None, name: str | None) -> tuple[dict[str, Capability], 
 
 
 def _name(group: dict[str, dict[str, Any]]) -> str | None:
-    names = [str(group[source]["name"]) for source in _TRUST if source in group and group[source].get("name")]
+    names = [str(group[source]["name"]) for source in TRUST if source in group and group[source].get("name")]
     whole = [name for name in names if not name.endswith("...") and "Basic Display" not in name]
     if whole:
         return whole[0]
@@ -168,7 +167,7 @@ def _name(group: dict[str, dict[str, Any]]) -> str | None:
 
 def _first(group: dict[str, dict[str, Any]], key: str) -> Any:
     return next(
-        (group[source][key] for source in _TRUST if source in group and group[source].get(key) is not None), None
+        (group[source][key] for source in TRUST if source in group and group[source].get(key) is not None), None
     )
 
 

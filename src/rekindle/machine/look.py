@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from rekindle.machine import (
-    compilers,
-    cudnn,
-    graphics,
-    intel,
-    memory,
-    msvc,
-    programs,
-    pythons,
-    settings,
-    surroundings,
-    toolkits,
-    torch_installed,
-)
-from rekindle.machine.model import FoundPython, FoundTorch, Machine, Memory, Processor, Prompt, Surroundings, Unread
+from rekindle.machine.model import Environments, Machine, Memory, Processor, Prompt, Surroundings, Unread
 from rekindle.machine.run import CouldNotRead, Host, Run
 
 T = TypeVar("T")
 
+# What is asked, by which function of which module; those that wait longest for others begin first.
+PROBES = {
+    "graphics: nvidia-smi": ("smi", "probe"),
+    "graphics: nvml": ("asking", "nvml"),
+    "graphics: cuda": ("asking", "cuda_driver"),
+    "pythons": ("environments", "probe"),
+    "toolkits": ("toolkits", "probe"),
+    "studios": ("msvc", "studios"),
+    "prompt": ("msvc", "prompt"),
+    "compilers": ("compilers", "probe"),
+    "programs": ("programs", "probe"),
+    "surroundings": ("surroundings", "probe"),
+    "graphics: pci": ("pci", "probe"),
+    "sdks": ("msvc", "sdks"),
+    "intel": ("intel", "probe"),
+    "memory": ("memory", "probe"),
+    "processor": ("memory", "processor"),
+    "disks": ("surroundings", "disks"),
+    "stale": ("settings", "stale"),
+}
 TIME_LIMIT = 45.0
 """Seconds for a probe. A broken driver can hold a call for ever; a slow one needs ten."""
 
@@ -39,46 +46,29 @@ def look(
     `meanwhile` is done in this thread while the probes wait for the programs they started.
     """
     run = run or Host()
-    answers = together(
-        {
-            **{f"graphics: {name}": _bound(source, run) for name, source in graphics.SOURCES.items()},
-            "toolkits": _bound(toolkits.probe, run),
-            "studios": _bound(msvc.studios, run),
-            "sdks": _bound(msvc.sdks, run),
-            "prompt": _bound(msvc.prompt, run),
-            "compilers": _bound(compilers.probe, run),
-            "intel": _bound(intel.probe, run),
-            "pythons": _bound(_pythons, run),
-            "programs": _bound(programs.probe, run),
-            "memory": _bound(memory.probe, run),
-            "processor": _bound(memory.processor, run),
-            "disks": _bound(surroundings.disks, run),
-            "surroundings": _bound(surroundings.probe, run),
-            "stale": _bound(settings.stale, run),
-        },
-        time_limit=time_limit,
-        meanwhile=meanwhile,
-    )
+    answers = ask(run, PROBES, time_limit=time_limit, meanwhile=meanwhile)
+    from rekindle.machine import graphics, pythons, toolkits
+
     unread = [Unread(probe=name, reason=str(said)) for name, said in answers.items() if isinstance(said, CouldNotRead)]
-    seen = graphics.merge(run, {name: answers[f"graphics: {name}"] for name in graphics.SOURCES})
+    seen = graphics.merge(run, {name: answers[f"graphics: {name}"] for name in graphics.TRUST})
     unread += [Unread(probe="graphics", reason=trouble) for trouble in seen.troubles]
-    found, torch, cudnns = _good(answers["pythons"], ((), None, ()))
+    around = _good(answers["pythons"], Environments())
     return Machine(
         os=run.os,
         arch=run.arch,
         gpus=seen.gpus,
         driver=seen.driver,
-        toolkits=_good(answers["toolkits"], ()),
-        cudnns=cudnns,
+        toolkits=toolkits.merged(_good(answers["toolkits"], ()), around.toolkits),
+        cudnns=around.cudnns,
         studios=_good(answers["studios"], ()),
         sdks=_good(answers["sdks"], ()),
         prompt=_good(answers["prompt"], Prompt()),
         compilers=_good(answers["compilers"], ()),
         intel=_good(answers["intel"], ()),
-        python=found[0] if found else None,
-        pythons=found,
+        python=around.target,
+        pythons=around.pythons,
         python_on_path=next(iter(pythons.on_path(run)), None),
-        torch=torch,
+        torch=around.torch,
         programs=_good(answers["programs"], ()),
         memory=_good(answers["memory"], Memory()),
         processor=_good(answers["processor"], Processor()),
@@ -88,6 +78,13 @@ def look(
         stale=_good(answers["stale"], ()),
         unread=tuple(unread),
     )
+
+
+def ask(
+    run: Run, names: Iterable[str], *, time_limit: float, meanwhile: Callable[[], object] | None = None
+) -> dict[str, Any]:
+    """What these probes answer."""
+    return together({name: _bound(run, *PROBES[name]) for name in names}, time_limit=time_limit, meanwhile=meanwhile)
 
 
 def together(
@@ -129,19 +126,9 @@ def _answer(name: str, question: Callable[[], Any], answers: dict[str, Any]) -> 
         answers[name] = CouldNotRead(f"a fault in Rekindle: {type(fault).__name__}: {fault}")
 
 
-def _bound(probe: Callable[[Run], T], run: Run) -> Callable[[], T]:
-    return lambda: probe(run)
-
-
-def _pythons(run: Run) -> tuple[tuple[FoundPython, ...], FoundTorch | None, tuple[Any, ...]]:
-    """The Pythons first: where they keep packages is where torch and pip's cuDNN lie."""
-    found = pythons.probe(run)
-    target = found[0] if found else None
-    try:
-        torch = torch_installed.probe(run, target)
-    except CouldNotRead:
-        torch = None
-    return found, torch, cudnn.probe(run, target.site_packages if target else ())
+def _bound(run: Run, module: str, probe: str) -> Callable[[], Any]:
+    """Each probe's module is imported in its own thread, while others already wait for the programs they started."""
+    return lambda: getattr(importlib.import_module(f"rekindle.machine.{module}"), probe)(run)
 
 
 def _good(answer: Any, otherwise: T) -> T:

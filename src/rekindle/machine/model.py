@@ -198,6 +198,19 @@ class FoundTorch(msgspec.Struct, frozen=True, kw_only=True):
     """The interpreter it is installed for."""
 
 
+class Environments(msgspec.Struct, frozen=True, kw_only=True):
+    """The Pythons, the target first, and what was found among the target's packages."""
+
+    pythons: tuple[FoundPython, ...] = ()
+    torch: FoundTorch | None = None
+    cudnns: tuple[FoundCudnn, ...] = ()
+    toolkits: tuple[FoundToolkit, ...] = ()
+
+    @property
+    def target(self) -> FoundPython | None:
+        return self.pythons[0] if self.pythons else None
+
+
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """git, cmake, ninja, …: the one that wins, and the others behind it."""
 

@@ -203,6 +203,8 @@ class Host(Run):
         kept = {key: value for key, value in os.environ.items() if matters(key)}
         self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
         self._lock = threading.Lock()
+        self._present: set[str] = set()
+        self._real: dict[str, str] = {}
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -249,7 +251,8 @@ class Host(Run):
             return False
         if found:
             with self._lock:
-                if path not in self.recording.present:
+                if path not in self._present:
+                    self._present.add(path)
                     self.recording.present.append(path)
         return found
 
@@ -260,10 +263,14 @@ class Host(Run):
             return False
 
     def real(self, path: str) -> str:
+        known = self._real.get(path)
+        if known is not None:
+            return known
         try:
-            found = str(Path(path).resolve())
-        except (OSError, RuntimeError):
+            found = os.path.realpath(path)
+        except OSError:
             return path
+        self._real[path] = found
         if found != path:
             with self._lock:
                 self.recording.links[path] = found

@@ -14,6 +14,7 @@ from rekindle.version import Version
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
 _GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
 _UNIX_FOLDER = re.compile(r"cuda(-[\d.]+)?")
+_PIP_FOLDER = re.compile(r"cu\d+|cuda_nvcc")
 _WINDOWS_FOLDER = re.compile(r"v\d+\.\d+", re.IGNORECASE)
 # What a build of PyTorch needs from a toolkit: programs, then headers that stand for their libraries.
 _PROGRAMS = ("ptxas", "fatbinary", "cudafe++", "nvlink")
@@ -45,6 +46,24 @@ def probe(run: Run) -> tuple[FoundToolkit, ...]:
     first = next((place for place, how in places.items() if "PATH" in how), None)
     ordered = sorted(found.values(), key=lambda toolkit: "PATH" not in toolkit.found_by)
     return tuple(ordered) if first else tuple(found.values())
+
+
+def in_packages(run: Run, site_packages: tuple[str, ...]) -> tuple[FoundToolkit, ...]:
+    """Toolkits that pip put among the packages (`nvidia/cu13`), which are on nobody's PATH."""
+    ending = ".exe" if run.windows else ""
+    places = [
+        program
+        for folder in site_packages
+        for name in run.names(run.join(folder, "nvidia"), _PIP_FOLDER)
+        if run.exists(program := run.join(folder, "nvidia", name, "bin", f"nvcc{ending}"))
+    ]
+    return tuple(toolkit for toolkit in each(lambda place: _ask(run, place, ["pip"]), places) if toolkit)
+
+
+def merged(first: tuple[FoundToolkit, ...], more: tuple[FoundToolkit, ...]) -> tuple[FoundToolkit, ...]:
+    """Without those that were found already."""
+    known = {toolkit.root for toolkit in first}
+    return (*first, *(toolkit for toolkit in more if toolkit.root not in known))
 
 
 def candidates(run: Run) -> dict[str, list[str]]:

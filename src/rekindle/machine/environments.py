@@ -1,0 +1,24 @@
+"""The Pythons, and what lies among their packages: torch, and pip's cuDNN and CUDA."""
+
+from __future__ import annotations
+
+from rekindle.machine import cudnn, pythons, toolkits, torch_installed
+from rekindle.machine.model import Environments, FoundTorch
+from rekindle.machine.run import CouldNotRead, Run
+
+
+def probe(run: Run) -> Environments:
+    found = pythons.probe(run)
+    target = found[0] if found else None
+    torch: FoundTorch | None
+    try:
+        torch = torch_installed.probe(run, target)
+    except CouldNotRead:
+        torch = None
+    folders = target.site_packages if target else ()
+    return Environments(
+        pythons=found,
+        torch=torch,
+        cudnns=cudnn.probe(run, folders),
+        toolkits=toolkits.in_packages(run, folders),
+    )
