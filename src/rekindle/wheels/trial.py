@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from rekindle.errors import MissingTool, NotFound
 from rekindle.findings import Finding, Fix, State
 from rekindle.knowledge.capability import Capability
 from rekindle.machine import graphics
-from rekindle.machine.look import together
 from rekindle.machine.run import Host
 from rekindle.run import Result, call
 
@@ -65,9 +63,7 @@ class CardHere(msgspec.Struct, frozen=True, kw_only=True):
 
 def cards_here() -> tuple[CardHere, ...]:
     """The NVIDIA cards of this machine, whatever any torch thinks of them."""
-    run = Host()
-    answers = together({name: partial(source, run) for name, source in graphics.SOURCES.items()}, time_limit=30.0)
-    seen = graphics.merge(run, answers)
+    seen = graphics.probe(Host(), time_limit=30.0)
     return tuple(CardHere(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
 
 
