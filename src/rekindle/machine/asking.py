@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from rekindle.machine.run import CouldNotRead, Run
 
@@ -60,8 +61,8 @@ def _ask(run: Run, script: str, *args: str) -> dict[str, Any] | None:
 
 def parse(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CouldNotRead("the answer is not JSON") from error
     if not isinstance(found, dict):
         raise CouldNotRead("the answer is not an object")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from rekindle.machine import cudnn, pythons, toolkits, torch_installed
+from rekindle.machine import pythons
 from rekindle.machine.model import Environments, FoundTorch
 from rekindle.machine.run import CouldNotRead, Run
 
 
 def probe(run: Run) -> Environments:
     found = pythons.probe(run)
+    # Imported while other programs are waited for: the interpreters had to be started before anything else.
+    from rekindle.machine import cudnn, toolkits, torch_installed
+
     target = found[0] if found else None
     torch: FoundTorch | None
     try:

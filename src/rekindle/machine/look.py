@@ -15,6 +15,9 @@ from rekindle.machine.run import CouldNotRead, Host, Run
 
 T = TypeVar("T")
 
+# These wait longest for the programs they start.
+FIRST = ("graphics: nvidia-smi", "graphics: nvml", "graphics: cuda", "pythons")
+HEAD_START = 0.004
 # What is asked, by which function of which module; those that wait longest for others begin first.
 PROBES = {
     "graphics: nvidia-smi": ("smi", "probe"),
@@ -103,8 +106,11 @@ def together(
     # Threads that come back from waiting for a program have little to do: let them do it at once.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(min(interval, 0.0005))
-    for thread in threads:
+    for turn, thread in enumerate(threads):
         thread.start()
+        if turn == len(FIRST) - 1:
+            # A moment for these to start their programs, before everything else competes for the interpreter.
+            time.sleep(HEAD_START)
     deadline = time.monotonic() + time_limit
     if meanwhile is not None:
         meanwhile()

@@ -7,9 +7,10 @@ taken as words wherever they stand.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
+
+import msgspec
 
 from rekindle.machine.model import FoundStudio, FoundToolset, Prompt
 from rekindle.machine.run import CouldNotRead, Run
@@ -46,8 +47,8 @@ def _vswhere(run: Run) -> list[dict[str, Any]] | None:
 
 def parse_vswhere(text: str) -> list[dict[str, Any]]:
     try:
-        rows = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        rows = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CouldNotRead("vswhere's answer is not JSON") from error
     if not isinstance(rows, list):
         raise CouldNotRead("vswhere's answer is not a list")

@@ -6,11 +6,12 @@ the one that runs Rekindle.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from rekindle.machine.model import FoundPython
 from rekindle.machine.run import CouldNotRead, Run, each, spell
@@ -96,7 +97,7 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
 
 def parse(run: Run, path: str, text: str) -> FoundPython:
     try:
-        said: Any = json.loads(text)
+        said: Any = msgspec.json.decode(text)
         version = Version(said["version"])
         prefix, base = said["prefix"], said["base_prefix"]
         site = said["site_packages"]
@@ -104,7 +105,15 @@ def parse(run: Run, path: str, text: str) -> FoundPython:
         if not isinstance(prefix, str) or not isinstance(base, str):
             raise CouldNotRead("a Python's prefix is not a path")
         site = tuple(str(folder) for folder in site)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
         raise CouldNotRead("a Python gave no account of itself") from error
     embedded = run.windows and bool(run.names(prefix, _PTH))
     kind = "conda" if conda else "embedded" if embedded else "venv" if prefix != base else "system"
