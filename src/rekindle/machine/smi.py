@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rekindle.machine.run import CouldNotRead, Run
+from rekindle.machine.run import CouldNotRead, Run, each
 from rekindle.run import Result
 from rekindle.version import Version
 
@@ -31,14 +31,16 @@ def probe(run: Run) -> dict[str, Any] | None:
     program = find(run)
     if program is None:
         return None
-    table = run.command(program, timeout=30.0)
+    fields = list(FIELDS) if run.windows else list(FIELDS[:-1])
+    asked = [*fields, "compute_cap"]
+    # Each call can take a second on a large machine: the table and the list are asked for at the same time.
+    table, answer = each(
+        lambda wanted: _query(run, program, wanted) if wanted else run.command(program, timeout=30.0), [[], asked]
+    )
     if not table.started:
         return None
     found = parse_table(table)
     found["program"] = program
-    fields = list(FIELDS) if run.windows else list(FIELDS[:-1])
-    asked = [*fields, "compute_cap"]
-    answer = _query(run, program, asked)
     refused = _NOT_A_FIELD.search(answer.out)
     if refused:
         asked = [field for field in asked if field != refused[1]]
