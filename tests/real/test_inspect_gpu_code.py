@@ -103,3 +103,23 @@ def test_cuobjdump_lists_the_same(tmp_path: Path, cuda: Version) -> None:
     )
     assert ours == theirs
     assert sum(ours.values()) == 4
+
+
+@pytest.mark.parametrize("name", ["libcufft_static.a", "libcufft.so.10", "libcublas.so.11", "libcudadevrt.a"])
+def test_a_toolkits_own_libraries_as_its_cuobjdump_lists_them(name: str) -> None:
+    """Debian's CUDA 11.8: static archives with relocatable objects, and libraries that keep code among their data."""
+    path = next(iter(Path("/usr/lib").glob(f"*-linux-gnu/{name}")), None)
+    if path is None or not Path("/usr/bin/cuobjdump").exists():
+        unverified("Debian's CUDA 11.8 is not installed here")
+        return
+    listing = "".join(
+        subprocess.run(["/usr/bin/cuobjdump", o, str(path)], capture_output=True, text=True, check=False).stdout
+        for o in ("--list-elf", "--list-ptx")
+    )
+    theirs = Counter(re.findall(r"\.(sm_\d+[a-z]?)\.(cubin|ptx)\s*$", listing, re.MULTILINE))
+    ours = {
+        (target.replace("compute_", "sm_"), "ptx" if target.startswith("compute") else "cubin"): count
+        for target, count in read(path).code.targets.items()
+    }
+    assert ours == theirs
+    assert len(ours) > 5

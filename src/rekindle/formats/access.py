@@ -44,6 +44,21 @@ class Buffer:
         return bytes(self._data[offset : offset + size])
 
 
+class Part:
+    """A range of something else, read as if it were a file: an object inside a static archive."""
+
+    def __init__(self, whole: Bytes, offset: int, size: int, name: str) -> None:
+        self.name = name
+        self.size = max(min(size, whole.size - offset), 0)
+        self._whole = whole
+        self._offset = offset
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset < 0 or offset >= self.size:
+            return b""
+        return self._whole.read(self._offset + offset, min(size, self.size - offset))
+
+
 class File:
     """A file on disk. Ranges are read, not mapped: a mapping of a whole torch library would count as memory in use."""
 

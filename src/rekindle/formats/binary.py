@@ -8,12 +8,13 @@ import msgspec
 
 from rekindle.errors import BadInput
 from rekindle.formats import elf, fatbin, pe, static
-from rekindle.formats.access import Bytes, blocks
+from rekindle.formats.access import Bytes, Part, blocks
 from rekindle.formats.archive import Inflated
 from rekindle.formats.elf import Elf, Symbols
 from rekindle.formats.pe import Pe
 from rekindle.knowledge.gpu_code import GpuCode
 
+_REGISTERED = ".nv_fatbin"
 _SUFFIXES = (".dll", ".pyd", ".exe", ".so", ".a", ".lib", ".o", ".obj", ".fatbin", ".cubin", ".dylib")
 
 
@@ -122,9 +123,31 @@ def _understood(
         elif kind == "pe":
             facts["pe"] = found = pe.read(source)
             containers = tuple(fatbin.in_sections(containers, found.sections))
+        elif kind == "static" and containers and not isinstance(source, Inflated):
+            containers = tuple(fatbin.in_sections(containers, _sections_of_objects(source)))
     except BadInput as error:
         facts["problem"] = error.message
     return Binary(name=source.name, size=source.size, format=kind, containers=containers, **facts)  # type: ignore[arg-type]
+
+
+def _sections_of_objects(source: Bytes) -> list[tuple[str, int, int]]:
+    """The sections of all objects in a static archive, as places in the archive.
+
+    Each object is sorted out by itself: one that has only relocatable code is what the linker takes it from, so its
+    section is given the other one's name. Objects that are not ELF are taken as one section.
+    """
+    found: list[tuple[str, int, int]] = []
+    for part in static.parts(source):
+        if source.read(part.offset, 4) == elf.MAGIC:
+            inner = elf.sections(Part(source, part.offset, part.size, part.name))
+            linked = any(name.startswith(_REGISTERED) for name, _, _ in inner)
+            found += [
+                (name if linked or not name.startswith("__nv_rel") else _REGISTERED, part.offset + begin, size)
+                for name, begin, size in inner
+            ]
+        else:
+            found.append((_REGISTERED, part.offset, part.size))
+    return found
 
 
 def _kind(head: bytes) -> str:

@@ -197,7 +197,11 @@ def _answer(
         ),
         parts=parts,
         closure=closure,
-        findings=(*findings, *(linkage.findings(closure) if closure else ())),
+        findings=(
+            *findings,
+            *(linkage.findings(closure) if closure else ()),
+            *integrity.vendor_findings([code.file for code in codes]),
+        ),
     )
 
 

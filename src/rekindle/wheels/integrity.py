@@ -9,6 +9,7 @@ from rekindle.findings import Finding, Fix, State
 from rekindle.formats import package
 from rekindle.formats.binary import Binary, is_binary
 from rekindle.formats.package import Package
+from rekindle.knowledge.libraries import is_vendor_library
 
 # What RECORD itself does not list, or cannot know the hash of.
 _GPU_WORDS = ("cuda", "cudnn", "cublas", "cufft", "cusparse", "cusolver", "curand", "nccl", "nvrtc", "nvshmem", "cupti")
@@ -107,6 +108,23 @@ def cpu_findings(binaries: Sequence[Binary], level: str | None) -> list[Finding]
             fix=Fix(text="try `import torch` on the oldest CPU that it is meant for"),
         )
     ]
+
+
+def vendor_findings(files: Iterable[str]) -> list[Finding]:
+    """NVIDIA's libraries have kernels of their own for each card: a fraction of containers is no measure of them."""
+    names = [name for name in files if is_vendor_library(name.rpartition("/")[2])]
+    return (
+        [
+            Finding(
+                id="vendor-library",
+                state=State.PASS,
+                found=f"{', '.join(f'`{name}`' for name in names[:3])}{', …' if len(names) > 3 else ''}: NVIDIA's own, "
+                "which picks kernels by card; PARTIAL there says only that it holds some code for the card",
+            )
+        ]
+        if names
+        else []
+    )
 
 
 def parts(files: Mapping[str, int]) -> dict[str, int]:
