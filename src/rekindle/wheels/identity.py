@@ -48,8 +48,8 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
     version = next(iter(metadata.get("Version", [])), None)
     facts = _version_file(found)
     torch = facts.get("__version__") or (version if project == "torch" else None)
-    requires = tuple(metadata.get("Requires-Dist", []))
     python, platform = _tag(tags)
+    requires = tuple(line for line in metadata.get("Requires-Dist", []) if _applies(line, platform))
     return msgspec.structs.replace(
         of_binaries(binaries),
         project=project,
@@ -92,6 +92,23 @@ def _version_file(found: Package) -> dict[str, str]:
         return {}
     text = found.read(path, limit=1 << 20).decode("utf-8", "replace")
     return dict(_ASSIGNED.findall(text))
+
+
+def _applies(line: str, platform: str | None) -> bool:
+    """Does a requirement hold on the platform of the wheel? The Windows wheels of torch also list what Linux needs."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    if platform is None or ";" not in line:
+        return True
+    try:
+        marker = Requirement(line).marker
+    except InvalidRequirement:
+        return True
+    windows = platform.startswith("win")
+    machine = "AMD64" if platform == "win_amd64" else "aarch64" if "aarch64" in platform else "x86_64"
+    here = {"platform_system": "Windows", "sys_platform": "win32", "os_name": "nt", "platform_machine": machine}
+    there = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix", "platform_machine": machine}
+    return marker is None or marker.evaluate({**(here if windows else there), "extra": ""})
 
 
 def _tag(tags: Sequence[str]) -> tuple[str | None, str | None]:

@@ -88,7 +88,9 @@ def _missing(item: Missing, system: str) -> Finding:
     way = " -> ".join(item.chain)
     code = "WinError 126" if system == "windows" else "cannot open shared object file"
     whose = f": {item.note}" if item.note else ""
-    why = f"the way to it: {way}. Where it is absent, loading ends with `{code}`, which names another file"
+    why = f"where it is absent, loading ends with `{code}`, which names another file"
+    if len(item.chain) > 2:
+        why = f"the way to it: {way}; {why}"
     fix = None
     if item.package and "*" not in item.package:
         fix = Fix(text=f"the package `{item.package}` brings it", commands=(f"python -m pip install {item.package}",))

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from rekindle.formats.binary import Binary
+from rekindle.knowledge.dlls import providers
 from rekindle.knowledge.libraries import is_test_library, loaded_by, openmp_family, owner_of
 from rekindle.wheels.linkage import Closure, Duplicate, Missing, Outside, Skew, WrongMachine
 
@@ -106,7 +107,7 @@ class _Walk:
             chain=(),
             owner=owner.owner if owner else None,
             note=owner.note if owner else note,
-            package=owner.package if owner else None,
+            package=_provider(library, owner.package if owner else None),
         )
         return None
 
@@ -183,6 +184,14 @@ def _is_loaded(name: str) -> bool:
     """Of a torch package, what `import torch` loads: torch/lib and the extension modules, not torch/bin."""
     low = name.lower()
     return low.endswith(".pyd") or (low.startswith(_LIB) and low.endswith(".dll")) or not low.startswith("torch/")
+
+
+def _provider(library: str, package: str | None) -> str | None:
+    """The package that has exactly this DLL, with its version: `mkl` of today no longer has mkl_intel_thread.1.dll."""
+    if package is None:
+        return None
+    rows = [row for row in providers(library) if row.package == package and not row.yanked]
+    return f"{rows[0].package}=={rows[0].version}" if rows else package
 
 
 def _is_test(found: Binary) -> bool:
