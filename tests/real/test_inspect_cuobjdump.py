@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from rekindle.formats.package import Wheel, open_package
 from rekindle.knowledge.tables import observed
@@ -24,7 +25,7 @@ def test_torch_2_7_1_is_read_as_the_table_and_cuobjdump_say(tmp_path: Path) -> N
         assert isinstance(package, Wheel)
         found = torch_wheels.read("2.7.1", beside, package, str(tool), None)
     assert found["differs"] == []
-    rows = observed("torch_wheels", dict[str, list[dict[str, object]]])["wheels"]
+    rows = observed("torch_wheels", dict[str, list[dict[str, Any]]])["wheels"]
     committed = next(row for row in rows if row["version"] == "2.7.1")
     fresh = {key: value for key, value in found["row"].items() if key != "observed_at"}
     assert json.loads(json.dumps(fresh)) == {key: value for key, value in committed.items() if key != "observed_at"}

@@ -35,12 +35,12 @@ from tools.observe import index, table
 SURPLUS = Path(__file__).parents[2] / "tests" / "real" / "gpu_code_surplus.json"
 SOURCE = "fatbin headers of every library in the wheel of the package index"
 EXPLAINED = {
-    "__nv_relfatbin": "relocatable code, input to the device linker; the linked result is registered in .nv_fatbin, and "
-    "cuobjdump shows only that one unless told -all",
+    "__nv_relfatbin": "relocatable code, input to the device linker; the linked result is registered in .nv_fatbin, "
+    "and cuobjdump shows only that one unless told -all",
     ".data": "cuFFT, linked statically: single containers per architecture that it loads by itself",
     ".rodata": "in libtorch_cpu.so CUPTI, linked statically; in libcusparseLt its kernels, which it loads by itself",
-    ".lrodata": "29 cubins each for sm_90 and sm_100 in fatbins of their own among the large constants of libtorch_cuda.so, "
-    "loaded by the code that carries them; cuobjdump does not look there",
+    ".lrodata": "29 cubins each for sm_90 and sm_100 in fatbins of their own among the large constants of "
+    "libtorch_cuda.so, loaded by the code that carries them; cuobjdump does not look there",
 }
 _LISTED = re.compile(r"\.(sm_\d+[a-z]?)\.(cubin|ptx)\s*$", re.MULTILINE)
 
