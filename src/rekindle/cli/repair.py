@@ -16,6 +16,20 @@ from rekindle.cli import options
 )  # fmt: skip
 @click.option("--add", multiple=True, metavar="FILE", help="Put a file into torch/lib, or FILE=PATH/IN/WHEEL.")
 @click.option("--remove", multiple=True, metavar="NAME", help="Leave a file out, such as a test DLL.")
+@click.option(
+    "--complete/--no-complete", default=None, help="Bring what is missing [unless --add or --remove is given]."
+)
+@click.option(
+    "--from",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Take missing libraries from this folder first: a toolkit, a redistributable.",
+)
+@click.option("--exclude", multiple=True, metavar="NAME", help="Never bring this library.")
+@click.option("--no-index", is_flag=True, help="Fetch nothing from the package index.")
+@options.gpus
 @click.option("--pack", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Make a wheel of this folder.")
 @options.dry_run
 @options.as_json
@@ -24,6 +38,11 @@ def command(
     output: Path,
     add: tuple[str, ...],
     remove: tuple[str, ...],
+    complete: bool | None,
+    folders: tuple[Path, ...],
+    exclude: tuple[str, ...],
+    no_index: bool,
+    gpus: tuple[str, ...],
     folder: Path | None,
     dry_run: bool,
     as_json: bool,
@@ -43,7 +62,9 @@ def command(
         assert folder is not None
         done = repair.pack(folder, output, dry_run=dry_run)
     else:
-        done = repair.repair(wheel, output, add=add, remove=remove, dry_run=dry_run)
+        wish = repair.Wish(folders=folders, exclude=exclude, cards=gpus, index=not no_index)
+        wanted = not (add or remove) if complete is None else complete
+        done = repair.repair(wheel, output, add=add, remove=remove, wish=wish if wanted else None, dry_run=dry_run)
     if as_json:
         console.out_json(done)
     else:

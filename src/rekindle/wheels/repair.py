@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
+import sys
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from rekindle.errors import BadInput, NotFound, UsageError
 from rekindle.findings import Finding, State
 from rekindle.formats import binary, package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.wheels import rewrite
+from rekindle.knowledge import gpus, redistribution
+from rekindle.wheels import identity, repair_linux, rewrite, sbom
+from rekindle.wheels.naming import (
+    check_machine,
+    file_name,
+    library_folder,
+    machine_of,
+    place_of,
+    system_of,
+    wheel_tags,
+)
+from rekindle.wheels.providers import Providers, Supply
+from rekindle.wheels.reading import read_binaries
+from rekindle.wheels.repair_closure import Completion, complete
 from rekindle.wheels.rewrite import Contents
 
 
@@ -27,6 +43,15 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     licence: str | None = None
     replaced: bool = False
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be brought: `folders` are looked in first, `index` allows the package index, `cards` must be served."""
+
+    folders: tuple[Path, ...] = ()
+    exclude: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
+    index: bool = True
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,20 +68,40 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def repair(
-    wheel: Path, folder: Path, *, add: Sequence[str] = (), remove: Sequence[str] = (), dry_run: bool = False
+    wheel: Path,
+    folder: Path,
+    *,
+    add: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    wish: Wish | None = None,
+    dry_run: bool = False,
 ) -> Repair:
-    """Write a repaired copy of `wheel` into `folder`. The original is never touched."""
+    """Write a repaired copy of `wheel` into `folder`. The original is never touched.
+
+    With a `wish` what is missing is brought; without one only what `add` and `remove` say is done.
+    """
     tags = wheel_tags(wheel)
     target = place_of(wheel.name, folder, wheel)
-    with File(wheel) as file:
-        archive = Archive(file)
-        rewrite.info_folder(archive)
-        new = dict(_additions(archive, tags, add))
+    with contextlib.ExitStack() as ending:
+        archive = Archive(ending.enter_context(File(wheel)))
+        info = rewrite.info_folder(archive)
         gone = _removals(archive, remove)
-        contents: Mapping[str, Contents] = {member: path for member, (path, _) in new.items()}
-        added = tuple(note for _, note in new.values())
+        given = _additions(archive, tags, add)
+        place = library_folder(archive, tags)
+        found = _completed(archive, tags, place, gone, given, wish, ending, dry_run) if wish else None
+        supplies = found.supplies if found else {}
+        added = (*(note for _, note in given.values()), *(_note(member, one) for member, one in supplies.items()))
+        findings = found.findings if found else ()
         if dry_run:
-            return Repair(wheel=wheel.name, added=added, removed=gone, kept=len(archive.members) - len(gone))
+            kept = len(archive.members) - len(gone)
+            return Repair(wheel=wheel.name, added=added, removed=gone, kept=kept, findings=findings)
+        contents: dict[str, Contents] = {member: path for member, (path, _) in given.items()}
+        contents |= {member: one.contents for member, one in supplies.items() if one.contents is not None}
+        if found and supplies and (machine_of(tags) or ("", ""))[0] == "elf":
+            scratch = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="rekindle-repair-")))
+            contents |= repair_linux.run_paths(archive, place, supplies, found.wanted_by, scratch)
+        if contents:
+            contents |= _papers(archive, info, contents, given, supplies)
         done = rewrite.rewrite(archive, target, add=contents, remove=gone)
     return Repair(
         wheel=wheel.name,
@@ -65,7 +110,7 @@ def repair(
         kept=done.kept,
         added=added,
         removed=done.removed,
-        findings=tuple(_record_findings(done.hashed)),
+        findings=(*_record_findings(done.hashed), *findings),
     )
 
 
@@ -91,75 +136,8 @@ def pack(root: Path, folder: Path, *, dry_run: bool = False) -> Repair:
     return Repair(wheel=target.name, output=done.path, size=done.size, kept=len(names))
 
 
-def file_name(found: package.Package, info: str) -> str:
-    """What a wheel must be called: its folder's name and version, its build number and its tags."""
-    fields = package.headers(found, "WHEEL")
-    tags = sorted(fields.get("Tag", []))
-    if not tags or any(tag.count("-") != 2 for tag in tags):
-        message = f"`{info}/WHEEL` names no tag such as `cp311-cp311-win_amd64`"
-        raise BadInput(message, hint="add a line `Tag: cp311-cp311-win_amd64` that fits the libraries inside")
-    parts = [".".join(dict.fromkeys(tag.split("-")[at] for tag in tags)) for at in range(3)]
-    build = fields.get("Build", [])[:1]
-    return "-".join([info.removesuffix(".dist-info"), *build, *parts]) + ".whl"
-
-
-def wheel_tags(wheel: Path) -> frozenset[Tag]:
-    try:
-        if " " in wheel.name:
-            raise InvalidWheelFilename("it has a space in it")
-        return parse_wheel_filename(wheel.name)[3]
-    except InvalidWheelFilename as error:
-        message = f"`{wheel.name}` is not the name of a wheel: {error}"
-        hint = "rename it to what it was when it was built, such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
-        raise (UsageError if wheel.exists() else NotFound)(message, hint=hint) from error
-
-
-def machine_of(tags: Collection[Tag]) -> tuple[str, str] | None:
-    """The format and processor of the libraries that a wheel with these tags may hold; None for one of any."""
-    for platform in sorted(tag.platform for tag in tags):
-        kind = "pe" if platform.startswith("win") else "elf" if "linux" in platform else None
-        for ending, machine in (
-            ("amd64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("win32", "x86"),
-        ):  # fmt: skip
-            if kind and platform.endswith(ending):
-                return kind, machine
-    return None
-
-
-def library_folder(archive: Archive, tags: Collection[Tag]) -> str:
-    """Where added libraries go: torch/lib, which torch itself looks in; for other wheels where their loader will."""
-    if any(name.startswith("torch/lib/") for name in archive.members):
-        return "torch/lib"
-    made = machine_of(tags)
-    if made and made[0] == "elf":
-        return rewrite.info_folder(archive).split("-")[0] + ".libs"
-    modules = sorted(name for name in archive.members if name.lower().endswith((".pyd", ".dll")))
-    return modules[0].rpartition("/")[0] if modules else ""
-
-
-def check_machine(found: binary.Binary, tags: Collection[Tag]) -> None:
-    """Refuse a library of another system or processor: it would end as `WinError 193` or `wrong ELF class`."""
-    made = machine_of(tags)
-    if made and (found.format, found.machine) != made and found.format in ("pe", "elf"):
-        message = (
-            f"`{found.file}` is {found.format.upper()} for {found.machine}, the wheel {made[0].upper()} for {made[1]}"
-        )
-        raise BadInput(message, hint="take the file of the same name that is made for the wheel's platform")
-
-
-def place_of(name: str, folder: Path, original: Path | None) -> Path:
-    if folder.exists() and not folder.is_dir():
-        message = f"`{folder}` is a file, not a folder"
-        raise UsageError(message, hint="name a folder with `-o`; the wheel keeps its file name")
-    target = folder / name
-    if original is not None and target.exists() and target.samefile(original):
-        message = f"`{target}` is the wheel itself"
-        raise UsageError(message, hint="name another folder with `-o`: the original is never changed")
-    return target
-
-
-def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) -> list[tuple[str, tuple[Path, Added]]]:
-    found = []
+def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) -> dict[str, tuple[Path, Added]]:
+    found = {}
     for word in words:
         path, member = _split(word)
         if not member:
@@ -174,9 +152,81 @@ def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) ->
                     raise BadInput(read.problem, hint="download or build the file again")
                 check_machine(read, tags)
                 version = read.pe.file_version if read.pe else None
-        note = Added(member=member, size=size, origin=str(path), version=version, replaced=member in archive.members)
-        found.append((member, (path, note)))
+        terms = redistribution.terms(member.rpartition("/")[2], system_of(tags))
+        if terms and terms.bundle == "no":
+            raise UsageError(f"`{path.name}` belongs to NVIDIA's driver and is never bundled", hint=terms.where)
+        replaced = member in archive.members
+        licence = terms.licence if terms else None
+        note = Added(member=member, size=size, origin=str(path), version=version, licence=licence, replaced=replaced)
+        found[member] = (path, note)
     return found
+
+
+def _completed(
+    archive: Archive,
+    tags: Collection[Tag],
+    place: str,
+    gone: Collection[str],
+    given: Mapping[str, tuple[Path, Added]],
+    wish: Wish,
+    ending: contextlib.ExitStack,
+    dry_run: bool,
+) -> Completion:
+    made = machine_of(tags)
+    here = made == ("elf", platform.machine()) and sys.platform == "linux"
+    sources = Providers(wish.folders, index=wish.index, fetch=not dry_run, linked_here=here)
+    ending.callback(sources.close)
+    whole = package.Wheel(archive)
+    binaries = read_binaries(whole)
+    known = identity.identify(whole, binaries)
+    binaries = [found for found in binaries if found.name not in gone and found.name not in given]
+    for member, (path, _) in given.items():
+        if binary.is_binary(member):
+            with File(path, member) as file:
+                binaries.append(binary.read(file, symbols=True))
+    cards = [card for word in wish.cards for card in gpus.find(word).capabilities]
+    found = complete(
+        binaries, known, folder=place, system=system_of(tags), sources=sources, exclude=wish.exclude, cards=cards
+    )
+    if made and made[0] == "elf":
+        every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]
+        found = msgspec.structs.replace(found, findings=(*found.findings, *repair_linux.floor_findings(every, tags)))
+    return found
+
+
+def _papers(
+    archive: Archive,
+    info: str,
+    contents: Mapping[str, Contents],
+    given: Mapping[str, tuple[Path, Added]],
+    supplies: Mapping[str, Supply],
+) -> dict[str, Contents]:
+    """The bill of materials, and the licences of what came from other packages."""
+    fields = package.headers(package.Wheel(archive), "METADATA")
+    project, version = (fields.get(key, ["?"])[0] for key in ("Name", "Version"))
+    papers: dict[str, Contents] = {}
+    parts = []
+    for member in (*given, *supplies):
+        supply, note = supplies.get(member), given[member][1] if member in given else None
+        source = contents[member]
+        for name, text in supply.licences.items() if supply and supply.package else ():
+            papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
+        part = sbom.Part(
+            member=member,
+            sha256=rewrite.sha256(source),
+            origin=supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given",
+            version=supply.version if supply else note.version if note else None,
+            licence=supply.licence if supply else note.licence if note else None,
+            package=supply.package if supply else None,
+            package_version=supply.package_version if supply else None,
+        )
+        parts.append(part)
+    papers[f"{info}/sboms/rekindle.cdx.json"] = sbom.render(project, version, parts)
+    return papers
+
+
+def _note(member: str, supply: Supply) -> Added:
+    return Added(member=member, size=supply.size, origin=supply.origin, version=supply.version, licence=supply.licence)
 
 
 def _split(word: str) -> tuple[Path, str]:

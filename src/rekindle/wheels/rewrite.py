@@ -124,6 +124,21 @@ def digest(archive: Archive, member: Member) -> str:
     return spelled(sha.digest())
 
 
+def sha256(contents: Contents) -> str:
+    """The hash of new contents, in hexadecimal."""
+    sha = hashlib.sha256()
+    if isinstance(contents, bytes):
+        sha.update(contents)
+    elif isinstance(contents, FromWheel):
+        for data in contents.archive.chunks(contents.member):
+            sha.update(data)
+    else:
+        with open_file(contents) as stream:
+            for data in pieces(stream):
+                sha.update(data)
+    return sha.hexdigest()
+
+
 class _Squeezing:
     """Compresses the new files in the background while the old ones are copied."""
 

@@ -235,7 +235,7 @@ def _python_problems(subject: Subject, stated: set[str]) -> list[str]:
 def _platform_problems(subject: Subject, stated: set[str]) -> list[str]:
     from packaging.tags import parse_tag
 
-    from rekindle.wheels.repair import machine_of
+    from rekindle.wheels.naming import machine_of
 
     parsed = {tag for text in stated for tag in parse_tag(text)}
     made = machine_of(parsed)
