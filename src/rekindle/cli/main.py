@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "inspect": ("rekindle.cli.inspect", "Which GPUs a wheel, library or package serves, and what it needs to load"),
     "repair": ("rekindle.cli.repair", "Make a wheel load on a machine that has only the driver"),
     "verify": ("rekindle.cli.verify", "Check a wheel or an installed torch, down to a step of training on each card"),
+    "shelf": ("rekindle.cli.shelf", "A folder of verified wheels that pip can install from"),
     "audit": ("rekindle.cli.audit", "Which compiled modules of an environment will fail on the cards here, and why"),
     "extension": ("rekindle.cli.extension", "Build CUDA extensions for the torch and the cards that are here"),
 }
