@@ -1,0 +1,119 @@
+"""Repaired Windows wheels, loaded by a real Windows Python under Wine, on a machine without the VC redistributable."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rekindle.wheels import repair
+from support.artefacts import unverified, wheel
+from support.compiled import MINGW, Compiler
+from support.pace import seconds
+from support.windows_python import WindowsPython
+from support.wine import Bench, CannotSetUp
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+BARE = "mscoree,mshtml=;msvcp140,vcruntime140,vcruntime140_1,concrt140,vcomp140=n"
+NEEDS = (
+    "sympy",
+    "mpmath",
+    "networkx",
+    "fsspec",
+    "typing-extensions",
+    "jinja2",
+    "markupsafe",
+    "filelock",
+    "numpy==1.26.4",
+)
+
+
+@pytest.fixture(scope="module")
+def python() -> WindowsPython:
+    try:
+        bench = Bench()
+        bench.set_up()
+        found = WindowsPython(bench)
+        found.set_up(PROJECT)
+    except CannotSetUp as error:
+        unverified(str(error))
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(python: WindowsPython) -> Iterator[Path]:
+    """What torch 2.7.1 requires, and torch as the index gives it."""
+    folder = python.bench.root / "prefix/drive_c/torch-repaired"
+    shutil.rmtree(folder, ignore_errors=True)
+    for requirement in ("torch==2.7.1", *NEEDS):
+        with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
+            archive.extractall(folder)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _installed(made: Path, site: Path) -> None:
+    """What the wheel holds, and nothing else; its unchanged files are there already."""
+    with zipfile.ZipFile(made) as archive:
+        names = {name for name in archive.namelist() if name.startswith("torch/lib/") and name.endswith(".dll")}
+        for old in (site / "torch/lib").glob("*.dll"):
+            if f"torch/lib/{old.name}" not in names:
+                old.unlink()
+        for name in names:
+            if not (site / name).exists() or (site / name).stat().st_size != archive.getinfo(name).file_size:
+                archive.extract(name, site)
+
+
+def _load(python: WindowsPython, site: Path) -> str:
+    code = (
+        f"import sys; sys.path.insert(0, r'C:\\{site.name}')\n"
+        "try:\n"
+        "    import torch\n"
+        "    print(torch.__version__, (torch.arange(6.).reshape(2, 3) @ torch.ones(3, 2)).tolist())\n"
+        "except OSError as error:\n"
+        "    print(error.winerror, error)\n"
+    )
+    env = {"WINEDLLOVERRIDES": BARE, "KMP_AFFINITY": "disabled"}
+    done = python.bench.call([python.executable, "-c", code], env=env, timeout=seconds(900))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def test_repaired_it_computes_and_one_test_library_can_undo_that(
+    python: WindowsPython, site: Path, tmp_path: Path
+) -> None:
+    original = wheel("torch==2.7.1", platform="win_amd64")
+    assert _load(python, site).splitlines()[-1].startswith("126 ")
+    works = "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]"
+
+    repaired = repair.repair(original, tmp_path / "repaired", wish=repair.Wish())
+    assert [item.member for item in repaired.added] == ["torch/lib/msvcp140.dll"]
+    assert repaired.output is not None
+    _installed(repaired.output, site)
+    assert works in _load(python, site)
+
+    # As a build with BUILD_TEST leaves it: one more DLL in torch/lib, which needs what is not there.
+    (tmp_path / "built").mkdir()
+    mingw = Compiler(tmp_path / "built", MINGW)
+    library = mingw.import_library("helper_of_tests.dll", ["help"])
+    test_dll = mingw.build("aoti_custom_ops.dll", wants=["help"], options=[str(library)])
+    with_test = repair.repair(repaired.output, tmp_path / "with-test", add=[str(test_dll)]).output
+    assert with_test is not None
+    _installed(with_test, site)
+    said = _load(python, site)
+    assert said.splitlines()[-1].startswith("126 ") and "aoti_custom_ops.dll" in said
+
+    without = repair.repair(with_test, tmp_path / "without", remove=["aoti_custom_ops.dll"]).output
+    assert without is not None
+    _installed(without, site)
+    assert works in _load(python, site)
+
+    helper = mingw.build("helper/helper_of_tests.dll", offers=["help"])
+    wish = repair.Wish(folders=(helper.parent,), index=False)
+    whole = repair.repair(with_test, tmp_path / "whole", wish=wish)
+    assert [item.member for item in whole.added] == ["torch/lib/helper_of_tests.dll"]
+    assert whole.output is not None
+    _installed(whole.output, site)
+    assert works in _load(python, site)
