@@ -8,8 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from rekindle.knowledge import capabilities, cudnn, gpus, releases, toolkits
-from rekindle.knowledge.capability import Capability, Runs, runs
-from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.capability import Capability, Coverage, Runs, runs
+from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.version import Version
 
 T = TypeVar("T")
@@ -41,6 +41,16 @@ class ServingWheel(msgspec.Struct, frozen=True, kw_only=True):
     by_jit: bool
     experimental: bool
     evidence: Evidence
+
+
+class _Seen(Row, frozen=True, kw_only=True):
+    """Of an official wheel that was opened, only what is needed here; the rest of its row is not even decoded."""
+
+    version: str
+    system: str
+    machine: str
+    cuda: Version | None
+    coverage: dict[str, Coverage]
 
 
 class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,10 +118,23 @@ def serving_wheels(capability: Capability, system: str) -> tuple[ServingWheel, .
     found = []
     for release in reversed(releases.torch_releases()):
         for variant in sorted(release.variants, key=lambda row: row.cuda, reverse=True):
-            how = _how(variant, capability, system)
+            seen = _seen().get((release.newest, str(variant.cuda), system))
+            how = _how(variant, capability, system) if seen is None else _as_seen(seen, capability)
             if how is not Runs.NO:
-                found.append(_serving(release, variant, capability, how))
+                evidence = variant.evidence if seen is None else seen.evidence
+                found.append(_serving(release, variant, capability, how, evidence))
     return tuple(found)
+
+
+@cached
+def _seen() -> dict[tuple[str, str, str], _Seen]:
+    rows = observed("torch_wheels", dict[str, tuple[_Seen, ...]])["wheels"]
+    return {(row.version, str(row.cuda), row.system): row for row in rows if row.machine == "x86_64"}
+
+
+def _as_seen(seen: _Seen, capability: Capability) -> Runs:
+    """What was read off the wheel wins over what its build script says. PARTIAL is not served."""
+    return Runs.NATIVE if seen.coverage.get(str(capability)) is Coverage.SERVES else Runs.NO
 
 
 def _how(variant: releases.Variant, capability: Capability, system: str) -> Runs:
@@ -122,7 +145,7 @@ def _how(variant: releases.Variant, capability: Capability, system: str) -> Runs
 
 
 def _serving(
-    release: releases.TorchRelease, variant: releases.Variant, capability: Capability, how: Runs
+    release: releases.TorchRelease, variant: releases.Variant, capability: Capability, how: Runs, evidence: Evidence
 ) -> ServingWheel:
     return ServingWheel(
         torch=release.newest,
@@ -132,7 +155,7 @@ def _serving(
         cudnn_serves=cudnn.serves(variant.cudnn, capability, cuda_major=variant.cuda.major) if variant.cudnn else None,
         by_jit=how is not Runs.NATIVE,
         experimental=variant.experimental,
-        evidence=variant.evidence,
+        evidence=evidence,
     )
 
 
