@@ -1,0 +1,128 @@
+r"""The small places where Rekindle does something else on Windows: `tools/windows_branches.py` lists them.
+
+Wine cannot vouch for: junctions (Wine's are links of the Linux below; the directory entry is stood in for); a real
+Windows Terminal; a Visual Studio of Microsoft's.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import psutil
+import pytest
+import studio
+from programs import program
+
+from rekindle.build import building, orphans, requirements, tools
+from rekindle.build.environment import MARK
+from rekindle.cli.main import run
+from rekindle.console import colourful
+from rekindle.machine import surroundings
+from rekindle.source import tree
+from rekindle.version import Version
+from support import trees
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "colours"),
+    [
+        ({}, False),
+        ({"WT_SESSION": "1"}, True),
+        ({"TERM": "xterm"}, True),
+        ({"WT_SESSION": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colours_only_where_the_console_knows_them(variables: dict[str, str], colours: bool) -> None:
+    assert colourful(Terminal(), variables) is colours
+
+
+def test_the_build_takes_the_environment_of_the_plans_toolset(tmp_path: Path) -> None:
+    place = studio.make(tmp_path / "VS (x86)", "14.16.27023", "14.29.30133")
+    compiler = types.SimpleNamespace(studio=str(place), toolset=Version("14.16"))
+    found = building._captured(types.SimpleNamespace(compiler=compiler), os.environ)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.toolset == Version("14.16.27023")
+    without = types.SimpleNamespace(compiler=types.SimpleNamespace(studio=None, toolset=None))
+    assert building._captured(without, os.environ) is None  # type: ignore[arg-type]
+
+
+def test_an_environments_python_is_below_scripts(tmp_path: Path) -> None:
+    assert requirements.python_of(tmp_path) == tmp_path / "Scripts" / "python.exe"
+
+
+def test_a_program_is_found_along_the_builds_own_path(tmp_path: Path) -> None:
+    ninja = program("ninja")
+    found = tools.which("ninja", {"Path": f"{tmp_path};{ninja.parent}"})
+    assert found is not None
+    assert Path(found).samefile(ninja)
+    assert tools.which("ninja", {"PATH": str(tmp_path)}) is None
+
+
+def test_a_process_that_carries_the_mark_is_ended_and_another_is_not(tmp_path: Path) -> None:
+    sleeper = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(100)"]
+    env = {**os.environ, MARK: str(tmp_path)}
+    with subprocess.Popen(sleeper, env=env, stdout=subprocess.PIPE) as ours:
+        assert ours.stdout is not None
+        ours.stdout.readline()
+        orphans._end(ours.pid, "another build", 0.3)
+        assert psutil.pid_exists(ours.pid)
+        orphans._end(ours.pid, str(tmp_path), 5.0)
+        assert ours.wait(timeout=20) is not None
+
+
+def test_without_a_temp_folder_windows_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    assert surroundings._ask_places()["temp"] == r"C:\Windows\Temp"
+    monkeypatch.undo()
+
+
+def test_windows_is_what_is_meant_when_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = trees.pytorch(tmp_path / "pytorch")
+    assert run(["patch", str(root), "--list", "--json"]) == 0
+    states = {one["id"]: one["state"] for one in json.loads(capsys.readouterr().out)["patches"]}
+    assert states["distutils-vcenv"] == "applies"
+    run(["plan", "--gpu", "GTX 1080 Ti", "--json"])
+    unsaid = capsys.readouterr().out
+    run(["plan", "--gpu", "GTX 1080 Ti", "--os", "windows", "--json"])
+    assert unsaid == capsys.readouterr().out
+
+
+def test_a_root_with_a_space_is_refused_for_a_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On Linux it would be taken: nvcc and PyTorch's scripts break on it here only."""
+    code = run(["source", "--torch", "1.13.1", "-o", str(tmp_path / "my tree"), "--from", str(tmp_path)])
+    assert code != 0
+    assert "space" in capsys.readouterr().err
+
+
+def test_a_read_only_file_is_patched_and_stays_read_only(tmp_path: Path) -> None:
+    root = trees.pytorch(tmp_path / "pytorch")
+    file = root / "aten/src/ATen/CMakeLists.txt"
+    before = file.read_bytes()
+    file.chmod(stat.S_IREAD)
+    assert run(["patch", str(root), "--only", "cmake-minimum"]) == 0
+    assert b"VERSION 3.5" in file.read_bytes()
+    assert not file.stat().st_mode & stat.S_IWRITE
+    assert run(["patch", str(root), "--undo"]) == 0
+    assert file.read_bytes() == before
+    file.chmod(stat.S_IWRITE)
+
+
+def test_a_junction_is_not_walked_into() -> None:
+    def entry(tag: int) -> object:
+        return types.SimpleNamespace(stat=lambda follow_symlinks: types.SimpleNamespace(st_reparse_tag=tag))
+
+    assert tree._junction(entry(0xA0000003))  # type: ignore[arg-type]
+    assert not tree._junction(entry(0))  # type: ignore[arg-type]
