@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +35,8 @@ def main() -> int:
     parser.add_argument("what", choices=["setup", "test", "run", "stop"])
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    # Ended from outside, the Windows processes are ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     bench = Bench(say=lambda text: print(text, file=sys.stderr, flush=True))
     if options.what == "stop":
         bench.stop()

@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from support.artefacts import unverified, wheel
+from support.artefacts import wheel
 from support.pace import seconds
 from support.windows_python import WindowsPython
-from support.wine import Bench, CannotSetUp
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 # A machine on which nobody has installed the redistributable: Wine's own copies are not to be used.
 BARE = "mscoree,mshtml=;msvcp140,vcruntime140,vcruntime140_1,concrt140,vcomp140=n"
 NEEDS = (
@@ -35,21 +33,9 @@ NEEDS = (
 
 
 @pytest.fixture(scope="module")
-def python() -> WindowsPython:
-    try:
-        bench = Bench()
-        bench.set_up()
-        found = WindowsPython(bench)
-        found.set_up(PROJECT)
-    except CannotSetUp as error:
-        unverified(str(error))
-    return found
-
-
-@pytest.fixture(scope="module")
-def site(python: WindowsPython) -> Iterator[Path]:
+def site(windows: WindowsPython) -> Iterator[Path]:
     """A folder of packages with torch 2.7.1 as the index gives it."""
-    folder = python.bench.root / "prefix/drive_c/torch-2.7.1"
+    folder = windows.bench.root / "prefix/drive_c/torch-2.7.1"
     shutil.rmtree(folder, ignore_errors=True)
     for requirement in ("torch==2.7.1", *NEEDS):
         with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
@@ -58,7 +44,7 @@ def site(python: WindowsPython) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def load(python: WindowsPython, site: Path) -> str:
+def load(windows: WindowsPython, site: Path) -> str:
     code = (
         f"import sys; sys.path.insert(0, r'C:\\{site.name}')\n"
         "try:\n"
@@ -68,20 +54,20 @@ def load(python: WindowsPython, site: Path) -> str:
         "    print(error.winerror, error)\n"
     )
     env = {"WINEDLLOVERRIDES": BARE, "KMP_AFFINITY": "disabled"}
-    done = python.bench.call([python.executable, "-c", code], env=env, timeout=seconds(900))
+    done = windows.bench.call([windows.executable, "-c", code], env=env, timeout=seconds(900))
     return done.stdout.decode("utf-8", "replace")
 
 
 def test_without_the_redistributable_it_fails_and_with_its_one_dll_it_computes(
-    python: WindowsPython, site: Path
+    windows: WindowsPython, site: Path
 ) -> None:
-    said = load(python, site)
+    said = load(windows, site)
     assert said.splitlines()[-1].startswith("126 "), said
     assert "c10.dll" in said
     with zipfile.ZipFile(wheel("msvc-runtime==14.44.35112", platform="win_amd64")) as archive:
         name = next(name for name in archive.namelist() if name.endswith("data/data/msvcp140.dll"))
         (site / "torch/lib/msvcp140.dll").write_bytes(archive.read(name))
-    assert "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]" in load(python, site)
+    assert "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]" in load(windows, site)
 
 
 def test_what_is_missing_was_named_before(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rekindle.errors import BadInput, StepFailed
+from rekindle.machine import toolkits
+from rekindle.machine.run import Recording, Replay, Said
 from rekindle.machine.vcvars import VcVars, capture, command_line, difference, newest, parse_set, unvisited
 from rekindle.run import Result
 from rekindle.version import Version
@@ -150,3 +152,41 @@ def test_the_newest_toolset_of_that_name() -> None:
     assert newest(have, "14.29.30133") == Version("14.29.30133")
     assert newest(have, "14.2") is None
     assert newest(have, "14") == Version("14.44.35207")
+
+
+def test_nvcc_in_an_ordinary_prompt_is_told_where_a_compiler_is() -> None:
+    """What the real nvcc.exe 13.4 says without `cl` on PATH; the second answer is as Debian's, in Windows' spelling."""
+    studio = r"C:\VS\2019"
+    toolset = studio + r"\VC\Tools\MSVC\14.29.30133"
+    nvcc = r"C:\CUDA\v13.4\bin\nvcc.exe"
+    vswhere = r"C:\PF86\Microsoft Visual Studio\Installer\vswhere.exe"
+    dry = (
+        "#$ _HERE_=C:\\CUDA\\v13.4\\bin\n#$ PATH=C:\\CUDA\\v13.4\\bin;C:\\Windows\n"
+        '#$ ptxas -arch=sm_75 "x.ptx" -o "x.cubin"\n'
+    )
+    recording = Recording(
+        os="windows",
+        arch="x86_64",
+        environment={"CUDA_PATH": r"C:\CUDA\v13.4", "ProgramFiles(x86)": r"C:\PF86"},
+        commands={
+            f"{nvcc} --dryrun -cubin -x cu NUL": Said(
+                code=1, out="nvcc fatal   : Cannot find compiler 'cl.exe' in PATH\n"
+            ),
+            rf"{nvcc} -ccbin {toolset}\bin\Hostx64\x64 --dryrun -cubin -x cu NUL": Said(code=0, err=dry),
+            f"{nvcc} --version": Said(code=0, out="Cuda compilation tools, release 13.4, V13.4.92"),
+            f'"{vswhere}" -all -products * -prerelease -format json -utf8': Said(
+                code=0, out='[{"installationPath": "C:\\\\VS\\\\2019", "installationVersion": "16.11.1.1"}]'
+            ),
+        },
+        folders={studio + r"\VC\Tools\MSVC": ("14.29.30133",)},
+        present=[
+            nvcc,
+            r"C:\CUDA\v13.4\bin\ptxas.exe",
+            vswhere,
+            toolset + r"\bin\Hostx64\x64\cl.exe",
+        ],
+    )
+    found = toolkits.probe(Replay(recording))
+    assert [(one.version, one.ptxas.path if one.ptxas else None) for one in found] == [
+        (Version("13.4.92"), r"C:\CUDA\v13.4\bin\ptxas.exe")
+    ]

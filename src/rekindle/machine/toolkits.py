@@ -6,7 +6,7 @@ import contextlib
 import re
 
 from rekindle.knowledge.capability import Target
-from rekindle.machine import nvcc, windows_calls
+from rekindle.machine import msvc, nvcc, windows_calls
 from rekindle.machine.model import CalledTool, FoundToolkit
 from rekindle.machine.run import CouldNotRead, Run, each
 from rekindle.version import Version
@@ -164,8 +164,13 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
 
 def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
     """Nothing is compiled: nvcc prints what it would start. An empty file is enough to make it say."""
-    source = "NUL" if run.windows else "/dev/null"
-    said = run.command(program, "--dryrun", "-cubin", "-x", "cu", source)
+    words = ("--dryrun", "-cubin", "-x", "cu", "NUL" if run.windows else "/dev/null")
+    said = run.command(program, *words)
+    if run.windows and "'cl.exe'" in said.out + said.err:
+        # An ordinary prompt has no `cl` on PATH, and nvcc says nothing without one: it is told where one is.
+        installed = [toolset for found in msvc.studios(run) for toolset in found.toolsets if toolset.x64]
+        if installed:
+            said = run.command(program, "-ccbin", run.join(installed[0].root, "bin", "Hostx64", "x64"), *words)
     try:
         return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=";" if run.windows else ":")
     except CouldNotRead as error:
