@@ -117,7 +117,7 @@ def test_edited_files_are_left_as_they_are(mirrors: Path, tmp_path: Path, capsys
     assert "edited files were left as they are: third_party/fmt (1)" in capsys.readouterr().err
 
 
-def test_interrupted_ten_times_it_ends_the_same(mirrors: Path, tmp_path: Path) -> None:
+def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     assemble(whole, mirrors)
     root = tmp_path / "tree"
@@ -134,10 +134,10 @@ def test_interrupted_ten_times_it_ends_the_same(mirrors: Path, tmp_path: Path) -
         str(root),
     ]
     environment = {**os.environ, "PYTHONPATH": str(Path(checkout.__file__).parents[2])}
-    for number in range(10):
+    for number in range(4):  # ten times, with the whole of PyTorch, in tests/real
         child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            child.wait(timeout=0.12 + 0.06 * number)
+            child.wait(timeout=0.3 + 0.2 * number)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

@@ -135,11 +135,9 @@ def _bracket_end(data: bytes, at: int) -> int:
 
 
 def _begins_line(data: bytes, at: int) -> bool:
-    """A command is the first thing on its line, apart from spaces, a byte-order mark and bracket comments."""
+    """A command is the first thing on its line, apart from spaces and a byte-order mark; else CMake stops anyway."""
     before = data[data.rfind(b"\n", 0, at) + 1 : at]
-    if before.startswith(b"\xef\xbb\xbf"):
-        before = before[3:]
-    return not before.strip() or before.rstrip().endswith(b"]")
+    return not before.removeprefix(b"\xef\xbb\xbf").strip()
 
 
 def _requirement(data: bytes, name: str, opening: int) -> Requirement | None:
