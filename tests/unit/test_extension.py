@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.extensions.building import _satisfied
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.preparation import Preparation, arch_list, prepare
 from rekindle.extensions.verdicts import Card
@@ -146,6 +147,28 @@ def test_no_compiler_that_the_toolkit_takes() -> None:
     found = prepared("11.7", "3.5", machine=only_12)
     assert states(found)["compiler"] is State.FAIL
     assert found.environment is None
+
+
+def test_a_requirement_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+    (tmp_path / "setuptools-75.8.2.dist-info").mkdir()
+    (tmp_path / "scikit_build_core-0.10.7.dist-info").mkdir()
+    place = Environment(
+        root=str(tmp_path),
+        os="linux",
+        kind="venv",
+        python=Version("3.11"),
+        site_packages=(str(tmp_path),),
+        interpreter="/x",
+        has_headers=True,
+    )
+    for text, met in (
+        ("setuptools", True),
+        ("setuptools>=77", False),
+        ("scikit-build-core>=0.10", True),
+        ("pybind11", False),
+        ("tomli; python_version < '3'", True),
+    ):
+        assert _satisfied(text, place, {"PATH": ""}) is met, text
 
 
 def test_bad_input_is_said(tmp_path: Path) -> None:

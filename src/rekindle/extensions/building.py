@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rekindle.build.environment import Change
 from rekindle.build.render import render
@@ -297,12 +299,30 @@ def _build_requirements(source: Path) -> list[str]:
 def _with_requirements(
     environment: Environment, needed: list[str], environ: dict[str, str], work: Path
 ) -> dict[str, str]:
-    """Build requirements in a folder of their own: the user's environment stays as it is."""
+    """What is not there yet goes into a folder of its own: the user's environment stays as it is."""
+    missing = [text for text in needed if not _satisfied(text, environment, environ)]
+    if not missing:
+        return environ
     folder = work / "requirements"
-    result = _pip(environment, ["install", "-q", "--target", str(folder), *needed], environ, timeout=1800)
+    result = _pip(environment, ["install", "-q", "--target", str(folder), *missing], environ, timeout=1800)
     checked(result, doing="install the build requirements", hint="check the network, or install them by hand")
     path = os.pathsep.join([str(folder / "bin"), environ.get("PATH", "")])
     return {**environ, "PYTHONPATH": str(folder), "PATH": path}
+
+
+def _satisfied(text: str, environment: Environment, environ: Mapping[str, str]) -> bool:
+    """Is this requirement met in the environment? A ninja anywhere on PATH is as good as the package's."""
+    requirement = Requirement(text)
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return True
+    if requirement.name == "ninja" and shutil.which("ninja", path=environ.get("PATH", "")):
+        return True
+    for folder in environment.site_packages:
+        for info in Path(folder).glob("*.dist-info"):
+            name, _, version = info.name.removesuffix(".dist-info").rpartition("-")
+            if canonicalize_name(name) == canonicalize_name(requirement.name):
+                return requirement.specifier.contains(version, prereleases=True)
+    return False
 
 
 def _pip(environment: Environment, words: Sequence[str], environ: Mapping[str, str], *, timeout: float) -> Result:
