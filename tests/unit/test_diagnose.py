@@ -9,6 +9,7 @@ from tests.support.command import rekindle_command
 
 from rekindle.diagnose.answer import Outcome
 from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.follow import follow
 
 KEPLER = """\
 [1/3] Building CXX object a.cpp.o
@@ -44,6 +45,19 @@ def test_the_fix_is_written_for_the_card_and_system_that_are_named(tmp_path: Pat
     log.write_text(KEPLER, encoding="utf-8")
     answer = rekindle_command("diagnose", str(log), "--json", "--gpu", "RTX 3090", "--os", "windows").json()
     assert "set TORCH_CUDA_ARCH_LIST=8.6" in answer["causes"][0]["fix"]["commands"]
+
+
+def test_the_fix_names_the_toolset_that_this_cuda_takes() -> None:
+    log = (
+        "C:\\CUDA\\v12.1\\bin\\nvcc.exe -c k.cu\n"
+        'yvals_core.h(902): error: static assertion failed with "error STL1002: Unexpected compiler version, '
+        'expected CUDA 12.4 or newer."\n'
+    )
+    found = diagnose_text(log).causes[0]
+    assert found.label == "msvc_stl_requires_newer_cuda"
+    # CUDA 12.1 takes MSVC up to 19.39, and the STL of 14.40 and later refuses it: 14.39 is the newest of both.
+    assert "vcvars64.bat -vcvars_ver=14.39" in found.fix.commands
+    assert "12.4 or newer" in found.fix.text
 
 
 def test_a_person_reads_the_line_the_reason_and_the_fix(tmp_path: Path) -> None:
@@ -107,6 +121,40 @@ def test_a_folder_is_read_log_by_log(tmp_path: Path) -> None:
     (tmp_path / "CMakeError.log").write_text(KEPLER, encoding="utf-8")
     answer = rekindle_command("diagnose", str(tmp_path), "--json").json()
     assert [log["outcome"] for log in answer["logs"]] == ["cause", "none"]
+
+
+def test_a_log_that_is_being_written(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    lines = KEPLER.splitlines(keepends=True)
+    log.write_text(lines[0], encoding="utf-8")
+    waiting = lines[1:]
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+        if waiting:
+            with log.open("a", encoding="utf-8") as stream:
+                stream.write(waiting.pop(0))
+
+    answers = list(follow(log, quiet=3.0, pause=pause, clock=lambda: now[0]))
+    assert answers[-1].causes[0].line == 5
+    first = next(answer for answer in answers if answer.causes)
+    assert first.lines < answers[-1].lines, "it was told before the build had ended"
+    seen = rekindle_command("diagnose", str(log), "--follow", "--quiet", "0", "--json")
+    assert seen.json()["causes"][0]["label"] == "cuda_arch_unsupported_by_nvcc"
+
+
+def test_a_log_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(KEPLER, encoding="utf-8")
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+        log.write_text("Successfully installed thing\n", encoding="utf-8")
+
+    answers = list(follow(log, quiet=3.0, pause=pause, clock=lambda: now[0]))
+    assert (answers[0].outcome, answers[-1].outcome) == (Outcome.CAUSE, Outcome.NONE)
 
 
 def test_a_file_that_is_not_there() -> None:

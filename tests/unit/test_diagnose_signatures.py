@@ -11,6 +11,7 @@ from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.scan import PREFILTER
 from rekindle.diagnose.text import bare
 from rekindle.knowledge.signatures import CauseRow, Signature, causes
+from tools.causes import PAGES, pages
 
 ROWS = causes()
 SIGNATURES = [(row, signature) for row in ROWS for signature in row.signature]
@@ -61,9 +62,17 @@ def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: Signatur
 
 def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known = {"os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "arch", "gpu", "cuda_dashed", "arch_asked"}
+    known |= {"fits_toolset", "fits_gcc"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))
         for step in row.fix:
             asked = set(re.findall(r"\{(\w+)\}", step.text + (step.command or "")))
             assert asked <= known | groups, (row.id, asked - known - groups)
+
+
+def test_every_cause_has_its_page_and_every_page_is_current() -> None:
+    wanted = pages()
+    assert {f"{row.id}.md" for row in ROWS} < wanted.keys()
+    stale = [name for name, text in wanted.items() if (PAGES / name).read_text(encoding="utf-8") != text]
+    assert stale == [], "run `python tools/causes.py`"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from rekindle import console
 from rekindle.cli import options
+from rekindle.errors import UsageError
+
+if TYPE_CHECKING:
+    from rekindle.diagnose.facts import Facts
 
 
 @click.command("diagnose")
@@ -15,6 +22,8 @@ from rekindle.cli import options
 @options.torch
 @options.cuda
 @options.toolset
+@click.option("--follow", is_flag=True, help="Read on while the log is being written; answer when something fails.")
+@click.option("--quiet", default=60.0, metavar="SECONDS", help="With --follow: stop after this long without a line.")
 @options.as_json
 def command(
     where: str,
@@ -23,6 +32,8 @@ def command(
     torch: str | None,
     cuda: str | None,
     toolset: str | None,
+    follow: bool,
+    quiet: float,
     as_json: bool,
 ) -> None:
     """What went wrong in a build, install or import LOG, and what to do.
@@ -32,10 +43,31 @@ def command(
     """
     from rekindle.diagnose import facts, report, source
 
+    if follow and where == "-":
+        message = "`--follow` reads a file, not what is piped in"
+        raise UsageError(message, hint="a pipe is read to its end anyway: leave `--follow` out")
     known = facts.told(gpus=gpus, system=system, torch=torch, cuda=cuda, toolset=toolset)
+    if follow:
+        _follow(where, known, quiet, as_json)
+        return
     answer = source.diagnose(where, known=known)
     if as_json:
         console.out_json(answer)
         return
     each = answer.logs if isinstance(answer, source.Diagnoses) else (answer,)
     console.out("\n\n\n".join(report.text(diagnosis) for diagnosis in each))
+
+
+def _follow(where: str, known: Facts, quiet: float, as_json: bool) -> None:
+    """Talk while it goes on; the last answer is the answer."""
+    from rekindle.diagnose import report
+    from rekindle.diagnose.follow import follow
+
+    last = None
+    for last in follow(Path(where), known=known, quiet=quiet):
+        if last.causes:
+            console.say(f"line {last.causes[0].line}: {last.causes[0].title}")
+    if last is not None and as_json:
+        console.out_json(last)
+    elif last is not None:
+        console.out(report.text(last))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from rekindle.console import clean
 from rekindle.diagnose import fix
 from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
 from rekindle.diagnose.events import Event, Kind, read
 from rekindle.diagnose.facts import Facts, gather
 from rekindle.diagnose.match import matches
+from rekindle.diagnose.missing import really_missing
 from rekindle.diagnose.rank import Ranked, ranked
 from rekindle.diagnose.scan import BLOCK, Kept, scan
 from rekindle.errors import NotFound
@@ -94,6 +97,10 @@ def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], fact
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
+    remedy = fix.write(row, fields, facts)
+    gone = really_missing(fields["dll"]) if "dll" in fields else ()
+    if gone:
+        remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
     return Cause(
         label=entry.label,
         title=row.title,
@@ -102,7 +109,7 @@ def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], fact
         line=entry.first.event.number,
         evidence=tuple(evidence[number] for number in sorted(evidence)),
         explanation=row.explanation,
-        fix=fix.write(row, fields, facts),
+        fix=remedy,
         job=entry.first.event.job,
         explained_by=entry.explained_by,
         links=row.links,

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from rekindle.console import clean
 from rekindle.diagnose.facts import Facts
 from rekindle.findings import Fix
+from rekindle.knowledge import compilers
 from rekindle.knowledge.signatures import CauseRow, Step
+from rekindle.version import Version
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
@@ -62,11 +64,27 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return values | _spelled(values)
 
 
+def _fitting(cuda: str) -> dict[str, str]:
+    """The newest compilers that this CUDA takes, where the tables know."""
+    try:
+        version = Version(cuda)
+    except ValueError:
+        return {}
+    found: dict[str, str] = {}
+    toolsets, limits = compilers.toolset_range(version), compilers.host_limits(version)
+    if toolsets:
+        found["fits_toolset"] = str(toolsets[1])
+    if limits and limits.gcc_max:
+        found["fits_gcc"] = str(limits.gcc_max)
+    return found
+
+
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     """The same values as the steps want them: `sm_120` for 12.0, `12-4` for a package name."""
     more: dict[str, str] = {}
     if "cuda" in values:
         more["cuda_dashed"] = values["cuda"].replace(".", "-")
+        more |= _fitting(values["cuda"])
     asked = next((values[name] for name in ("arch_asked", "arch_number", "arch_dotted") if name in values), None)
     if asked:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")

@@ -38,15 +38,15 @@ class _Catalogue:
         options.max_mem = 512 << 20
         options.log_errors = False
         self._set = re2.Set.SearchSet(options)
-        self.entries: list[tuple[CauseRow, Signature, str]] = []
+        self.entries: list[tuple[CauseRow, Signature]] = []
         for row in rows:
             for signature in row.signature:
                 for pattern in signature.match:
                     self._set.Add(pattern)
-                    self.entries.append((row, signature, pattern))
+                    self.entries.append((row, signature))
         self._set.Compile()
 
-    def find(self, text: str) -> list[tuple[CauseRow, Signature, str]]:
+    def find(self, text: str) -> list[tuple[CauseRow, Signature]]:
         found = self._set.Match(text[:_LONGEST])
         return [self.entries[index] for index in found] if found else []
 
@@ -70,7 +70,7 @@ def matches(events: Sequence[Event], facts: Facts) -> list[Match]:
     for index, event in enumerate(events):
         if event.kind in _SILENT or not event.text:
             continue
-        for row, signature, pattern in catalogue().find(event.text):
+        for row, signature in catalogue().find(event.text):
             if event.kind in _GUARDED and not signature.warns:
                 continue
             key = (row.id, signature.id, event.job)
@@ -79,9 +79,7 @@ def matches(events: Sequence[Event], facts: Facts) -> list[Match]:
             if not _log_allows(signature, everything, held) or not _near(signature, events, index):
                 continue
             seen.add(key)
-            match = compiled(pattern).search(event.text)
-            fields = {name: value for name, value in match.groupdict().items() if value} if match else {}
-            fields |= _near_fields(signature, events, index)
+            fields = _fields(signature.match, event.text) | _near_fields(signature, events, index)
             found.append(Match(cause=row, signature=signature, event=event, index=index, fields=fields))
     return found
 
@@ -111,6 +109,16 @@ def _near(signature: Signature, events: Sequence[Event], index: int) -> bool:
         return True
     around = _window(signature, events, index)
     return all(any(compiled(pattern).search(event.text) for event in around) for pattern in signature.near)
+
+
+def _fields(patterns: Sequence[str], text: str) -> dict[str, str]:
+    """What the named groups of all these patterns catch; the first that catches a name decides."""
+    fields: dict[str, str] = {}
+    for pattern in patterns:
+        match = compiled(pattern).search(text) if "(?P<" in pattern else None
+        if match:
+            fields = {name: value for name, value in match.groupdict().items() if value} | fields
+    return fields
 
 
 def _near_fields(signature: Signature, events: Sequence[Event], index: int) -> dict[str, str]:

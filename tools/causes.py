@@ -1,0 +1,90 @@
+"""Writes a page for every cause that `rekindle diagnose` knows, and their index, from the signature data.
+
+`--check` only says whether the committed pages are current.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from rekindle.knowledge.signatures import CauseRow, Step, cause, causes
+
+PAGES = Path(__file__).parents[1] / "docs" / "reference" / "causes"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text."""
+    return {"index.md": _index(), **{f"{row.id}.md": _page(row) for row in causes()}}
+
+
+def _index() -> str:
+    parts = ["# Causes\n", "What `rekindle diagnose` can find. Generated from the signature data.\n"]
+    for family, rows in groupby(causes(), key=lambda row: row.family):
+        parts.append(f"## {family[0].upper()}{family[1:]}\n")
+        parts.append("\n".join(f"- [`{row.id}`]({row.id}.md): {row.title}" for row in rows) + "\n")
+    return "\n".join(parts)
+
+
+def _page(row: CauseRow) -> str:
+    parts = [f"# {row.title}\n", f"`{row.id}`, in the family *{row.family}*. Generated from the signature data.\n"]
+    parts += [
+        "## What it means\n",
+        f"{row.explanation}\n",
+        "## How to see it by hand\n",
+        f"{row.by_hand}\n",
+        "## What to do\n",
+    ]
+    parts.append("\n".join(_step(step) for step in row.fix) + "\n")
+    parts.append("## How it looks in a log\n")
+    parts += [f"```text\n{signature.example.strip()}\n```\n" for signature in row.signature]
+    if row.over:
+        parts.append("## What follows from it\n")
+        parts.append("When this cause is there, messages of these are set aside:\n")
+        parts.append("\n".join(f"- [`{label}`]({label}.md): {_title(label)}" for label in row.over) + "\n")
+    if row.links:
+        parts.append("## See also\n")
+        parts.append("\n".join(f"- <{link}>" for link in row.links) + "\n")
+    parts.append(f"Source: {row.source} ({row.evidence.value}, {row.observed_at}).\n")
+    return "\n".join(parts)
+
+
+def _step(step: Step) -> str:
+    where = {"windows": "On Windows: ", "linux": "On Linux: "}.get(step.os or "", "")
+    text = f"- {where}{step.text}"
+    return _plain(f"{text}\n\n        {step.command}\n" if step.command else text)
+
+
+def _plain(text: str) -> str:
+    """What is filled from the log stands as a word in capitals."""
+    return re.sub(r"\{(\w+)\}", lambda match: match[1].upper(), text)
+
+
+def _title(label: str) -> str:
+    row = cause(label)
+    return row.title if row else ""
+
+
+def main() -> int:
+    check = "--check" in sys.argv
+    wanted = pages()
+    PAGES.mkdir(parents=True, exist_ok=True)
+    stale = [name for name, text in wanted.items() if not _same(PAGES / name, text)]
+    gone = [path for path in PAGES.glob("*.md") if path.name not in wanted]
+    if not check:
+        for name in stale:
+            (PAGES / name).write_text(wanted[name], encoding="utf-8", newline="\n")
+        for path in gone:
+            path.unlink()
+    print(f"{len(stale) + len(gone)} pages {'are stale' if check else 'written'} of {len(wanted)}")
+    return int(check and bool(stale or gone))
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
