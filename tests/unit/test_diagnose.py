@@ -166,3 +166,27 @@ def test_a_file_that_is_not_there() -> None:
 def test_what_a_log_says_never_becomes_part_of_a_command() -> None:
     found = diagnose_text("The detected CUDA version (1; rm -rf ~ && x) mismatches\nused to compile PyTorch (12.1)\n")
     assert not any("rm -rf" in command for cause in found.causes for command in cause.fix.commands)
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("a.c:1:10: 致命错误：Python.h：没有那个文件或目录\n编译中断。\n", "python_dev_files_missing"),
+        (
+            "a.c:1:10: schwerwiegender Fehler: Python.h: Datei oder Verzeichnis nicht gefunden\n",
+            "python_dev_files_missing",
+        ),
+        ("a.cu:3:10: erreur fatale : THC/THC.h : Aucun fichier ou dossier de ce type\n", "torch_removed_header"),
+        ("ld: a.o: 对‘foo’未定义的引用\n", "unresolved_external_symbol"),
+        ("g++: 致命错误：已杀死 signal terminated program cc1plus\n", "compiler_out_of_memory"),
+        ("OSError: [WinError 1114] 动态链接库(DLL)初始化例程失败。\n", "dll_init_failed"),
+        ("LINK : fatal error LNK1104: tiedostoa 'ucrtd.lib' ei voi avata\n", "windows_sdk_missing"),
+        (
+            "k.cu: fatal error C1083: 无法打开包括文件: “cusparse.h”: No such file or directory\n",
+            "cuda_dev_headers_missing",
+        ),
+        ("ImportError: DLL load failed: Операционная система не может запустить %1.\n", "dll_procedure_missing"),
+    ],
+)
+def test_tools_speak_the_users_language(text: str, label: str) -> None:
+    assert diagnose_text(text).causes[0].label == label

@@ -11,6 +11,9 @@ import codecs
 
 import re2
 
+from rekindle.knowledge.signatures import log_words
+from rekindle.knowledge.tables import cached
+
 _LATIN = re2.Options()
 _LATIN.encoding = re2.Options.Encoding.LATIN1
 # CSI and OSC sequences, two-byte escapes, and the letters that a terminal overwrote with backspace.
@@ -120,4 +123,22 @@ def bare(text: str) -> str:
         if not match or not match.end():
             break
         text = text[match.end() :]
-    return text.strip()
+    text = text.strip()
+    return _in_english(text)
+
+
+def _in_english(text: str) -> str:
+    """The few words that matter, said in English: codes do not need it, GCC and the shell have none."""
+    foreign, dictionary = _dictionary()
+    if foreign.search(text):
+        for said, means in dictionary:
+            text = text.replace(said, means)
+    return text if text.isascii() else text.replace("\N{FULLWIDTH COLON} ", ": ").replace("\N{FULLWIDTH COLON}", ": ")
+
+
+@cached
+def _dictionary() -> tuple[re2._Regexp, tuple[tuple[str, str], ...]]:
+    """The longest first, so that "fatal error" is not read as "error"."""
+    pairs = [(said, row.means) for row in log_words() for said in row.said]
+    pairs.sort(key=lambda pair: -len(pair[0]))
+    return re2.compile("|".join(re2.escape(said) for said, _ in pairs)), tuple(pairs)

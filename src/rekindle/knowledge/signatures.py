@@ -113,8 +113,24 @@ def causes() -> tuple[CauseRow, ...]:
     return tuple(rows)
 
 
+class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Words of other languages and the English that stands for them in the signatures."""
+
+    said: tuple[str, ...]
+    means: str
+
+
+class _Lines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    row: tuple[LineRow, ...]
+    word: tuple[WordRow, ...]
+
+
 def log_lines() -> tuple[LineRow, ...]:
-    return decided("log_lines", dict[str, tuple[LineRow, ...]])["row"]
+    return decided("log_lines", _Lines).row
+
+
+def log_words() -> tuple[WordRow, ...]:
+    return decided("log_lines", _Lines).word
 
 
 def cause(label: str) -> CauseRow | None:
