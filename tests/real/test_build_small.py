@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rekindle.formats import fatbin
+from support.artefacts import unverified
 from support.command import rekindle_command
-from support.cuda import kepler_toolkit, project
+from support.cuda import kepler_toolkit, machine, project
 
 STEPS = ["preflight", "source", "patch", "smoke", "configure", "check", "compile", "package"]
 
@@ -119,3 +120,65 @@ def test_a_failure_is_diagnosed_and_the_same_command_goes_on_after_the_fix(folde
     assert failed.code == 10 and "no_such_header.h" in failed.err and "06" not in failed.out
     kernel.write_text(good, encoding="utf-8")
     assert rekindle_command(*words).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-D", "USE_CUDA=OFF"), "CUDA is off"),
+        (("-D", "CMAKE_CUDA_ARCHITECTURES=50-real"), "not compiled for sm_35"),
+        (("-D", "CMAKE_CXX_COMPILER=/usr/bin/c++"), "not `"),
+    ],
+)
+def test_a_plan_that_does_not_get_what_it_says_is_stopped_by_the_check(
+    folder: Path, words: tuple[str, ...], said: str
+) -> None:
+    plan = str(folder / "spark" / "build.toml")
+    seen = rekindle_command("build", plan, "--work", str(folder / "wrong"), "--cache", "none", "--clean", *words)
+    assert seen.code == 8 and said in seen.err, seen.err
+    assert not list((folder / "wrong").glob("**/*.so")), "nothing was compiled"
+
+
+def test_another_nvcc_is_stopped_by_the_check(folder: Path) -> None:
+    other = next((kit for kit in machine().toolkits if kit.nvcc and kit.version and kit.version.major >= 12), None)
+    if other is None:
+        unverified("no second CUDA toolkit is here")
+        return
+    plan = folder / "other.toml"
+    text = (folder / "spark" / "build.toml").read_text(encoding="utf-8")
+    plan.write_text(text.replace('"."', '"spark"').replace('"3.5"', '"7.5"'), encoding="utf-8")
+    words = ["--work", str(folder / "wrong"), "--cache", "none", "--clean", "-D", f"CMAKE_CUDA_COMPILER={other.nvcc}"]
+    seen = rekindle_command("build", str(plan), *words)
+    assert seen.code == 8 and f"CUDA {other.version}" in seen.err, seen.err
+
+
+def test_a_scikit_build_core_project_is_configured_checked_and_packed(folder: Path) -> None:
+    """The way PyTorch is built from 2.14 on."""
+    shutil.copytree(project("ember"), folder / "ember")
+    words = ["build", str(folder / "ember" / "build.toml"), "--work", str(folder / "e"), "--cache", "none", "--json"]
+    seen = rekindle_command(*words)
+    if "Could not find a version" in seen.err:
+        unverified("scikit-build-core could not be downloaded")
+    assert seen.code == 0, seen.err
+    report = seen.json()
+    with zipfile.ZipFile(report["wheel"]) as archive:
+        names = archive.namelist()
+    assert {"ember/__init__.py", "ember/lib/libember_core.so", "ember/lib/libember_glow.so"} <= set(names)
+    assert states(rekindle_command(*words).json())["package"] == "kept"
+
+
+def test_a_compiler_cache_serves_the_second_build(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("ccache") is None:
+        unverified("ccache is not installed")
+    monkeypatch.setenv("CCACHE_DIR", str(folder / "ccache"))
+    words = ["build", "", "--cache", "ccache", "-D", "USE_CUDA=OFF", "--json"]
+    plan = folder / "cpu.toml"
+    plan.write_text('source = "spark"\nname = "spark"\nversion = "1.0"\nbackend = "cmake"\n', encoding="utf-8")
+    words[1] = str(plan)
+    used = []
+    for _ in range(2):
+        seen = rekindle_command(*words, "--work", str(folder / "c"), "--clean")
+        assert seen.code == 0, seen.err
+        used.append(seen.json()["cache"])
+    assert (used[0]["hits"], used[0]["misses"]) == (0, 4)
+    assert (used[1]["hits"], used[1]["misses"]) == (4, 0)

@@ -42,6 +42,8 @@ class Backend(Protocol):
     name: str
     copies: bool
     """It writes into the source, so that it works on our copy."""
+    configures_again: bool
+    """Packing runs CMake once more, so that what it decided has to be looked at once more."""
 
     def build_folder(self, folders: Folders) -> Path: ...
     def configure(self, job: Job) -> Sequence[Command]: ...
@@ -65,6 +67,7 @@ class PlainCMake:
 
     name = "cmake"
     copies = False
+    configures_again = False
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
@@ -92,6 +95,7 @@ class SetupPy:
 
     name = "setup.py"
     copies = True
+    configures_again = False
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.source / "build"
@@ -121,6 +125,7 @@ class ScikitBuildCore:
 
     name = "scikit-build-core"
     copies = True
+    configures_again = True
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
@@ -134,7 +139,9 @@ class ScikitBuildCore:
 
     def package(self, job: Job, into: Path) -> Sequence[Command]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
-        args += ["-C", f"build-dir={job.build}"]
+        args += ["-C", f"build-dir={job.build}", "-C", "cmake.build-type=Release"]
+        # What git ignores is left out of the wheel, and torch/lib is ignored.
+        args += ["-C", "sdist.include=torch/lib/**"] if job.request.torch else []
         args += [f"-Ccmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
         return [Command(args=(*args, job.source), cwd=job.source)]
 

@@ -13,6 +13,7 @@ from rekindle.build import backends, naming, options, orphans, runner, steps, to
 from rekindle.build.environment import Environment, compute
 from rekindle.build.folders import Folders, folder_of, source_of
 from rekindle.build.journal import Journal
+from rekindle.build.launcher import CacheUse
 from rekindle.build.lock import held
 from rekindle.build.request import BuildRequest
 from rekindle.errors import Interrupted, RekindleError, StepFailed, UsageError
@@ -40,6 +41,8 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepReport, ...]
     findings: tuple[Finding, ...] = ()
     orphans: tuple[int, ...] = ()
+    cache: CacheUse | None = None
+    """What sccache or ccache did for the compiles of this run."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     work: str | None = None
     gpu: bool = False
     launcher: str | None = None
+    cache_place: dict[str, str] = {}
 
 
 def build(
@@ -99,7 +103,7 @@ def prepare(
         tools=request.paths.join(root, "env"),
         git_ceiling=root,
     )
-    return chosen, environment, environment.over(environ), version
+    return chosen, environment, {**environment.over(environ), **choices.cache_place}, version
 
 
 def _captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None:
@@ -139,6 +143,7 @@ def _run(
         sources=tree.manifest(source),
         observe=observe,
         findings=list(chosen.findings),
+        launcher=choices.launcher,
     )
     reports = _steps(context, choices, tell)
     last = journal.last_word("package")
@@ -151,6 +156,7 @@ def _run(
         steps=tuple(reports),
         findings=tuple(context.findings),
         orphans=ended,
+        cache=context.cache,
     )
 
 

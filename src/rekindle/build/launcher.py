@@ -1,25 +1,106 @@
-"""sccache or ccache in front of the compilers: when asked for, or when one is there."""
+"""sccache or ccache in front of the compilers: when asked for, or when one is there; and what it saved."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+import msgspec
+
+from rekindle import codec, run
 from rekindle.build.tools import which
-from rekindle.errors import MissingTool
+from rekindle.errors import BadInput, MissingTool
 
 _KNOWN = ("sccache", "ccache")
+
+
+class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How many compiles came out of the cache, and how many went in."""
+
+    launcher: str
+    hits: int
+    misses: int
+
+    @property
+    def rate(self) -> float | None:
+        total = self.hits + self.misses
+        return self.hits / total if total else None
+
+    def since(self, before: CacheUse) -> CacheUse:
+        """What this build alone did: a server counts for everybody."""
+        return CacheUse(
+            launcher=self.launcher, hits=max(0, self.hits - before.hits), misses=max(0, self.misses - before.misses)
+        )
+
+
+class _Counts(msgspec.Struct):
+    counts: dict[str, int] = {}
+
+
+class _Stats(msgspec.Struct):
+    cache_hits: _Counts = msgspec.field(default_factory=_Counts)
+    cache_misses: _Counts = msgspec.field(default_factory=_Counts)
+
+
+class _Sccache(msgspec.Struct):
+    stats: _Stats
 
 
 def find_launcher(asked: str | None, environ: Mapping[str, str]) -> str | None:
     """The launcher's path. `none` switches it off; nothing asked takes what is there, or does without."""
     if asked == "none":
         return None
-    names = _KNOWN if asked is None or "://" in asked else (asked,)
+    names = _KNOWN if asked is None else ("sccache",) if "://" in asked else (asked,)
     for name in names:
         found = name if {"/", "\\"} & set(name) else which(name, environ)
         if found:
             return found
     if asked is None:
         return None
-    message = f"`{asked if '://' not in asked else 'sccache'}` is not on PATH"
+    message = f"`{names[0]}` is not on PATH"
     raise MissingTool(message, hint="install it, or leave `--cache` out")
+
+
+def remote(asked: str | None) -> dict[str, str]:
+    """The variables by which sccache finds the place of `--cache URL`."""
+    if asked is None or "://" not in asked:
+        return {}
+    scheme, _, rest = asked.partition("://")
+    if scheme in ("redis", "rediss"):
+        return {"SCCACHE_REDIS_ENDPOINT": asked}
+    if scheme in ("http", "https"):
+        return {"SCCACHE_WEBDAV_ENDPOINT": asked}
+    if scheme == "s3":
+        bucket, _, prefix = rest.partition("/")
+        return {"SCCACHE_BUCKET": bucket, **({"SCCACHE_S3_KEY_PREFIX": prefix} if prefix else {})}
+    if scheme == "file":
+        return {"SCCACHE_DIR": rest}
+    message = f"`{scheme}://` is no place that sccache knows"
+    raise BadInput(message, hint="take redis://, http://, s3:// or file://")
+
+
+def use(launcher: str, environ: Mapping[str, str]) -> CacheUse | None:
+    """What the cache has counted so far; None when it does not say."""
+    if "sccache" in Path(launcher).name:
+        said = run.call([launcher, "--show-stats", "--stats-format=json"], env=environ, timeout=30)
+        return parse_sccache(launcher, said.out) if said.ok else None
+    said = run.call([launcher, "--print-stats"], env=environ, timeout=30)
+    return parse_ccache(launcher, said.out) if said.ok else None
+
+
+def parse_sccache(launcher: str, text: str) -> CacheUse | None:
+    try:
+        stats = codec.from_json(text, _Sccache).stats
+    except BadInput:
+        return None
+    hits, misses = sum(stats.cache_hits.counts.values()), sum(stats.cache_misses.counts.values())
+    return CacheUse(launcher=launcher, hits=hits, misses=misses)
+
+
+def parse_ccache(launcher: str, text: str) -> CacheUse | None:
+    counts = dict(line.split("\t") for line in text.splitlines() if line.count("\t") == 1)
+    try:
+        hits = int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+        return CacheUse(launcher=launcher, hits=hits, misses=int(counts["cache_miss"]))
+    except (KeyError, ValueError):
+        return None

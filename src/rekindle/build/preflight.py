@@ -10,9 +10,9 @@ from rekindle.build.folders import Folders
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
 from rekindle.findings import Finding, Fix, State
+from rekindle.knowledge import building
 from rekindle.knowledge.compilers import accepts_clang, accepts_gcc, accepts_msvc
 from rekindle.knowledge.releases import torch_release
-from rekindle.version import Version
 
 _DISK = 25 * 1024**3
 """What a whole PyTorch with CUDA takes in objects, libraries and the wheel, for a few architectures."""
@@ -68,6 +68,12 @@ def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
     if lost:
         text = f"CUDA {cuda.version} does not compile for {', '.join(lost)}"
         yield _fail("targets", text, "`rekindle gpu` names the toolkits that do")
+    syntax = building.arch_syntax(str(request.release)) if request.release else None
+    if syntax:
+        odd = [str(target) for target in request.gpu_targets if not syntax.admits(target)]
+        if odd:
+            text = f"PyTorch {request.torch} cannot read {', '.join(odd)} in an architecture list"
+            yield _fail("arch-syntax", text, "`rekindle plan` names the releases that can")
     if not request.gpu_targets:
         yield _fail("targets", "the plan names no architecture", "give `arch_list`, for example `3.5`")
 
@@ -116,8 +122,10 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
 
 
 def _ninja(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
-    if tools.ninja.version == Version("1.13.0") and request.system == "windows":
-        yield _fail("ninja", "ninja 1.13.0 is broken on Windows", "`pip install ninja==1.13.2` or later")
+    for tool in (tools.ninja, tools.cmake):
+        bad = building.bad_tool(tool.name, tool.version, request.system) if tool.version else None
+        if bad:
+            yield _fail(tool.name, f"{tool.name} {tool.version}: {bad.trouble}", f"install another {tool.name}")
 
 
 def _free(folder: Path) -> int | None:

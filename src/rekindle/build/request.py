@@ -56,6 +56,8 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     targets: tuple[str, ...] = ()
     patches: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
+    """What pip installs into the build's own environment, for a project that is not PyTorch."""
 
 
 class Cuda(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     targets: tuple[str, ...] = ()
     patches: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
 
     @property
     def gpu_targets(self) -> tuple[Target, ...]:
@@ -196,6 +199,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         options=wanted.options,
         targets=wanted.targets,
         patches=wanted.patches,
+        requires=wanted.requires,
     )
 
 

@@ -18,6 +18,8 @@ from rekindle.build import backends, check, cmake_result, patches, preflight, re
 from rekindle.build.environment import Environment
 from rekindle.build.folders import Folders, source_of
 from rekindle.build.journal import THERE, Journal, fingerprint, output
+from rekindle.build.launcher import CacheUse
+from rekindle.build.launcher import use as cache_use
 from rekindle.build.options import Options
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
@@ -46,6 +48,8 @@ class Context(msgspec.Struct, kw_only=True):
     note: str | None = None
     """What the running step wants to have written down."""
     findings: list[Finding] = []
+    launcher: str | None = None
+    cache: CacheUse | None = None
 
     @property
     def source(self) -> Path:
@@ -57,7 +61,9 @@ class Context(msgspec.Struct, kw_only=True):
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        return setup_py.requirements(self.request.torch, mkl=self.request.pip_mkl) if self.request.torch else ()
+        if not self.request.torch:
+            return self.request.requires
+        return setup_py.requirements(self.request.torch, mkl=self.request.pip_mkl)
 
     @property
     def python(self) -> str:
@@ -141,14 +147,15 @@ def run_configure(context: Context) -> dict[str, str]:
 
 
 def run_check(context: Context) -> dict[str, str]:
-    result = cmake_result.read(context.build, _log_text(context, "configure"))
-    found = check.check(context.request, context.options, result)
-    _stop_at(found, context, "CMake did not configure what the plan says")
+    _check(context, _log_text(context, "configure"))
     return {}
 
 
 def run_compile(context: Context) -> dict[str, str]:
+    before = cache_use(context.launcher, context.environ) if context.launcher else None
     _carry_out(context, "compile", context.backend.compile(context.job))
+    after = cache_use(context.launcher, context.environ) if context.launcher else None
+    context.cache = after.since(before) if before and after else None
     return {}
 
 
@@ -158,6 +165,9 @@ def run_package(context: Context) -> dict[str, str]:
         shutil.rmtree(staging)
     staging.mkdir(parents=True)
     _carry_out(context, "package", context.backend.package(context.job, staging))
+    if context.backend.configures_again:
+        # Its talk is pip's to keep; the cache that it has rewritten tells.
+        _check(context, "")
     made = context.backend.collect(context.job, staging)
     wheel = context.folders.wheels / made.name
     made.replace(wheel)
@@ -203,6 +213,12 @@ def fingerprints(context: Context) -> dict[str, str]:
     for step in STEPS:
         found[step.name] = fingerprint(step.name, found.get(step.after or "", ""), _plain(step.inputs(context)))
     return found
+
+
+def _check(context: Context, log: str) -> None:
+    result = cmake_result.read(context.build, log)
+    found = check.check(context.request, context.options, result)
+    _stop_at(found, context, "CMake did not configure what the plan says")
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from rekindle.build import building, options, request, steps
 from rekindle.build.building import BuildReport, Choices, StepReport
 from rekindle.build.environment import Environment, difference
 from rekindle.build.folders import Folders, folder_of
-from rekindle.build.launcher import find_launcher
+from rekindle.build.launcher import find_launcher, remote
 from rekindle.build.options import Resolved
 from rekindle.build.request import BuildFile, BuildRequest
 from rekindle.errors import UsageError
@@ -33,6 +33,13 @@ def build(
     tell: Callable[[str], None],
 ) -> BuildReport:
     """Read, resolve, carry out."""
+    if asked["editable"]:
+        message = (
+            "an editable build is not possible: it would tie your environment to the copy of the source in the cache"
+        )
+        raise UsageError(
+            message, hint="install the wheel; after a change the same command rebuilds only what it touches"
+        )
     wanted = _with_source(request.read(plan), asked.get("source"))
     seen = look(machine)
     resolved = request.resolve(wanted, seen, here=plan.resolve().parent)
@@ -46,6 +53,7 @@ def build(
         work=str(Path(asked["work"]).resolve()) if asked["work"] else None,
         gpu=bool(seen.gpus),
         launcher=find_launcher(asked["launcher"], os.environ),
+        cache_place=remote(asked["launcher"]),
     )
     if dry_run or machine is not None:
         if not dry_run:
@@ -182,6 +190,10 @@ def text(report: BuildReport) -> str:
     if any(step.state == "planned" for step in report.steps):
         lines += [f"{step.name:<10} would be done" for step in report.steps]
     lines.append(f"wheel   {report.wheel}" if report.wheel else f"version {report.version}")
+    if report.cache and report.cache.rate is not None:
+        lines.append(
+            f"cache   {report.cache.hits} of {report.cache.hits + report.cache.misses} compiles came out of it"
+        )
     lines.append(f"folder  {report.folder}")
     return "\n".join(lines)
 

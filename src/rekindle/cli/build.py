@@ -19,6 +19,7 @@ from rekindle.cli import options
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most so many files at a time.")
 @click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build in this folder, not in the cache.")
 @click.option("--cache", "launcher", metavar="PROGRAM|URL", help="Compile through sccache or ccache.")
+@click.option("--editable", is_flag=True, help="Not possible; says why and what to do instead.")
 @options.machine
 @options.dry_run
 @options.as_json

@@ -1,0 +1,1 @@
+extern "C" int ember_answer() { return 42; }
