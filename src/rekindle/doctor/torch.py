@@ -10,7 +10,7 @@ from rekindle.errors import RekindleError
 from rekindle.findings import Finding, State
 from rekindle.knowledge import releases, toolkits
 from rekindle.knowledge.capability import Capability, Coverage
-from rekindle.knowledge.gpu_code import overall, served
+from rekindle.knowledge.gpu_code import overall, own, served
 from rekindle.machine.model import FoundTorch, Machine
 from rekindle.version import Version
 
@@ -36,7 +36,7 @@ def serves_card(machine: Machine) -> Iterator[Finding]:
 
 def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> Finding:
     name = f"torch {torch.version}"
-    each = {code.file: served(code, card, driver_ptx=driver_ptx) for code in torch.code}
+    each = {code.file: served(code, card, driver_ptx=driver_ptx) for code in own(torch.code)}
     coverage = overall(one.coverage for one in each.values())
     if coverage is Coverage.SERVES:
         if any(one.by_jit for one in each.values()):

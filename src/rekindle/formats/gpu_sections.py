@@ -6,8 +6,10 @@ PE). A file without such a section has no GPU code and is not read further; in o
 
 from __future__ import annotations
 
+import msgspec
+
 from rekindle.formats import elf, fatbin, pe
-from rekindle.formats.access import Bytes
+from rekindle.formats.access import Bytes, Part
 from rekindle.knowledge.gpu_code import GpuCode
 
 _NAMES = (".nv_fatb", "__nv_rel")
@@ -17,21 +19,6 @@ _WORTH_SAMPLING = 64 << 20
 _PIECES, _PIECE = 256, 32 << 10
 
 
-class Region:
-    """Part of a file, as a file of its own."""
-
-    def __init__(self, source: Bytes, offset: int, size: int) -> None:
-        self.name = source.name
-        self.size = max(0, min(size, source.size - offset))
-        self._source = source
-        self._offset = offset
-
-    def read(self, offset: int, size: int) -> bytes:
-        if not 0 <= offset < self.size:
-            return b""
-        return self._source.read(self._offset + offset, min(size, self.size - offset))
-
-
 def gpu_code(source: Bytes, *, sample: bool = False) -> GpuCode:
     """The GPU code of an ELF or PE file. A file without a section table is searched from end to end.
 
@@ -39,10 +26,15 @@ def gpu_code(source: Bytes, *, sample: bool = False) -> GpuCode:
     a library of tens of thousands of kernels was made for, not to count them.
     """
     found = regions(source)
-    parts: list[Bytes] = [source] if found is None else [Region(source, offset, size) for offset, size in found]
+    if found is None:
+        return fatbin.gpu_code(source.name, fatbin.scan(source))
     containers: list[fatbin.Container] = []
-    for part in parts:
-        containers += _some(part) if sample and part.size > _WORTH_SAMPLING else fatbin.scan(part)
+    for name, offset, size in found:
+        part = Part(source, offset, size, source.name)
+        inside = _some(part) if sample and part.size > _WORTH_SAMPLING else fatbin.scan(part)
+        # What lies in `.data` is nearly all that cuFFT has: there it counts.
+        section = name if name.startswith(_NAMES) else None
+        containers += [msgspec.structs.replace(container, section=section) for container in inside]
     return fatbin.gpu_code(source.name, containers)
 
 
@@ -57,8 +49,8 @@ def _some(part: Bytes) -> list[fatbin.Container]:
     return list(found.values())
 
 
-def regions(source: Bytes) -> list[tuple[int, int]] | None:
-    """Offset and size of every section with GPU code; None when the file has no section table to ask."""
+def regions(source: Bytes) -> list[tuple[str, int, int]] | None:
+    """Name, offset and size of every section with GPU code; None when the file has no section table to ask."""
     head = source.read(0, 4)
     if head[:4] == elf.MAGIC:
         found = elf.sections(source)
@@ -69,5 +61,7 @@ def regions(source: Bytes) -> list[tuple[int, int]] | None:
     if not found:
         return None
     return [
-        (at, size) for name, at, size in found if name.startswith(_NAMES) or (name == ".data" and size > _LARGE_DATA)
+        (name, at, size)
+        for name, at, size in found
+        if name.startswith(_NAMES) or (name == ".data" and size > _LARGE_DATA)
     ]

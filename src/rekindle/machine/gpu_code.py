@@ -24,7 +24,8 @@ def of(run: Run, path: str) -> GpuCode | None:
 
 
 def targets(codes: tuple[GpuCode, ...]) -> tuple[Target, ...]:
-    return tuple(sorted({target for code in codes for group in code.groups for target in group.targets}))
+    every = [group for code in codes for group in (*code.groups, *code.aside_groups)]
+    return tuple(sorted({target for group in every for target in group.targets}))
 
 
 def partial(codes: tuple[GpuCode, ...]) -> tuple[Target, ...]:
@@ -38,11 +39,11 @@ def partial(codes: tuple[GpuCode, ...]) -> tuple[Target, ...]:
 
 
 def _ask(path: str) -> Any:
-    from rekindle.formats import fatbin
+    from rekindle.formats import binary
     from rekindle.formats.access import File
 
     try:
         with File(Path(path)) as file:
-            return codec.to_builtins(fatbin.gpu_code(Path(path).name, fatbin.scan(file)))
+            return codec.to_builtins(binary.read(file).code)
     except (RekindleError, OSError):
         return None
