@@ -74,6 +74,7 @@ def test_half_made_is_a_mismatch_and_not_a_pass() -> None:
 LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"c\r", b"\xff", b"long line"]), max_size=30)
 
 
+@pytest.mark.skipif(not shutil.which("patch"), reason="UNVERIFIED: the program `patch` is not on this machine")
 @given(before=LINES, after=LINES, ends=st.booleans())
 def test_git_applies_every_diff(
     before: list[bytes], after: list[bytes], ends: bool, tmp_path_factory: pytest.TempPathFactory

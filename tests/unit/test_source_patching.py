@@ -63,6 +63,8 @@ def test_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
     assert trees.fingerprint(root) == before
     if not shutil.which("patch"):
         unverified("there is no `patch` on this machine; the diff was written and changed nothing")
+    if not shutil.which("patch"):
+        pytest.skip("UNVERIFIED: the program `patch` is not on this machine")
     subprocess.run(["patch", "-p1", "-s"], cwd=root, input=text.encode(), check=True)
     assert (root / BELOW[0]).read_text() == "cmake_minimum_required(VERSION 3.5 FATAL_ERROR)\n"
     assert run(["patch", str(root), "--list", "--json", *WINDOWS]) == 0
@@ -142,12 +144,28 @@ def test_a_release_that_deals_with_it_itself_is_left_alone(root: Path, capsys: p
         (["{root}", "--torch", "latest"], 2),
         (["{root}", "--cmake", "four"], 2),
         (["{root}", "--list", "--undo"], 2),
+        (["{root}", "--undo", "--only", "cmake-minimum"], 2),
         (["{root}/tools"], 4),
         ([], 2),
     ],
 )
 def test_mistakes_have_their_own_exit_codes(arguments: list[str], code: int, root: Path) -> None:
     assert run(["patch", *[one.format(root=root) for one in arguments]]) == code
+
+
+def test_one_patch_explains_itself(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["patch", str(root), "--list", "--only", "cmake-minimum"]) == 0
+    said = capsys.readouterr().out
+    assert "Compatibility with CMake < 3.5 has been removed" in said
+    assert "https://github.com/pytorch/pytorch/issues/150149" in said
+    assert "CMAKE_POLICY_VERSION_MINIMUM=3.5" in said
+
+
+def test_an_absurdly_large_cmake_file_is_named_and_not_read(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (root / "CMakeLists.txt").open("wb") as stream:
+        stream.truncate(17 * 1024 * 1024)
+    assert run(["patch", str(root)]) == 9
+    assert "could not be read: CMakeLists.txt: 17 MiB" in capsys.readouterr().err
 
 
 def test_output_is_readable_in_ascii(root: Path) -> None:
@@ -199,10 +217,10 @@ def test_a_place_that_cannot_be_read_is_said_and_never_a_pass(
 ) -> None:
     real = patching.tree.read
 
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, **limits: int) -> bytes:
         if path.name == "locked.cmake":
             raise PermissionError(13, "Permission denied")
-        return real(path)
+        return real(path, **limits)
 
     trees.write(root, {"locked.cmake": "", "odd.cmake": "cmake_minimum_required(VERSION ${X})\n"})
     monkeypatch.setattr(patching.tree, "read", refuse)
@@ -302,6 +320,23 @@ def test_a_crash_at_every_write_of_undo_is_repaired(tmp_path: Path) -> None:
         if code == 0:
             return
     pytest.fail("the child never came to its end")
+
+
+def test_ctrl_c_between_two_files_puts_the_first_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = trees.fingerprint(root)
+    real: Callable[[Path, bytes], None] = journal._write_synced
+    calls = 0
+
+    def interrupted(path: Path, data: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        real(path, data)
+
+    monkeypatch.setattr(journal, "_write_synced", interrupted)
+    assert run(["patch", str(root), *WINDOWS]) == 130
+    assert trees.fingerprint(root) == before
 
 
 def test_a_full_disk_on_the_third_file_puts_the_first_two_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

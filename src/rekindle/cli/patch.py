@@ -41,6 +41,9 @@ def command(
     if listing + dry_run + undo > 1:
         message = "`--list`, `--dry-run` and `--undo` exclude each other"
         raise UsageError(message, hint="give one of them, or none to patch the tree")
+    if undo and only:
+        message = "`--undo` puts back every patched file; it does not take `--only`"
+        raise UsageError(message, hint="undo, then patch again with the `--only` that you want to keep")
     stack = setting.of(
         root, torch=torch, system=system, compiler=compiler, cmake=cmake, setuptools=setuptools, cuda=cuda
     )
@@ -50,7 +53,12 @@ def command(
         report = patching.show(root, stack, only=only, diffs=dry_run)
     else:
         report = patching.apply(root, stack, only=only)
-    console.out_json(report) if as_json else _print(report)
+    if as_json:
+        console.out_json(report)
+    else:
+        _print(report)
+        if listing and only:
+            _explain(only)
     if any(one.state is patching.State.MISMATCH for one in report.patches):
         return PatchMismatch.exit_code
     return Unverified.exit_code if report.unreadable or report.kept else 0
@@ -75,6 +83,22 @@ def _print(report: Report) -> None:
         console.say(f"left alone, edited since it was patched: {console.clean(path)}")
     for place in report.unreadable:
         console.say(f"could not be read: {console.clean(place.file)}: {console.clean(place.reason)}")
+
+
+def _explain(only: tuple[str, ...]) -> None:
+    """`--list --only ID`: what the patch is for, in full."""
+    from rekindle.knowledge import patches
+
+    for id in only:
+        one = patches.patch(id)
+        console.out(f"\n{one.id}: {one.title}\n")
+        console.out("\n".join(f"    {line}" for line in one.symptom.strip().splitlines()))
+        console.out(f"\n{console.wrap(one.cause.strip())}")
+        if one.alternative:
+            console.out(console.wrap(f"Instead: {one.alternative}"))
+        for address in one.upstream:
+            console.out(address)
+        console.out(console.wrap(f"Known from: {one.source} ({one.evidence.phrase})"))
 
 
 def _files(count: int) -> str:

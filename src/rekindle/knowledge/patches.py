@@ -163,7 +163,9 @@ def patch(id: str) -> Patch:
 
         near = difflib.get_close_matches(id, [one.id for one in patches()], n=1, cutoff=0.4)
         message = f"there is no patch `{id[:60]}`"
-        raise UnknownName(message, hint=f"did you mean `{near[0]}`?" if near else "`rekindle patch --list` names them")
+        raise UnknownName(
+            message, hint=f"did you mean `{near[0]}`?" if near else "`rekindle patch ROOT --list` names them"
+        )
     return found
 
 

@@ -116,7 +116,7 @@ class Journal:
                 if originals[path] != data:
                     done.append(path)
                     self._put(path, data)
-        except NotWritable:
+        except (NotWritable, KeyboardInterrupt):
             with contextlib.suppress(NotWritable):
                 for path in done:
                     self._put(path, originals[path])

@@ -202,7 +202,7 @@ class _Desk:
         below: list[str] = []
         for path in tree.cmake_files(self.root):
             try:
-                data = self._after[path] if path in self._after else tree.read(self.root / path)
+                data = self._after[path] if path in self._after else self._cmake(path)
             except OSError as error:
                 self.unread.append(Unread(file=path, reason=error.strerror or str(error)))
                 continue
@@ -220,6 +220,9 @@ class _Desk:
             count = f"{len(below)} file{'s' if len(below) > 1 else ''} below {rule.floor}"
             return Standing(id=patch.id, state=State.APPLIES, files=tuple(sorted(below)), reason=f"{count}; {reason}")
         return Standing(id=patch.id, state=State.APPLIED, reason=f"nothing in the tree asks for less than {rule.floor}")
+
+    def _cmake(self, path: str) -> bytes:
+        return tree.read(self.root / path, largest=tree.LARGEST_CMAKE)
 
     def _read(self, path: str) -> bytes:
         if path not in self._after:

@@ -13,6 +13,7 @@ from rekindle.version import Version
 
 STATE_FOLDER = ".rekindle"
 LARGEST = 128 * 1024 * 1024
+LARGEST_CMAKE = 16 * 1024 * 1024  # the largest of PyTorch and its submodules has 0.5 MB
 _SKIPPED = {".git", STATE_FOLDER}
 _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
@@ -82,7 +83,7 @@ def place(root: Path, relative: str) -> Path:
     return path
 
 
-def read(path: Path) -> bytes:
+def read(path: Path, *, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file of the tree. OSError says why not, for whoever reports it."""
     # Without O_NONBLOCK, opening a fifo waits for a writer that never comes.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -90,7 +91,7 @@ def read(path: Path) -> bytes:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a regular file")
-        if status.st_size > LARGEST:
+        if status.st_size > largest:
             raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file that a person wrote")
         return stream.read()
 
