@@ -11,7 +11,7 @@ from rekindle.codec import to_json
 from rekindle.errors import BadInput
 from rekindle.machine import snapshot
 from rekindle.machine.look import look, together
-from rekindle.machine.run import CouldNotRead, Host, Recording, Replay, Said
+from rekindle.machine.run import CouldNotRead, Host, Recording, Replay, Said, matters
 
 
 def test_a_snapshot_of_this_machine_replays_to_the_same_machine(tmp_path: Path) -> None:
@@ -38,6 +38,14 @@ def test_a_command_below_a_name_with_a_space_is_found_again() -> None:
         os="windows", arch="x86_64", commands={'"C:\\<name>\\nvcc.exe" --version': Said(code=0, out="y")}
     )
     assert Replay(renamed).command("C:\\<name>\\nvcc.exe", "--version").out == "y"
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [("CUDA_PATH_V11_8", True), ("Path", True), ("USE_CUDNN", True), ("BUILD_TOKEN", False), ("AWS_SECRET", False)],
+)
+def test_only_variables_that_matter_to_a_build_are_recorded(name: str, recorded: bool) -> None:
+    assert matters(name) is recorded
 
 
 def test_a_probe_that_hangs_costs_its_own_answer_only() -> None:

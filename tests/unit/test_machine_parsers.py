@@ -155,6 +155,30 @@ def test_a_dry_run_names_the_programs_that_would_be_called() -> None:
     assert own.called["cicc"] == "/usr/local/cuda-13.0/bin/../nvvm/bin/cicc"
 
 
+def test_without_a_dry_run_the_profile_tells_which_ptxas_comes_first() -> None:
+    """NVIDIA's profile puts its own folder in front (`+=`), whatever PATH says."""
+    found = nvcc.parse_profile(WINDOWS_PROFILE, here="C:\\v13\\bin", path="C:\\v12\\bin;C:\\Windows", separator=";")
+    assert found.search == (
+        "C:\\v13\\bin/../nvvm/bin",
+        "C:\\v13\\bin",
+        "C:\\v13\\bin/../lib",
+        "C:\\v12\\bin",
+        "C:\\Windows",
+    )
+    behind = nvcc.parse_profile("PATH =+ :$(_HERE_)\n", here="/own", path="/usr/bin", separator=":")
+    assert behind.search == ("/usr/bin", "/own")
+
+
+WINDOWS_PROFILE = """
+TOP              = $(_HERE_)/..
+
+CICC_PATH        = $(TOP)/nvvm/bin
+PATH            += $(CICC_PATH);$(_HERE_);$(TOP)/lib;
+
+CUDAFE_FLAGS    +=
+"""
+
+
 def _join(*parts: str) -> str:
     return "/".join(parts)
 
@@ -241,6 +265,10 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "nvcc --list-gpu-code": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --list-gpu-code'), nvcc.parse_targets),
     "nvcc --dryrun": (DEBIAN_DRY_RUN, lambda text: nvcc.parse_dry_run(text, separator=":")),
     "nvcc --dryrun of NVIDIA's": (NVIDIA_DRY_RUN, lambda text: nvcc.parse_dry_run(text, separator=":")),
+    "nvcc.profile": (
+        WINDOWS_PROFILE,
+        lambda text: nvcc.parse_profile(text, here="C:\\v13\\bin", path="C:\\Windows", separator=";"),
+    ),
     "vswhere": (said("k40c-windows", "-format json -utf8"), msvc.parse_vswhere),
     "cl": (said("rtx5070-windows", 'cl.exe"'), msvc.parse_cl),
     "g++ --version": ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022\n", compilers.parse_version),

@@ -19,6 +19,9 @@ _RELEASE = re.compile(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})
 _ASSIGNED = re.compile(r"^#\$ ([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
 _CALLED = re.compile(r'^#\$ "?((?:[^"\n]*[/\\])?(ptxas|cicc)(?:\.exe)?)"?(?=\s)', re.MULTILINE)
 
+_LONGEST = 65536
+_PROFILE = re.compile(r"^[ \t]*([A-Za-z_]\w{0,60})[ \t]*(\+=|=\+|\?=|=)[ \t]*(.*)$", re.MULTILINE)
+
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """`here` is the folder of the real nvcc behind whatever wrapper was called."""
@@ -73,6 +76,26 @@ def parse_dry_run(text: str, *, separator: str) -> DryRun:
         called=called,
         version=Version(".".join(number.groups())) if number else None,
     )
+
+
+def parse_profile(text: str, *, here: str, path: str, separator: str) -> DryRun:
+    """From `nvcc.profile`, when no dry run can be had: the PATH that nvcc makes for the programs it calls by bare name.
+
+    In its language `+=` puts in front and `=+` behind.
+    """
+    settings = {"_HERE_": here, "PATH": path}
+    found = False
+    for name, operator, value in _PROFILE.findall(text):
+        value = re.sub(r"\$\((\w+)\)", lambda match: settings.get(match[1], ""), value.strip())
+        before = settings.get(name, "")
+        joined = {"+=": value + before, "=+": before + value, "?=": before or value}.get(operator, value)
+        settings[name] = joined[:_LONGEST]  # a profile that names itself over and over must not fill the memory
+        found = True
+    if not found:
+        raise CouldNotRead("nvcc.profile sets nothing")
+    cicc = f"{settings['CICC_PATH']}/cicc" if settings.get("CICC_PATH") else "cicc"
+    search = tuple(entry.strip() for entry in settings["PATH"].split(separator) if entry.strip())
+    return DryRun(here=here, search=search, called={"ptxas": "ptxas", "cicc": cicc}, version=None)
 
 
 def resolve(

@@ -51,10 +51,13 @@ _BEGUN: tuple[str, ...] = (
 _BEGUN += ("NCCL", "CONDA_PREFIX_", "VSCMD", "VSINSTALL", "VCTOOLS", "VCINSTALL", "VCIDE", "ICPP_COMPILER", "CMAKE_")
 _BEGUN += ("TORCH_", "PYTORCH_", "USE_", "BUILD_", "WSL_")
 
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|KEY")
+
 
 def matters(variable: str) -> bool:
+    """A name that speaks of a secret never does, whatever it begins with."""
     name = variable.upper()
-    return name in _NAMED or name.startswith(_BEGUN)
+    return (name in _NAMED or name.startswith(_BEGUN)) and not _SECRET.search(name)
 
 
 class CouldNotRead(ValueError):

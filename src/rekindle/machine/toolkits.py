@@ -171,11 +171,19 @@ def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
         installed = [toolset for found in msvc.studios(run) for toolset in found.toolsets if toolset.x64]
         if installed:
             said = run.command(program, "-ccbin", run.join(installed[0].root, "bin", "Hostx64", "x64"), *words)
+    separator = ";" if run.windows else ":"
     try:
-        return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=";" if run.windows else ":")
+        return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=separator)
     except CouldNotRead as error:
         lines = (said.err.strip() or said.out.strip()).splitlines()
-        troubles.append(f"{error} ({lines[-1].strip()[:120]})" if lines else str(error))
+        trouble = f"{error} ({lines[-1].strip()[:120]})" if lines else str(error)
+    # No dry run without a compiler, and none is installed: what its profile puts on PATH tells the same.
+    here = run.parent(run.real(program))
+    profile = run.text(run.join(here, "nvcc.profile"))
+    try:
+        return nvcc.parse_profile(profile or "", here=here, path=run.env("PATH") or "", separator=separator)
+    except CouldNotRead:
+        troubles.append(trouble)
         return None
 
 
