@@ -148,3 +148,16 @@ def test_text_fits_eighty_columns_and_ascii(capsys: pytest.CaptureFixture[str]) 
 def test_a_verdict_survives_its_own_json() -> None:
     verdict = resolve(named(["GTX 1080 Ti"], system="windows"), Wish())
     assert codec.from_json(codec.to_json(verdict), type(verdict)) == verdict
+
+
+def test_a_plan_can_be_built(tmp_path: Path) -> None:
+    from rekindle.build import request
+
+    situation = named(["Tesla K40c"], system="windows")
+    lock.write(lock.plan_of(resolve(situation, Wish(torch="1.12.1"))), tmp_path / "plan.toml")
+    asked = request.read(tmp_path / "plan.toml")
+    assert (asked.torch, str(asked.cuda), asked.arch_list, asked.toolset) == ("1.12.1", "11.4", "3.5", "14.29")
+    assert asked.patches
+    lock.write(lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish())), tmp_path / "wheel.toml")
+    with pytest.raises(BadInput, match="nothing to build"):
+        request.read(tmp_path / "wheel.toml")

@@ -362,7 +362,11 @@ def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
 def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> tuple[str, ...]:
     cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
     words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
-    return (f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml")
+    return (
+        f"rekindle plan {cards} {words} -o plan.toml",
+        f"rekindle source --torch {version} -o pytorch",
+        "rekindle build plan.toml",
+    )
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:
