@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -11,11 +12,16 @@ import pytest
 from rekindle.cli.main import run
 from rekindle.errors import MissingTool, NoRoute, NotFound, UsageError
 from rekindle.install import carry_out, distributions, keeping, record
+from rekindle.install.bundle import bundle
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import Environment, locate
 from rekindle.install.installer import Request
+from rekindle.run import Result
+from rekindle.stack import plan as lock
+from rekindle.stack.resolver import resolve
 from rekindle.stack.routes import Change, Route
 from rekindle.stack.rules import RouteKind
+from rekindle.stack.wish import Wish, named
 
 
 @pytest.fixture
@@ -142,3 +148,22 @@ def test_where_there_is_no_environment(tmp_path: Path, capsys: pytest.CaptureFix
         locate(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
     assert run(["install", str(tmp_path / "nothing"), "--gpu", "Tesla K80"]) == NotFound.exit_code
     assert "hint:" in capsys.readouterr().err
+
+
+def test_a_bundle_is_for_the_machine_it_goes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def download(args: list[str], **_: object) -> Result:
+        asked.append(args)
+        Path(args[args.index("--dest") + 1], "ninja-1.13.2-py3-none-win_amd64.whl").write_bytes(b"wheel")
+        return Result(args=tuple(args), code=0)
+
+    monkeypatch.setattr("rekindle.run.call", download)
+    verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish())
+    found = bundle(verdict, tmp_path / "b")
+    assert [asked[0][asked[0].index(word) + 1] for word in ("--platform", "--python-version")] == ["win_amd64", "3.11"]
+    assert found.files[0].sha256 == hashlib.sha256(b"wheel").hexdigest()
+    assert any("CUDA 11.8" in line for line in found.by_hand)
+    assert any("R470" in line for line in found.by_hand)
+    assert '"setuptools<=75.8.2"' in found.commands[0]
+    assert lock.read(tmp_path / "b" / "plan.toml").torch == "2.7.1"

@@ -9,10 +9,15 @@ import msgspec
 import pytest
 
 from rekindle import codec
+from rekindle.knowledge import capabilities, tables
+from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch_wheels import torch_wheels
+from rekindle.stack import offers, ready_made
 from rekindle.stack.resolver import Verdict, resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.wish import Prefer, Wish, named
 from rekindle.version import Version
+from support.artefacts import unverified
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml"))
 SCENARIOS = [row for file in FILES for row in codec.from_toml(file.read_bytes(), dict[str, Any])["scenario"]]
@@ -82,3 +87,43 @@ def _resolved(scenario: dict[str, Any]) -> Verdict:
     if "glibc" in scenario:
         situation = msgspec.structs.replace(situation, glibc=Version(scenario["glibc"]))
     return resolve(situation, wish)
+
+
+@pytest.fixture
+def wheels_were_read() -> None:
+    if not tables.exists("observed/torch_wheels.json"):
+        unverified("the table of the official wheels has not been made yet")
+
+
+@pytest.mark.usefixtures("wheels_were_read")
+def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
+    """For every wheel of the observed table and every capability, by the two roads to the answer."""
+    rows = [row for row in torch_wheels() if row.cuda is not None]
+    assert len(rows) >= 15
+    for row in rows:
+        version = row.version.partition("+")[0]
+        offer = next(
+            each
+            for each in offers.official_of(version, row.system, row.machine)
+            if each.evidence is Evidence.BINARY and row.cuda is not None and each.cuda == row.cuda.major_minor
+        )
+        for capability in capabilities.known():
+            assert ready_made.coverage(offer, capability) is row.covers(capability), (version, capability)
+
+
+@pytest.mark.usefixtures("wheels_were_read")
+def test_a_wheel_with_a_library_that_lacks_the_card_costs_something() -> None:
+    """Linear algebra of the CUDA 13 wheels for Linux has no whole code for Turing; the CUDA 12 line is not known to."""
+    verdict = resolve(named(["RTX 2080 Ti"], system="linux"), Wish(torch="2.15.0"))
+    wheel = next(each for each in verdict.routes if each.route is RouteKind.OFFICIAL_WHEEL)
+    assert "libtorch_cuda_linalg" in wheel.loses[0]
+    assert verdict.recommended.route is RouteKind.SOURCE_BUILD
+    newest = resolve(named(["RTX 2080 Ti"], system="linux"), Wish()).recommended
+    assert (newest.torch, str(newest.cuda)) == ("2.14.1", "12.6")
+
+
+@pytest.mark.usefixtures("wheels_were_read")
+def test_a_kepler_card_is_not_served_by_a_part_of_a_wheel() -> None:
+    verdict = resolve(named(["Tesla K40c"], system="linux"), Wish(torch="1.13.1"))
+    assert any(each.rule == "wheel-code-partial" for each in verdict.rejections)
+    assert not any(each.route is RouteKind.OFFICIAL_WHEEL for each in verdict.routes)

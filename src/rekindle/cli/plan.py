@@ -36,6 +36,13 @@ from rekindle.stack.wish import Prefer, Situation, Wish, version_of
 @click.option("--list", "every", is_flag=True, help="The compatibility matrix: every release against these cards.")
 @options.output("Write the plan, as TOML, to carry it out here or elsewhere.")
 @click.option(
+    "--bundle",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Collect here what a machine without network needs.",
+)
+@click.option(
     "--from", "origin", type=click.Path(path_type=Path), metavar="PLAN", help="Resolve a plan again and compare."
 )
 @options.machine
@@ -55,6 +62,7 @@ def command(
     why_not: str | None,
     every: bool,
     output: Path | None,
+    folder: Path | None,
     origin: Path | None,
     machine: Path | None,
     as_json: bool,
@@ -78,6 +86,9 @@ def command(
     verdict = resolve(situation, wish)
     if why_not is not None:
         verdict = msgspec.structs.replace(verdict, why_not=explain(why_not, situation, wish, verdict))
+    if folder is not None:
+        _bundle(verdict, folder, as_json)
+        return 0
     if as_json:
         console.out_json(verdict)
     elif verdict.why_not is not None:
@@ -108,6 +119,21 @@ def show(verdict: Verdict) -> None:
         console.out("Per chip")
         rows = [(str(each.capability), each.route.value, each.summary) for each in verdict.candidates]
         console.out(console.table(rows, indent="  "))
+
+
+def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:
+    from rekindle.install.bundle import bundle
+
+    found = bundle(verdict, folder)
+    if as_json:
+        console.out_json(found)
+        return
+    size = sum(each.size for each in found.files) / 1e9
+    console.out(f"`{folder}`: the plan and {len(found.files)} wheels, {size:.2f} GB")
+    for title, lines in (("to fetch by hand", found.by_hand), ("then, on the other machine", found.commands)):
+        console.out(f"  {title}")
+        for line in lines:
+            console.out(f"    {line}")
 
 
 def _list(found: Matrix, as_json: bool) -> None:
@@ -184,7 +210,7 @@ def _heading(situation: Situation) -> str:
 
 
 def _show_route(route: Route) -> None:
-    console.out(f"{console.paint(route.route.value, 'bold')}: {console.wrap(route.summary, indent='  ').strip()}")
+    console.out(console.wrap(f"{route.route.value}: {route.summary}", first="", indent="  "))
     rows = [
         ("torch", route.version if route.torch else ""),
         ("cuda", str(route.cuda or "")),

@@ -27,9 +27,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def commands(self) -> tuple[str, ...]:
         """As a person would type it."""
-        words = " ".join(_quoted(each) for each in self.requirements)
+        words = " ".join(quoted(each) for each in self.requirements)
         index = f" --index-url {self.index_url}" if self.index_url else ""
-        before = (f"pip install {' '.join(_quoted(each) for each in self.first)}",) if self.first else ()
+        before = (f"pip install {' '.join(quoted(each) for each in self.first)}",) if self.first else ()
         return (*before, f"pip install {words}{index}")
 
 
@@ -133,5 +133,5 @@ def _step_failed(result: run.Result) -> StepFailed:
     )
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     return f'"{word}"' if any(sign in word for sign in "<>= ") and "==" not in word else word

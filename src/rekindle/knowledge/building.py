@@ -73,6 +73,7 @@ def _tables() -> _Tables:
     return decided("building", _Tables)
 
 
+@cached
 def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -> Built | None:
     """Who is known to have built this release with this toolkit for such a card."""
     minor = Version(torch).major_minor
@@ -86,11 +87,13 @@ def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -
     )
 
 
+@cached
 def cudnn_range(torch: str) -> CudnnRange | None:
     """The upper end of the cuDNN that compiles with a release; None: no end is known."""
     return next((row for row in _tables().cudnn_range if row.holds(Version(torch))), None)
 
 
+@cached
 def arch_syntax(torch: str) -> ArchSyntax | None:
     return next((row for row in _tables().arch_syntax if row.holds(Version(torch))), None)
 

@@ -17,6 +17,7 @@ def chips() -> dict[str, Chip]:
     return {chip.name: chip for chip in observed("chips", dict[str, tuple[Chip, ...]])["chips"]}
 
 
+@cached
 def architecture(capability: Capability) -> str | None:
     """The architecture's name for a capability: 3.5 is Kepler."""
     for chip in chips().values():

@@ -101,6 +101,7 @@ def math_libraries() -> tuple[MathLibrary, ...]:
     return observed("mathlibs", dict[str, tuple[MathLibrary, ...]])["libraries"]
 
 
+@cached
 def math_serves(cuda: Version, card: Capability) -> bool | None:
     """Do cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a toolkit hold code for a card? None: never opened.
 

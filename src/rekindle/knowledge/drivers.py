@@ -42,6 +42,7 @@ def _known() -> tuple[int, ...]:
     return tuple(sorted({branch for row in rows for branch in row.branches}))
 
 
+@cached
 def branch_of(driver: Version) -> int:
     """472.50 belongs to branch R470; a driver newer than the tables to a branch of its own first number."""
     known = [branch for branch in _known() if branch <= driver.major]
@@ -50,6 +51,7 @@ def branch_of(driver: Version) -> int:
     return known[-1]
 
 
+@cached
 def window(capability: Capability, system: str, *, last_branch: str | None = None) -> Window:
     """The drivers that drive a card. It is known to them from the CUDA release that first compiled for it."""
     facts = capabilities.facts(capability)

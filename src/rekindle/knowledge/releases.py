@@ -81,6 +81,7 @@ def torch_releases() -> tuple[TorchRelease, ...]:
     return tuple(sorted(rows, key=lambda row: Version(row.minor)))
 
 
+@cached
 def torch_release(version: str) -> TorchRelease:
     """The release of a version as a person writes it: `2.7`, `2.7.1`, `2.7.1+cu118`, `v2.7.1`."""
     plain = version.strip().removeprefix("v").partition("+")[0]
@@ -103,6 +104,7 @@ def torch_release(version: str) -> TorchRelease:
     return row
 
 
+@cached
 def full_version(version: str) -> str:
     """`2.7` means its last patch release; `2.7.0` means itself."""
     row = torch_release(version)

@@ -57,6 +57,7 @@ def toolkits() -> tuple[Toolkit, ...]:
     return tuple(sorted(rows, key=lambda toolkit: toolkit.version))
 
 
+@cached
 def toolkit(version: Version | str) -> Toolkit:
     """The toolkit of a version (`11.8`, `11.8.89`); an error that names the neighbours if the tables have none."""
     wanted = Version(version) if isinstance(version, str) else version
@@ -71,6 +72,7 @@ def toolkit(version: Version | str) -> Toolkit:
     raise UnknownName(message, hint="known are " + ", ".join(str(row.version) for row in toolkits()))
 
 
+@cached
 def first_toolkit_for(capability: Capability) -> Toolkit | None:
     return next((row for row in toolkits() if row.has_target(capability)), None)
 
@@ -80,6 +82,7 @@ def last_toolkit_for(capability: Capability) -> Toolkit | None:
     return next((row for row in reversed(toolkits()) if row.compiles_for(capability)), None)
 
 
+@cached
 def still_supported(capability: Capability) -> bool:
     """Does the newest toolkit of the tables still compile for it?"""
     return toolkits()[-1].compiles_for(capability)

@@ -143,6 +143,26 @@ def _observed(version: str, variant: releases.Variant, system: str, machine: str
     return None
 
 
+def _sibling(
+    release: releases.TorchRelease, version: str, variant: releases.Variant, system: str, machine: str
+) -> TorchWheel | None:
+    """A wheel that was read, of the same release, CUDA major and architecture list.
+
+    Where a library of it lacks what the list promises, the unread one is not expected to do better.
+    """
+    for other in release.variants:
+        if other.cuda.major != variant.cuda.major or _cubins(other, system) != _cubins(variant, system):
+            continue
+        seen = _observed(version, other, system, machine)
+        if seen is not None:
+            return seen
+    return None
+
+
+def _cubins(variant: releases.Variant, system: str) -> set[Target]:
+    return {target for target in variant.targets(system) or () if not target.ptx}
+
+
 def _confirmed(release: releases.TorchRelease, variant: releases.Variant, seen: TorchWheel) -> Offer:
     """What was read off the wheel itself wins over what the script that built it says."""
     return Offer(
@@ -188,6 +208,7 @@ def _official(
     seen = _observed(version, variant, system, machine)
     if seen is not None:
         return _confirmed(release, variant, seen)
+    sibling = _sibling(release, version, variant, system, machine)
     return Offer(
         route=RouteKind.OFFICIAL_WHEEL,
         torch=version,
@@ -197,12 +218,12 @@ def _official(
         system=system,
         machine=machine,
         pythons=release.pythons(system),
-        code=(listed(targets),) if targets else (),
+        code=tuple(own(sibling.gpu_code)) if sibling else (listed(targets),) if targets else (),
         glibc=platform.glibc if platform else None,
         index_url=f"{PYTORCH_INDEX}/{variant.name}",
         on_configured_index=system == "linux" and variant.index_default_linux,
         default_variant=variant.index_default_linux,
         experimental=variant.experimental,
-        source=variant.source,
+        source=f"{variant.source}; the same list as in {sibling.wheel}" if sibling else variant.source,
         evidence=variant.evidence,
     )

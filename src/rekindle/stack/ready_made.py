@@ -180,8 +180,10 @@ def _summary(offer: Offer, situation: Situation) -> str:
 
 def _arch_words(offer: Offer) -> list[str]:
     """The targets as an architecture list: `3.7+PTX` where PTX is inside as well."""
-    ptx = {(target.capability, target.suffix) for target in offer.targets if target.ptx}
-    cubins = [target for target in offer.targets if not target.ptx]
+    main = max(offer.code, key=lambda code: code.containers)
+    usual = max(main.groups, key=lambda group: group.count).targets
+    ptx = {(target.capability, target.suffix) for target in usual if target.ptx}
+    cubins = [target for target in usual if not target.ptx]
     return [
         f"{target.capability}{target.suffix}{'+PTX' if (target.capability, target.suffix) in ptx else ''}"
         for target in cubins

@@ -1,0 +1,109 @@
+"""A folder with what a machine without network needs: the plan, the wheels with their hashes, a list of the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import msgspec
+
+from rekindle import codec, files, run
+from rekindle.errors import FetchFailed
+from rekindle.install.carry_out import request_of
+from rekindle.install.installer import quoted
+from rekindle.stack import plan as lock
+from rekindle.stack.resolver import Verdict
+from rekindle.stack.rules import RouteKind
+
+_LONG = 3600.0
+_TAGS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")
+
+
+class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    size: int
+    sha256: str
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle plan --bundle`. `by_hand` is what nobody may fetch for you, or what is not a wheel."""
+
+    schema: str = "rekindle.bundle/1"
+    folder: str
+    plan: str
+    files: tuple[BundledFile, ...]
+    by_hand: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def bundle(verdict: Verdict, folder: Path) -> Bundle:
+    """Collect it. What could not be fetched is an error, and the folder then holds what was."""
+    plan = lock.plan_of(verdict)
+    wheels = folder / "wheels"
+    wheels.mkdir(parents=True, exist_ok=True)
+    lock.write(plan, folder / "plan.toml")
+    building = plan.route is RouteKind.SOURCE_BUILD
+    if building:
+        _download(plan, plan.requires, None, wheels)
+    elif plan.route is RouteKind.OFFICIAL_WHEEL:
+        request = request_of(verdict.recommended)
+        if request.first:
+            _download(plan, request.first, None, wheels)
+        _download(plan, request.requirements, request.index_url, wheels)
+    found = tuple(
+        BundledFile(name=path.name, size=path.stat().st_size, sha256=_sha256(path)) for path in sorted(wheels.glob("*"))
+    )
+    needed = plan.requires if building else request_of(verdict.recommended).requirements
+    words = " ".join(quoted(each) for each in needed)
+    result = Bundle(
+        folder=str(folder),
+        plan="plan.toml",
+        files=found,
+        by_hand=_by_hand(plan),
+        commands=(
+            f"pip install --no-index --find-links wheels {words}",
+            *(("rekindle build plan.toml",) if building else ()),
+        ),
+    )
+    files.write_text(folder / "bundle.json", codec.to_json(result))
+    return result
+
+
+def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
+    pieces = [f"{piece.need}: {piece.where}" for piece in plan.toolchain]
+    if plan.route is RouteKind.SOURCE_BUILD:
+        pieces.append(f"PyTorch's source: `rekindle source --torch {plan.torch} -o pytorch`, then copy the folder")
+    if plan.route in (RouteKind.CONDA_FORGE, RouteKind.COMMUNITY, RouteKind.WSL):
+        pieces += plan.commands
+    return (f"the driver: {plan.driver}", *pieces)
+
+
+def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folder: Path) -> None:
+    """For the plan's system and Python, whatever this machine is."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-q"]
+    command += ["--only-binary=:all:", "--dest", str(folder), "--python-version", plan.python or "3.12"]
+    command += [word for platform in _platforms(plan) for word in ("--platform", platform)]
+    command += ["--index-url", index] if index else []
+    result = run.call([*command, *wanted], timeout=_LONG)
+    if not result.ok:
+        tail = "\n".join(result.err.strip().splitlines()[-4:])
+        message = f"the wheels could not be had from {index or 'the configured package index'}\n{tail}"
+        spoken = f"pip download --dest wheels {' '.join(quoted(each) for each in wanted)}" + (
+            f" --index-url {index}" if index else ""
+        )
+        raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")
+
+
+def _platforms(plan: lock.Plan) -> tuple[str, ...]:
+    if plan.system == "windows":
+        return ("win_amd64",) if plan.machine == "x86_64" else ("win_arm64",)
+    return tuple(f"{tag}_{plan.machine}" for tag in _TAGS)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
