@@ -159,5 +159,5 @@ def test_a_plan_can_be_built(tmp_path: Path) -> None:
     assert (asked.torch, str(asked.cuda), asked.arch_list, asked.toolset) == ("1.12.1", "11.4", "3.5", "14.29")
     assert asked.patches
     lock.write(lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish())), tmp_path / "wheel.toml")
-    with pytest.raises(BadInput, match="nothing to build"):
+    with pytest.raises(UsageError, match="nothing to build"):
         request.read(tmp_path / "wheel.toml")

@@ -89,9 +89,8 @@ def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folde
     if not result.ok:
         tail = "\n".join(result.err.strip().splitlines()[-4:])
         message = f"the wheels could not be had from {index or 'the configured package index'}\n{tail}"
-        spoken = f"pip download --dest wheels {' '.join(quoted(each) for each in wanted)}" + (
-            f" --index-url {index}" if index else ""
-        )
+        words = " ".join(quoted(each) for each in wanted)
+        spoken = f"pip download --dest wheels {words}" + (f" --index-url {index}" if index else "")
         raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")
 
 
