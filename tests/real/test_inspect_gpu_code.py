@@ -85,6 +85,13 @@ def test_relocatable_code_is_set_aside_once_it_is_linked(tmp_path: Path, cuda: V
     assert (both.targets, both.aside) == ({"sm_80": 1}, {"sm_80": 1})
 
 
+def test_a_container_says_which_source_file_it_comes_from(tmp_path: Path, cuda: Version) -> None:
+    path = compiled(tmp_path, "sm_80", "sm_90", options=("-shared", "-Xcompiler", "-fPIC", "-cudart", "none"))
+    with File(path) as file:
+        found = binary.read(file, units=True)
+    assert [container.unit for container in found.containers] == ["k.cu"]
+
+
 def test_cuobjdump_lists_the_same(tmp_path: Path, cuda: Version) -> None:
     path = compiled(tmp_path, "sm_80", "sm_86", "sm_90", "compute_90", options=("-c",))
     with zipfile.ZipFile(wheel("nvidia-cuda-cuobjdump")) as archive:

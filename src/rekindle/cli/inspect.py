@@ -9,9 +9,10 @@ from rekindle.cli import options
 @click.command("inspect")
 @click.argument("where", metavar="FILE|DIR|URL")
 @options.gpus
+@click.option("--kernels", is_flag=True, help="List every container of GPU code, by source file where known.")
 @click.option("--check", is_flag=True, help="End with the exit code of the worst finding, not with 0.")
 @options.as_json
-def command(where: str, gpus: tuple[str, ...], check: bool, as_json: bool) -> int:
+def command(where: str, gpus: tuple[str, ...], kernels: bool, check: bool, as_json: bool) -> int:
     """Which GPUs a wheel, library or installed package serves, and what it needs to load.
 
     Read from the bytes: no CUDA toolkit is needed and nothing is imported or run.
@@ -19,7 +20,7 @@ def command(where: str, gpus: tuple[str, ...], check: bool, as_json: bool) -> in
     from rekindle import findings
     from rekindle.wheels import inspection, report
 
-    found = inspection.inspect(where, cards=gpus)
+    found = inspection.inspect(where, cards=gpus, kernels=kernels)
     if as_json:
         console.out_json(found)
     else:

@@ -55,11 +55,11 @@ def is_binary(name: str) -> bool:
     return last.endswith(_SUFFIXES) or bool(found and stem and version.replace(".", "").isdigit())
 
 
-def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
+def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = (), units: bool = False) -> Binary:
     """Read a file once.
 
     With `symbols`, the dynamic symbols of an ELF library too (a PE's come with its tables); with `texts`, which of
-    these occur in it.
+    these occur in it; with `units`, from which source file each container of GPU code comes, if that can be had.
     """
     search = _Search(texts)
     if isinstance(source, Inflated):
@@ -83,7 +83,7 @@ def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = ()) -
         if texts:
             for data in blocks(source, 0, source.size):
                 search.push(data)
-    return _understood(source, head, tuple(containers), symbols, frozenset(search.found))
+    return _understood(source, head, tuple(containers), frozenset(search.found), symbols=symbols, units=units)
 
 
 class _Search:
@@ -107,7 +107,13 @@ class _Search:
 
 
 def _understood(
-    source: Bytes, head: bytes, containers: tuple[fatbin.Container, ...], symbols: bool, texts: frozenset[str]
+    source: Bytes,
+    head: bytes,
+    containers: tuple[fatbin.Container, ...],
+    texts: frozenset[str],
+    *,
+    symbols: bool,
+    units: bool,
 ) -> Binary:
     kind = _kind(head)
     if kind == "other" and containers:
@@ -118,6 +124,9 @@ def _understood(
             facts["elf"] = elf.read(source)
             if containers:
                 containers = tuple(fatbin.in_sections(containers, elf.sections(source)))
+            if containers and units and not isinstance(source, Inflated):
+                found_units = elf.units(source)
+                containers = tuple(msgspec.structs.replace(one, unit=found_units.get(one.offset)) for one in containers)
             if symbols:
                 facts["symbols"] = elf.symbols(source)
         elif kind == "pe":

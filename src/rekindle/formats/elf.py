@@ -7,6 +7,7 @@ whole file at hand; libtorch_cpu.so has 75,000 symbols and may be a member of a 
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -20,7 +21,7 @@ MAGIC = b"\x7fELF"
 _MACHINES = {3: "x86", 62: "x86_64", 40: "arm", 183: "aarch64", 21: "ppc64le", 243: "riscv64", 190: "cuda"}
 _KINDS = {1: "object", 2: "program", 3: "library", 4: "core"}
 _LOAD, _DYNAMIC, _PROPERTY = 1, 2, 0x6474E553
-_NOBITS = 8
+_NOBITS, _FILE = 8, 4
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
 _GNU_HASH, _VERSYM, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 _LARGEST_TABLE = 512 << 20
@@ -69,6 +70,14 @@ class Symbols(msgspec.Struct, frozen=True, kw_only=True):
     unversioned: frozenset[str] = frozenset()
 
 
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    number: int
+    address: int
+    offset: int
+    size: int
+
+
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     kind: int
     flags: int
@@ -105,7 +114,32 @@ def read(source: Bytes) -> Elf:
 
 def sections(source: Bytes) -> list[tuple[str, int, int]]:
     """Name, offset and size of every section that has bytes in the file; empty where they were stripped."""
-    return _Image(source).sections()
+    return [(section.name, section.offset, section.size) for section in _Image(source).sections()]
+
+
+def units(source: Bytes, section: str = ".nv_fatbin") -> dict[int, str]:
+    """Which source file brought the data at an offset of a section, where the file still has its full symbol table.
+
+    That table lists the local names of each object behind the name of its source; nvcc marks every container of GPU
+    code by one (`fatbinData`). Only in files at hand: inside a zip the table would have to be kept while inflating.
+    """
+    image = _Image(source)
+    table = {one.name: one for one in image.sections()}
+    place, symbols, strings = table.get(section), table.get(".symtab"), table.get(".strtab")
+    if place is None or symbols is None or strings is None or image.bits != 64:
+        return {}
+    if symbols.size > _LARGEST_TABLE or strings.size > _LARGEST_TABLE:
+        raise broken(source, "its symbol table is larger than any real one")
+    names = exactly(source, strings.offset, strings.size, "the symbol names")
+    data = exactly(source, symbols.offset, symbols.size - symbols.size % 24, "the symbol table")
+    found: dict[int, str] = {}
+    unit = ""
+    for name, info, _, index, value, _ in struct.iter_unpack(image.order + "IBBHQQ", data):
+        if info & 15 == _FILE:
+            unit = _source_name(names[name : max(names.find(b"\0", name), name)].decode("utf-8", "replace"))
+        elif index == place.number and info >> 4 == 0 and unit:
+            found.setdefault(value - place.address + place.offset, unit)
+    return found
 
 
 def symbols(source: Bytes) -> Symbols:
@@ -259,7 +293,7 @@ class _Image:
             at += 8 + (size + 7) // 8 * 8
         return None
 
-    def sections(self) -> list[tuple[str, int, int]]:
+    def sections(self) -> list[Section]:
         at, width, count = self._sections
         layout = self.order + ("IIQQQQIIQQ" if self.bits == 64 else "10I")
         if not at or not count or width != struct.calcsize(layout) or at + width * count > self.size:
@@ -268,10 +302,11 @@ class _Image:
         names_at, names_size = rows[self._names][4:6] if self._names < count else (0, 0)
         names = self.source.read(names_at, min(names_size, 1 << 20))
         found = []
-        for row in rows:
+        for number, row in enumerate(rows):
             name = names[row[0] : names.find(b"\0", row[0])] if row[0] < len(names) else b""
             if row[1] not in (0, _NOBITS):
-                found.append((name.decode("utf-8", "replace"), row[4], row[5]))
+                text = name.decode("utf-8", "replace")
+                found.append(Section(name=text, number=number, address=row[3], offset=row[4], size=row[5]))
         return found
 
     def symbols(self) -> Symbols:
@@ -347,6 +382,12 @@ class _Image:
             if len(data) < 4096:
                 raise broken(self.source, "its hash table does not end")
             at += 4096
+
+
+def _source_name(text: str) -> str:
+    """nvcc compiles `AsyncMM.cu` by way of `tmpxft_00005d55_00000000-6_AsyncMM.compute_90a.cudafe1.cpp`."""
+    match = re.match(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.+?)(?:\.compute_\d+[af]?)?\.cudafe1\.cpp$", text)
+    return f"{match[1]}.cu" if match else text
 
 
 def _paths(image: _Image, tag: int) -> tuple[str, ...]:

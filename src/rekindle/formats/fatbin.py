@@ -74,7 +74,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """What one translation unit or one library function brings: the same kernels for several targets.
 
-    `whole` is false when the entries do not fill the container as its header says. `section` is the one it lies in.
+    `whole` is false when the entries do not fill the container as its header says. `section` is the one it lies in,
+    `unit` the source file it comes from, where the file still says so.
     """
 
     offset: int
@@ -82,6 +83,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     whole: bool = True
     section: str | None = None
+    unit: str | None = None
 
     @property
     def place(self) -> Place:

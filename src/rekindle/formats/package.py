@@ -38,7 +38,9 @@ class Package(Protocol):
 
     def read(self, name: str, *, limit: int = 64 << 20) -> bytes: ...
 
-    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary: ...
+    def binary(
+        self, name: str, *, symbols: bool = False, texts: Collection[str] = (), units: bool = False
+    ) -> Binary: ...
 
     def __enter__(self) -> Package: ...
 
@@ -66,8 +68,8 @@ class Wheel:
     def read(self, name: str, *, limit: int = 64 << 20) -> bytes:
         return self.archive.read(name, limit=limit)
 
-    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
-        return binary.read(self.archive.open(name), symbols=symbols, texts=texts)
+    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = (), units: bool = False) -> Binary:
+        return binary.read(self.archive.open(name), symbols=symbols, texts=texts, units=units)
 
     def close(self) -> None:
         """Let go of the file: on Windows nobody else may replace it before."""
@@ -99,9 +101,9 @@ class Folder:
                 raise BadInput(message, hint="this is not the kind of file expected there")
             return file.read(0, file.size)
 
-    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = ()) -> Binary:
+    def binary(self, name: str, *, symbols: bool = False, texts: Collection[str] = (), units: bool = False) -> Binary:
         with File(self.root / name, name) as file:
-            return binary.read(file, symbols=symbols, texts=texts)
+            return binary.read(file, symbols=symbols, texts=texts, units=units)
 
     def __enter__(self) -> Folder:
         return self

@@ -15,7 +15,7 @@ from rekindle.formats.binary import Binary
 from rekindle.formats.package import Package
 from rekindle.formats.remote import Remote
 from rekindle.knowledge import capabilities, gpus, toolkits
-from rekindle.knowledge.capability import Capability, Coverage
+from rekindle.knowledge.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu_code import GpuCode, Served, overall, own, served, sums
 from rekindle.version import Version
 from rekindle.wheels import identity, integrity, linkage, places
@@ -23,6 +23,15 @@ from rekindle.wheels.closure import closure as closure_of
 from rekindle.wheels.identity import Identity
 from rekindle.wheels.linkage import Closure
 from rekindle.wheels.reading import read_binaries
+
+
+class Kernels(msgspec.Struct, frozen=True, kw_only=True):
+    """One container: where it lies, the source file it comes from (null: not stated), and what it was compiled for."""
+
+    offset: int
+    section: str | None
+    unit: str | None
+    targets: tuple[Target, ...]
 
 
 class FileCode(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +47,7 @@ class FileCode(msgspec.Struct, frozen=True, kw_only=True):
     aside: dict[str, int] = {}
     counted: bool = True
     coverage: dict[str, Served] = {}
+    kernels: tuple[Kernels, ...] = ()
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,24 +93,27 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
-def inspect(where: str | Path, *, cards: Sequence[str] = ()) -> Inspection:
-    """Read a file, folder or address. Nothing is imported, run or unpacked to disk."""
+def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = False) -> Inspection:
+    """Read a file, folder or address. Nothing is imported, run or unpacked to disk.
+
+    With `kernels`, every container of GPU code is listed by itself.
+    """
     asked = [gpus.find(card) for card in cards]
     text = str(where)
     if text.startswith(("http://", "https://")) and not _is_wheel_name(text):
-        return _of_file(binary.read(Remote(text)), asked)
+        return _of_file(binary.read(Remote(text)), asked, kernels)
     path = Path(where)
     if not text.startswith(("http://", "https://")) and not path.is_dir() and not _is_zip(path):
         with File(path) as file:
             if _is_wheel_name(text):
                 archive.Archive(file)
-            return _of_file(binary.read(file), asked)
+            return _of_file(binary.read(file, units=kernels), asked, kernels)
     with package.open_package(where) as found:
-        return _of_package(found, asked)
+        return _of_package(found, asked, kernels)
 
 
-def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
-    binaries = read_binaries(found)
+def _of_package(found: Package, asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
+    binaries = read_binaries(found, units=kernels)
     known = identity.identify(found, binaries)
     links = _closure(found, binaries, known)
     return _answer(
@@ -117,6 +130,7 @@ def _of_package(found: Package, asked: Sequence[gpus.Match]) -> Inspection:
             *integrity.cpu_findings(binaries, known.cpu),
         ],
         asked=asked,
+        kernels=kernels,
     )
 
 
@@ -132,7 +146,7 @@ def _closure(found: Package, binaries: Sequence[Binary], known: Identity) -> Clo
     return closure_of(binaries, torch=torch, elsewhere=places.linux_places(found.root, binaries))
 
 
-def _of_file(found: Binary, asked: Sequence[gpus.Match]) -> Inspection:
+def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
     if found.format == "other":
         message = f"`{found.name}` is not a wheel, a library or anything else with compiled code in it"
         raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
@@ -148,6 +162,7 @@ def _of_file(found: Binary, asked: Sequence[gpus.Match]) -> Inspection:
         closure=closure_of([found]),
         findings=integrity.header_findings([found]),
         asked=asked,
+        kernels=kernels,
     )
 
 
@@ -162,8 +177,10 @@ def _answer(
     closure: Closure | None,
     findings: Iterable[Finding],
     asked: Sequence[gpus.Match],
+    kernels: bool,
 ) -> Inspection:
     codes = [found.code for found in binaries if found.containers]
+    lists = {found.name: _kernels(found) for found in binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
@@ -186,7 +203,7 @@ def _answer(
         glibc=known.glibc,
         glibcxx=known.glibcxx,
         cpu=known.cpu,
-        gpu_code=tuple(_file_code(code, table, counted=code in mine) for code in codes),
+        gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
         targets=sums(codes),
         coverage={str(card): overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine},
         by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),
@@ -205,7 +222,15 @@ def _answer(
     )
 
 
-def _file_code(code: GpuCode, table: dict[Capability, dict[str, Served]], *, counted: bool) -> FileCode:
+def _kernels(found: Binary) -> tuple[Kernels, ...]:
+    return tuple(
+        Kernels(offset=one.offset, section=one.section, unit=one.unit, targets=one.targets) for one in found.containers
+    )
+
+
+def _file_code(
+    code: GpuCode, table: dict[Capability, dict[str, Served]], kernels: tuple[Kernels, ...], *, counted: bool
+) -> FileCode:
     return FileCode(
         file=code.file,
         containers=code.containers,
@@ -213,6 +238,7 @@ def _file_code(code: GpuCode, table: dict[Capability, dict[str, Served]], *, cou
         aside=code.aside,
         counted=counted,
         coverage={str(card): files[code.file] for card, files in table.items()},
+        kernels=kernels,
     )
 
 

@@ -7,7 +7,9 @@ from rekindle.formats.package import Package
 from rekindle.wheels import identity
 
 
-def read_binaries(found: Package) -> list[Binary]:
+def read_binaries(found: Package, *, units: bool = False) -> list[Binary]:
     return [
-        found.binary(name, symbols=True, texts=identity.wanted_texts(name)) for name in found.files if is_binary(name)
+        found.binary(name, symbols=True, texts=identity.wanted_texts(name), units=units)
+        for name in found.files
+        if is_binary(name)
     ]

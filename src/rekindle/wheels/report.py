@@ -11,7 +11,7 @@ _MEGABYTE = 1_000_000
 
 
 def text(found: Inspection) -> str:
-    blocks = [_head(found), _code(found), _cards(found), _served(found), _findings(found)]
+    blocks = [_head(found), _code(found), _kernels(found), _cards(found), _served(found), _findings(found)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -57,7 +57,21 @@ def _code(found: Inspection) -> str:
         (console.clean(code.file), str(code.containers), " ".join(f"{t}×{n}" for t, n in code.targets.items()))
         for code in found.gpu_code
     ]
-    return "GPU code\n" + console.table(rows, head=("file", "containers", "targets"), indent="  ")
+    lines = ["GPU code", console.table(rows, head=("file", "containers", "targets"), indent="  ")]
+    for code in found.gpu_code:
+        if code.aside:
+            text = f"set aside in {console.clean(code.file)}: {sum(code.aside.values())} more that it does not launch"
+            lines.append(console.wrap(f"{text} ({', '.join(code.aside)})", indent="    ", first="  "))
+    return "\n".join(lines)
+
+
+def _kernels(found: Inspection) -> str:
+    rows = [
+        (hex(one.offset), console.clean(one.unit or one.section or "?"), " ".join(map(str, one.targets)))
+        for code in found.gpu_code
+        for one in code.kernels
+    ]
+    return console.table(rows, head=("offset", "source", "targets"), indent="  ") if rows else ""
 
 
 def _cards(found: Inspection) -> str:
