@@ -12,11 +12,8 @@ from rekindle.doctor.graphics import describe
 from rekindle.findings import Finding, Fix, State, worst
 from rekindle.machine.compare import Difference, differences
 from rekindle.machine.model import Machine
-from rekindle.stack.here import situation_of
-from rekindle.stack.resolver import resolve
 from rekindle.stack.routes import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Wish
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +42,7 @@ class ChangedCheck(msgspec.Struct, frozen=True, kw_only=True):
 def report(machine: Machine, *, only: Iterable[str] = ()) -> Report:
     only = tuple(only)
     checks = examine(machine, only=only)
-    verdict = resolve(situation_of(machine), Wish()).recommended if machine.gpus and not only else None
+    verdict = _verdict(machine) if machine.gpus and not only else None
     return Report(
         state=worst(checks),
         machine=machine,
@@ -53,6 +50,14 @@ def report(machine: Machine, *, only: Iterable[str] = ()) -> Report:
         verdict=verdict,
         next=None if only else _next(checks, verdict),
     )
+
+
+def _verdict(machine: Machine) -> Route:
+    from rekindle.stack.here import situation_of
+    from rekindle.stack.resolver import resolve
+    from rekindle.stack.wish import Wish
+
+    return resolve(situation_of(machine), Wish()).recommended
 
 
 def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
