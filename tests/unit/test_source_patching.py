@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from rekindle.source.journal import Journal
 from rekindle.version import Version
 from support import trees
 from support.artefacts import unverified
+from support.crashes import crash
 
 WINDOWS = ("--os", "windows")
 BELOW = ["aten/src/ATen/CMakeLists.txt", "modules/rocksdb/CMakeLists.txt", "torch/lib/libshm/CMakeLists.txt"]
@@ -238,45 +238,6 @@ def test_a_fifo_does_not_hang_it(root: Path) -> None:
 
 
 # --- crashes ---------------------------------------------------------------------------------------------------------
-
-
-def crash(root: Path, arguments: list[str], limit: int, torn: bool) -> int:
-    """Run in a child that dies, without any clean-up, at its `limit`-th change of the file system; 77 if it did."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    count = 0
-    prefix = str(root)
-
-    def die() -> None:
-        nonlocal count
-        count += 1
-        if count == limit:
-            os._exit(77)
-
-    def watch(event: str, arguments: tuple[object, ...]) -> None:
-        flags = arguments[2] if event == "open" else 0
-        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
-        changes = writes or event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod")
-        if changes and any(str(one).startswith(prefix) for one in arguments):
-            die()
-
-    def fsync(handle: int) -> None:
-        status = os.fstat(handle)
-        if torn and count + 1 == limit and stat.S_ISREG(status.st_mode):
-            os.ftruncate(handle, status.st_size // 2)  # what was written was not all on the disk yet
-        die()
-
-    try:
-        os.fsync = fsync  # type: ignore[assignment]
-        sys.addaudithook(watch)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        code = run(arguments)
-    except BaseException:
-        code = 99
-    os._exit(code)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="UNVERIFIED here: the crash is made with fork")

@@ -70,7 +70,7 @@ def _release(torch: str | None) -> str:
         from rekindle.knowledge.releases import full_version, torch_releases
 
         return full_version(str(torch_releases()[-1].minor))
-    match = re.fullmatch(r"v?(\d+\.\d+\.\d+(?:-rc\d+)?)", torch)
+    match = re.fullmatch(r"v?(\d{1,3}\.\d{1,3}\.\d{1,3})", torch)
     if match is None:
         message = f"`--torch {torch[:40]}` is not a release"
         raise UsageError(message, hint="write all three numbers: `--torch 2.0.1`")

@@ -123,6 +123,7 @@ def _everything(
     done: list[Repository] = []
     lacking: list[RekindleError] = []
     level = [top]
+    known = 1  # what is known so far: a submodule names its own only when it is here
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         while level:
             following: list[_Job] = []
@@ -133,7 +134,7 @@ def _everything(
                     continue
                 done.append(result)
                 if result.state is not State.PRESENT:
-                    say(f"{result.state.value:<9} {job.path} at {job.commit[:12]}")
+                    say(f"[{len(done)}/{known}] {result.state.value} {job.path} at {job.commit[:12]}")
                 for pin in modules.pins(job.git_dir, job.commit, parent_url=job.url):
                     path = pin.path if job.path == "." else f"{job.path}/{pin.path}"
                     if outside(path, without):
@@ -147,6 +148,7 @@ def _everything(
                     )
             _register(following)
             level = following
+            known = len(done) + len(level)
     if lacking:
         first = lacking[0]
         if len(lacking) == 1:

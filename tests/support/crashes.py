@@ -1,0 +1,49 @@
+"""A program that dies at a chosen write, without any clean-up: what a power cut leaves behind."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+from rekindle.cli.main import run
+
+
+def crash(root: Path, arguments: list[str], limit: int, torn: bool) -> int:
+    """Run in a child that dies, without any clean-up, at its `limit`-th change of the file system; 77 if it did."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    count = 0
+    prefix = str(root)
+
+    def die() -> None:
+        nonlocal count
+        count += 1
+        if count == limit:
+            os._exit(77)
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        flags = arguments[2] if event == "open" else 0
+        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+        changes = writes or event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod")
+        if changes and any(str(one).startswith(prefix) for one in arguments):
+            die()
+
+    def fsync(handle: int) -> None:
+        status = os.fstat(handle)
+        if torn and count + 1 == limit and stat.S_ISREG(status.st_mode):
+            os.ftruncate(handle, status.st_size // 2)  # what was written was not all on the disk yet
+        die()
+
+    try:
+        os.fsync = fsync  # type: ignore[assignment]
+        sys.addaudithook(watch)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        code = run(arguments)
+    except BaseException:
+        code = 99
+    os._exit(code)
