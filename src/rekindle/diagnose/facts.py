@@ -7,6 +7,7 @@ one), and fixes are written for them. A fact nobody told is None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 import re2
@@ -30,12 +31,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int | None = None
 
 
-_WINDOWS = re2.compile(
+_LONGEST = 4_000
+_WINDOWS = (
     r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
     r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:"
 )
-_LINUX = re2.compile(
-    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|\.so(?:\.\d+)*\b|linux-gnu|manylinux|\bapt(?:-get)?\b"
+_LINUX = (
+    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
+    r"|\bapt(?:-get)?\b"
 )
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", r"\btorch[ =-]=?=?(\d+\.\d+\.\d+)"),
@@ -53,11 +56,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("bits", r"\[MSC v\.\d+ (32|64) bit"),
     ("gpu_name", r"(NVIDIA (?:GeForce|Tesla|Quadro|RTX|GTX|TITAN|A\d+|H\d+|T\d+)[\w -]{0,30}?) with CUDA capability"),
 )
-_COMPILED = tuple((name, re2.compile(pattern)) for name, pattern in _SEEN)
-_CARD = re2.compile(r"with CUDA capability sm_(\d{2,3})|compute capability(?: among GPUs detected)?:? (\d{1,2}\.\d)")
-_PROMPT = re2.compile(
-    r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt|vcvars\w*\.bat"
-)
+_CARD = r"with CUDA capability sm_(\d{2,3})|compute capability(?: among GPUs detected)?:? (\d{1,2}\.\d)"
+_PROMPT = r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt|vcvars\w*\.bat"
 
 
 def told(
@@ -78,17 +78,17 @@ def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
     windows = linux = 0
     cards: list[Capability] = []
     for text in texts:
-        windows += bool(_WINDOWS.search(text))
-        linux += bool(_LINUX.search(text))
-        for name, pattern in _COMPILED:
-            if name not in found and (match := pattern.search(text)):
+        for name, pattern in _in(text):
+            windows += name == "windows"
+            linux += name == "linux"
+            match = None if name in found or name in ("windows", "linux") else pattern.search(text)
+            if match and name == "card":
+                cards.append(Capability.parse(match.group(1) or match.group(2)))
+            elif match and name == "developer_prompt":
+                found[name] = True
+            elif match:
                 value = match.group(1)
                 found[name] = f"3.{value}" if name == "python" and "." not in value else value
-        card = _CARD.search(text)
-        if card:
-            cards.append(Capability.parse(card.group(1) or card.group(2)))
-        if _PROMPT.search(text):
-            found["developer_prompt"] = True
     if windows or linux:
         found["os"] = "windows" if windows >= linux else "linux"
     if "bits" in found:
@@ -98,6 +98,22 @@ def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
         return facts
     told = {name: value for name in Facts.__struct_fields__ if (value := getattr(known, name)) not in (None, ())}
     return msgspec.structs.replace(facts, **told)
+
+
+def _in(text: str) -> list[tuple[str, re2._Regexp]]:
+    """Which of the patterns are in a line: one pass for all of them."""
+    patterns, entries = _patterns()
+    return [entries[index] for index in sorted(patterns.Match(text[:_LONGEST]) or ())]
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[re2.Set, tuple[tuple[str, re2._Regexp], ...]]:
+    named = (("windows", _WINDOWS), ("linux", _LINUX), ("card", _CARD), ("developer_prompt", _PROMPT), *_SEEN)
+    every = re2.Set.SearchSet(re2.Options())
+    for _, pattern in named:
+        every.Add(pattern)
+    every.Compile()
+    return every, tuple((name, re2.compile(pattern)) for name, pattern in named)
 
 
 def _capability(name: str) -> Capability:

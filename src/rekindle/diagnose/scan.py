@@ -17,7 +17,7 @@ from rekindle.diagnose.text import Decoder, bare, readable
 BEFORE = 30
 AFTER = 12
 # Past this many, the middle of the candidates is dropped: the first failures and the last are what counts.
-KEPT = 6_000
+KEPT = 2_000
 # A log this small is kept whole: context costs nothing there.
 SMALL = 2_000
 BLOCK = 1 << 20
@@ -47,9 +47,8 @@ _CODES = (
     rb"|(?:Error|Exception|Warning)\b(?::|$)"
 )
 PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b")", _LATIN)
-# Lines that say what the log is about: versions, systems, cards. Looked at in the whole of a small log, and only in
-# the head of a large one.
-_ABOUT = 400
+# A compiler's warning is looked at only where it stands near a failure; a large build has a hundred thousand of them.
+_WARNED = re2.compile(rb": warning(?: #| C\d|:)", _LATIN)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -141,7 +140,8 @@ class Scanner:
             end = block.find(b"\n", match.end())
             end = size if end < 0 else end
             number += block.count(b"\n", position, start)
-            self._hit(number, block, start, end, first)
+            if not _WARNED.search(block[start:end]):
+                self._hit(number, block, start, end, first)
             number += 1
             position = end + 1
         total = block.count(b"\n")
