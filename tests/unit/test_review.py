@@ -196,6 +196,7 @@ def test_the_corrected_line(text: str, name: str, what: str, fixed: str) -> None
         ("cmake .. -DUSE_CUDDA=ON\n", "a.sh", "option-unknown", None),
         ("pip install cmake==4.2.1\n", "a.sh", "cmake-four", "1.13.1"),
         ("vcvars64.bat\n", "a.ps1", "environment-lost", None),
+        ("pip install wheel six numpy pyyaml build\n", "a.sh", "setuptools-free", "2.7.1"),
         ("cmake .. && ninja\n", "a.ps1", "chain", None),
         ("make\r\n", "a.sh", "line-ends", None),
         ('call vcvars64.bat -vcvars_ver=14.44\nset "CUDA_PATH=C:\\CUDA\\v11.8"\n', "a.bat", "toolset-refused", None),
@@ -255,6 +256,23 @@ def test_a_document_is_read_block_by_block() -> None:
     found = ids(text, "notes.md", gpu=RTX_5070)
     assert found["option-never-existed"] == 18
     assert "set-with-spaces" not in found
+
+
+def test_two_open_quotes_do_not_close_each_other() -> None:
+    text = 'cmake .. ^\n-DCMAKE_C_FLAGS="/arch:AVX ^\n-DCMAKE_CXX_FLAGS="/arch:AVX\n'
+    found = [(remark.line, remark.corrected) for remark in reviewed(text).remarks if remark.id == "quote-open"]
+    assert found == [(2, '-DCMAKE_C_FLAGS="/arch:AVX" ^'), (3, '-DCMAKE_CXX_FLAGS="/arch:AVX"')]
+
+
+def test_notes_quote_more_than_scripts() -> None:
+    text = (
+        '```\nTraceback (most recent call last):\n  File "<string>", line 1, in <module>\n```\n'
+        "```\ncmake==4.2.1\nninja==1.13.0\n```\n```bat\ncd C:\\Users\\<You>\\source\n```\n"
+    )
+    found = ids(text, "notes.md", torch="1.13.1")
+    assert found["placeholder"] == 10
+    assert found["bad-pin"] == 7
+    assert found["cmake-four"] == 6
 
 
 def test_mistakes_of_the_caller() -> None:

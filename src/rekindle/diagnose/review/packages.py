@@ -25,12 +25,18 @@ def check(said: Said) -> Iterator[Remark]:
     yield from _build(said, wanted)
 
 
+# A list of requirements, rather than a package or two.
+_LIST = 4
 Wanted = tuple[Command, Requirement]
 
 
 def _requirements(said: Said) -> Iterator[Wanted]:
     for command in said.commands:
         text = " ".join(command.words)
+        if re.fullmatch(r"[A-Za-z][\w.-]*==[\w.+]+", text):
+            # A line of a list of requirements.
+            yield command, Requirement(text)
+            continue
         if not re.search(r"\bpip\d?(?:\.exe)?\s+install\b|\buv pip install\b", text):
             continue
         after = command.words[command.words.index("install") + 1 :]
@@ -106,6 +112,16 @@ def _names(said: Said, wanted: list[Wanted]) -> Iterator[Remark]:
                     "pip",
                 )
     installed = {requirement.name.lower() for _, requirement in wanted}
+    release = release_of(said)
+    if release and len(installed) >= _LIST and "setuptools" not in installed:
+        yield _at(
+            said,
+            wanted[0][0].line,
+            "setuptools-free",
+            "the list leaves setuptools free",
+            f"torch {release.minor} wants setuptools{release.setuptools}; the newest one may lack what its setup uses",
+            release.source,
+        )
     for command in said.commands:
         if re.search(r"-m build\b", " ".join(command.words)) and installed and "build" not in installed:
             yield _at(

@@ -6,6 +6,7 @@ Reads batch, PowerShell and shell, and the fenced blocks of a document: people k
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -61,6 +62,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path) -> Script:
+    if str(path) == "-":
+        return read(_decoded(sys.stdin.buffer.read(_LARGEST)), name="standard input")
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -144,10 +147,23 @@ def _fenced(lines: tuple[str, ...]) -> list[tuple[int, tuple[str, ...]]]:
         if start is None:
             start = number if fence[1].lower() in _CODE else -1
         else:
-            if start > 0:
+            if start > 0 and _is_script(lines[start : number - 1]):
                 blocks.append((start + 1, lines[start : number - 1]))
             start = None
     return blocks
+
+
+def _is_script(block: tuple[str, ...]) -> bool:
+    """Notes also quote tracebacks, folders and patches."""
+    if any(re.match(r"\s*(?:Traceback \(most|File \"|diff --git|@@ |[-+]{3} )", line) for line in block):
+        return False
+    return any(_COMMAND.match(line) for line in block)
+
+
+_COMMAND = re.compile(
+    r"(?i)\s*(?:[@$>]\s?)?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|nvcc|ninja|make|rmdir|rd|sudo|if|for|echo"
+    r"|\$env:\w+|-D\w+|[\w.-]+==[\d.]+|\w+=\S)(?:\b|\s|=|$)"
+)
 
 
 def _dialect(name: str, lines: tuple[str, ...], fenced: list[tuple[int, tuple[str, ...]]]) -> Dialect:

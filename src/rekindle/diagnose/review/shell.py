@@ -68,28 +68,29 @@ def _lines(script: Script, item: Statement) -> Iterator[Remark]:
 
 
 def _quotes(script: Script, item: Statement) -> Iterator[Remark]:
-    if open_quote(item.text, script.dialect) and not re.match(r"(?i)echo\b", item.text):
-        for index, line in enumerate(item.lines):
-            if line.count('"') % 2:
-                place, text = item.line + index, line.rstrip()
-                break
-        else:
-            place, text = item.line, item.lines[0].rstrip()
-        sign = text[-1] if text[-1:] in "^`\\" and len(item.lines) > 1 else ""
-        body = text[: -len(sign)].rstrip() if sign else text
-        mixed = bool(re.search(r"\"[^\"]*'$|'[^']*\"$", body))
-        yield _at(
-            script,
-            place,
-            "quote-open",
-            State.FAIL,
-            "a quote is opened with one sign and closed with another"
-            if mixed
-            else "a quote is opened and never closed",
-            "everything that follows becomes part of one word",
-            f"grammar of {script.dialect.value}",
-            (body[:-1] if mixed else body) + '"' + (f" {sign}" if sign else ""),
-        )
+    # Where a line is continued, a quote left open on it swallows the sign; two such lines look balanced together.
+    odd = script.dialect is not Dialect.SHELL and any(line.count('"') % 2 for line in item.lines)
+    if (odd or open_quote(item.text, script.dialect)) and not re.match(r"(?i)@?echo\b", item.text):
+        uneven = [index for index, line in enumerate(item.lines) if line.count('"') % 2]
+        for index in uneven or [0]:
+            yield _closed(script, item, index)
+
+
+def _closed(script: Script, item: Statement, index: int) -> Remark:
+    place, text = item.line + index, item.lines[index].rstrip()
+    sign = text[-1] if text[-1:] in "^`\\" and len(item.lines) > 1 else ""
+    body = text[: -len(sign)].rstrip() if sign else text
+    mixed = bool(re.search(r"\"[^\"]*'$|'[^']*\"$", body))
+    return _at(
+        script,
+        place,
+        "quote-open",
+        State.FAIL,
+        "a quote is opened with one sign and closed with another" if mixed else "a quote is opened and never closed",
+        "everything that follows becomes part of one word",
+        f"grammar of {script.dialect.value}",
+        (body[:-1] if mixed else body) + '"' + (f" {sign}" if sign else ""),
+    )
 
 
 def _batch(script: Script, item: Statement) -> Iterator[Remark]:
@@ -289,7 +290,7 @@ def _uses_delayed(script: Script) -> bool:
 
 
 def _placeholders(script: Script, item: Statement) -> Iterator[Remark]:
-    match = re.search(r"<[A-Za-z][\w -]*>|\[[a-z]+_[a-z_]+\]|\bpath[-/]to[-/]\w+", item.text)
+    match = re.search(r"<(?!string>|module>|stdin>)[A-Za-z][\w -]*>|\[[a-z]+_[a-z_]+\]|\bpath[-/]to[-/]\w+", item.text)
     if match and not re.search(r"(?i)^(?:echo|rem)\b", item.text):
         yield _at(
             script,
