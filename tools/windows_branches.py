@@ -2,6 +2,7 @@
 
     python tools/windows_branches.py                list them
     python tools/windows_branches.py cover          run the tests under Wine, say which are reached
+                                                    (`cover --append TEST ...` adds to what was noted before)
     python tools/windows_branches.py plant [N ...]  break each in turn (or those numbers) and run the tests
 
 Exit code 8: less than 90 % of the lines are reached, or a planted bug was not noticed. `plant` uses what `cover` noted:
@@ -50,7 +51,10 @@ class Place:
 def places() -> list[Place]:
     found: list[Place] = []
     for file in sorted((PROJECT / "src").rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        if not any(word in text for word in ("os.name", "sys.platform", "platform.system")):
+            continue
+        tree = ast.parse(text)
         name = file.relative_to(PROJECT)
         taken: set[ast.AST] = set()
         for node in ast.walk(tree):
@@ -133,7 +137,22 @@ def cover(tests: list[str]) -> int:
     )
     (python.folder.parent / "coverage").mkdir(exist_ok=True)
     rc = f"--rcfile={windows_path(settings)}"
-    run = [python.executable, "-m", "coverage", "run", rc, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    added = ["--append"] if "--append" in tests else []
+    tests = [word for word in tests if word != "--append"]
+    run = [
+        python.executable,
+        "-m",
+        "coverage",
+        "run",
+        rc,
+        *added,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     code = python.bench.call(run, env=environment(), cwd=PROJECT, timeout=3000, capture=False).returncode
     report = cache() / REPORT
     made = [python.executable, "-m", "coverage", "json", rc, "-q", "-o", windows_path(report)]

@@ -91,5 +91,6 @@ if sys.platform == "win32":
                 raise OSError(message)
         except BaseException:
             process.kill()
+            process.wait(timeout=10)
             raise
         return process

@@ -148,6 +148,20 @@ def test_a_machine_without_pci_has_no_cards(monkeypatch: pytest.MonkeyPatch) -> 
     assert windows_calls.nvidia_devices() == []
 
 
+@pytest.mark.parametrize("refuses", ["CM_Get_Device_ID_List_SizeW", "CM_Get_Device_ID_ListW", "CM_Locate_DevNodeW"])
+def test_a_system_that_refuses_to_list_devices_has_no_cards(monkeypatch: pytest.MonkeyPatch, refuses: str) -> None:
+    manager = Manager()
+    monkeypatch.setattr(manager, refuses, lambda *_: 1, raising=True)
+    monkeypatch.setattr(windows_calls, "ctypes", _Ctypes(types.SimpleNamespace(cfgmgr32=manager)))
+    assert windows_calls.nvidia_devices() == []
+
+
+def test_memory_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel32 = types.SimpleNamespace(GlobalMemoryStatusEx=lambda _: 0)
+    monkeypatch.setattr(windows_calls, "ctypes", _Ctypes(types.SimpleNamespace(kernel32=kernel32)))
+    assert windows_calls.memory() is None
+
+
 def test_the_system_itself_is_asked_for_devices_without_a_fault() -> None:
     assert isinstance(windows_calls.nvidia_devices(), list)
 

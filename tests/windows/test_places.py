@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 import studio
-from programs import program
+from programs import program, stand_in
 
 from rekindle.build import building, orphans, requirements, tools
 from rekindle.build.environment import MARK
@@ -27,6 +27,7 @@ from rekindle.console import colourful
 from rekindle.machine import surroundings
 from rekindle.source import tree
 from rekindle.version import Version
+from rekindle.wheels import trial
 from support import trees
 
 
@@ -60,6 +61,7 @@ def test_the_build_takes_the_environment_of_the_plans_toolset(tmp_path: Path) ->
 
 def test_an_environments_python_is_below_scripts(tmp_path: Path) -> None:
     assert requirements.python_of(tmp_path) == tmp_path / "Scripts" / "python.exe"
+    assert trial._python_of(tmp_path) == tmp_path / "Scripts" / "python.exe"
 
 
 def test_a_program_is_found_along_the_builds_own_path(tmp_path: Path) -> None:
@@ -126,3 +128,104 @@ def test_a_junction_is_not_walked_into() -> None:
 
     assert tree._junction(entry(0xA0000003))  # type: ignore[arg-type]
     assert not tree._junction(entry(0))  # type: ignore[arg-type]
+
+
+def test_a_token_semaphore_is_new_and_never_overfull() -> None:
+    from rekindle.build.semaphore import Semaphore
+
+    name = f"rekindle-test-{os.getpid()}"
+    first = Semaphore(name, 0, 1)
+    with pytest.raises(OSError, match="183"):
+        Semaphore(name, 0, 1)
+    with pytest.raises(OSError):
+        Semaphore("bad", 5, 1)
+    first.give()
+    with pytest.raises(OSError):
+        first.give()
+    assert first.take()
+    first.close()
+
+
+def test_a_program_that_cannot_be_put_into_its_job_does_not_run_on() -> None:
+    from rekindle.winjob import Job, start_in
+
+    job = Job()
+    job.release()
+    with pytest.raises(OSError):
+        job._limit(0)
+    before = {process.pid for process in psutil.process_iter()}
+    with pytest.raises(OSError):
+        start_in(job, subprocess.list2cmdline([sys.executable, "-c", "import time; time.sleep(100)"]), {})
+    left = [process for process in psutil.process_iter() if process.pid not in before]
+    psutil.wait_procs(left, timeout=10)
+    assert not [process for process in left if process.is_running() and "time.sleep(100)" in process.cmdline()]
+
+
+def test_ctrl_break_is_an_interruption_from_the_first_moment() -> None:
+    import signal
+
+    from rekindle.cli.main import main
+
+    old = signal.getsignal(signal.SIGBREAK)
+    try:
+        with pytest.raises(SystemExit):
+            main(["--version"])
+        assert signal.getsignal(signal.SIGBREAK) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGBREAK, old)
+
+
+def test_a_pipe_that_nobody_reads_any_more_ends_quietly() -> None:
+    from rekindle.console import _write
+
+    reader, writer = os.pipe()
+    stream = os.fdopen(writer, "w", encoding="utf-8")
+    os.close(reader)
+    with pytest.raises(SystemExit) as ended:
+        _write(stream, "x" * 100_000)
+    assert ended.value.code == 0
+    stream.close()
+
+
+class Cuda:
+    """The driver's calls for one card in TCC mode."""
+
+    def cuDeviceGet(self, device: object, index: int) -> int:
+        return 0
+
+    def cuDeviceGetName(self, name: object, size: int, device: object) -> int:
+        name.value = b"Tesla K40c"  # type: ignore[attr-defined]
+        return 0
+
+    def cuDeviceGetAttribute(self, value: object, which: int, device: object) -> int:
+        value._obj.value = {75: 3, 76: 5, 33: 2, 34: 0, 50: 0, 35: 1}[which]  # type: ignore[attr-defined]
+        return 0
+
+
+def test_a_card_in_tcc_mode_is_said_to_be() -> None:
+    from rekindle.machine import ask_cuda_driver
+
+    card = ask_cuda_driver.card(Cuda(), 0)
+    assert (card["driver_model"], card["capability"], card["memory"]) == ("TCC", "3.5", None)
+
+
+def test_a_file_is_read_in_hops(tmp_path: Path) -> None:
+    from rekindle.formats.access import File
+
+    (tmp_path / "f").write_bytes(b"0123456789")
+    file = File(tmp_path / "f", hops=True)
+    assert file.read(3, 4) == b"3456"
+    file.close()
+
+
+def test_the_ptxas_that_nvcc_calls_is_an_exe(tmp_path: Path) -> None:
+    bin_folder = tmp_path / "CUDA (x64)" / "bin"
+    answers = f"#$ _HERE_={bin_folder}\r\n#$ PATH={bin_folder};C:\\windows\r\n#$ ptxas -o x.cubin x.ptx\r\n"
+    version = "Cuda compilation tools, release 11.4, V11.4.152\r\n"
+    nvcc = stand_in(bin_folder / "nvcc.exe", ("--dryrun", answers, 0), ("--version", version, 0))
+    stand_in(bin_folder / "ptxas.exe", ("--version", version, 0))
+    request = types.SimpleNamespace(cuda=types.SimpleNamespace(nvcc=str(nvcc)))
+    found = tools._ptxas(request, os.environ)  # type: ignore[arg-type]
+    assert found is not None
+    assert Path(found.path) == bin_folder / "ptxas.exe"
+    assert found.version == Version("11.4.152")
