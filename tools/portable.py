@@ -18,6 +18,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 NEEDED = (
     "click>=8.1",
+    "isal>=1.6",
     "msgspec>=0.18",
     "nvidia-ml-py>=12.535",
     "packaging>=23.2",

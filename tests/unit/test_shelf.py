@@ -190,6 +190,9 @@ def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
     assert (offer.route, offer.torch, offer.variant, str(offer.cuda)) == (RouteKind.SHELF, "2.7.1", "cu118", "11.8")
     assert (offer.system, offer.machine, offer.pythons) == ("windows", "x86_64", ("3.11",))
     assert offer.location == str(root / "wheels" / entry.file)
+    card = ("--gpu", "Tesla K40c", "--os", "windows", "--driver", "472.50", "--python", "3.11")
+    recommended = rekindle_command("plan", *card, "--shelf", str(root), "--json").json()["recommended"]
+    assert (recommended["route"], recommended["torch"]) == ("shelf", "2.7.1")
     assert rekindle_command("shelf", "export", "--shelf", str(root), "-o", str(tmp_path / "stick")).code == 0
     assert _links(tmp_path / "stick/simple/demo/index.html") == _links(root / "simple/demo/index.html")
     assert rekindle_command("shelf", "export", "--shelf", str(root), "-o", str(root)).code == 2

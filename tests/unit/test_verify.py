@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rekindle.errors import NotFound
 from rekindle.findings import Finding, State
 from rekindle.run import Result
 from rekindle.wheels import ask_torch, trial, verify
@@ -165,3 +166,16 @@ def test_a_cut_wheel_is_an_error_not_a_crash(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel, "w") as empty:
         empty.writestr("x", b"")
     assert _read_only(wheel).code in (8, 9)
+
+
+def test_who_stands_in_the_source_tree_gets_the_installed_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("raise SystemExit('the wrong torch')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    try:
+        found = trial.find(Path(sys.executable)).torch
+    except NotFound:
+        return
+    assert tmp_path not in found.parents

@@ -27,6 +27,13 @@ machine = click.option(
     metavar="FILE",
     help="Answer for the machine recorded in this snapshot instead of this one.",
 )
+shelf = click.option(
+    "--shelf",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar="REKINDLE_SHELF",
+    help="The folder of your own wheels; also REKINDLE_SHELF.",
+)
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 
 

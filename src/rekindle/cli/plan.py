@@ -13,6 +13,7 @@ from rekindle.errors import ChecksFailed, NoRoute
 from rekindle.stack import plan as lock
 from rekindle.stack.here import asked
 from rekindle.stack.matrix import Matrix, matrix, spoken_pythons, spoken_source, spoken_wheels
+from rekindle.stack.offers import Offer
 from rekindle.stack.resolver import Verdict, WhyNot, resolve
 from rekindle.stack.routes import Route
 from rekindle.stack.rules import RouteKind
@@ -45,6 +46,7 @@ from rekindle.stack.wish import Prefer, Situation, Wish, version_of
 @click.option(
     "--from", "origin", type=click.Path(path_type=Path), metavar="PLAN", help="Resolve a plan again and compare."
 )
+@options.shelf
 @options.machine
 @options.as_json
 def command(
@@ -64,6 +66,7 @@ def command(
     output: Path | None,
     folder: Path | None,
     origin: Path | None,
+    shelf: Path | None,
     machine: Path | None,
     as_json: bool,
 ) -> int:
@@ -83,7 +86,7 @@ def command(
     if every:
         _list(matrix(situation, wish), as_json)
         return 0
-    verdict = resolve(situation, wish)
+    verdict = resolve(situation, wish, _offered(shelf))
     if why_not is not None:
         verdict = msgspec.structs.replace(verdict, why_not=explain(why_not, situation, wish, verdict))
     if folder is not None:
@@ -134,6 +137,14 @@ def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:
         console.out(f"  {title}")
         for line in lines:
             console.out(f"    {line}")
+
+
+def _offered(shelf: Path | None) -> tuple[Offer, ...]:
+    if shelf is None:
+        return ()
+    from rekindle.wheels.shelf import offers
+
+    return offers(shelf)
 
 
 def _list(found: Matrix, as_json: bool) -> None:

@@ -7,11 +7,6 @@ import click
 from rekindle import console
 from rekindle.cli import options
 
-place = click.option(
-    "--shelf", "folder", type=click.Path(path_type=Path), metavar="DIR", envvar="REKINDLE_SHELF",
-    help="The shelf's folder [REKINDLE_SHELF, else a folder of your own].",
-)  # fmt: skip
-
 
 @click.group("shelf")
 def command() -> None:
@@ -21,52 +16,53 @@ def command() -> None:
 @command.command("add")
 @click.argument("wheels", nargs=-1, required=True, metavar="WHEEL...", type=click.Path(path_type=Path))
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="The verify report [beside the wheel].")
-@place
+@options.shelf
 @options.as_json
-def add(wheels: tuple[Path, ...], report: Path | None, folder: Path | None, as_json: bool) -> int:
+def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_json: bool) -> int:
     """Put verified wheels on the shelf, each with its report."""
-    from rekindle.wheels import shelf
+    from rekindle.wheels import shelf as shelves
 
-    folder = folder or shelf.default_folder()
-    added = shelf.add(folder, wheels, report=report)
-    return _answer(shelf.Shelf(folder=folder, wheels=added), as_json)
+    folder = shelf or shelves.default_folder()
+    added = shelves.add(folder, wheels, report=report)
+    return _answer(shelves.Shelf(folder=folder, wheels=added), as_json)
 
 
 @command.command("list")
-@place
+@options.shelf
 @options.as_json
-def list_(folder: Path | None, as_json: bool) -> int:
+def list_(shelf: Path | None, as_json: bool) -> int:
     """What is on the shelf."""
-    from rekindle.wheels import shelf
+    from rekindle.wheels import shelf as shelves
 
-    folder = folder or shelf.default_folder()
-    return _answer(shelf.Shelf(folder=folder, wheels=shelf.entries(folder)), as_json)
+    folder = shelf or shelves.default_folder()
+    return _answer(shelves.Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
 
 
 @command.command("find")
 @options.gpus
-@place
+@options.shelf
 @options.as_json
-def find(gpus: tuple[str, ...], folder: Path | None, as_json: bool) -> int:
+def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     """The wheels that serve these cards. Ends with 5 when there is none."""
     from rekindle.errors import NoRoute
-    from rekindle.wheels import shelf
+    from rekindle.wheels import shelf as shelves
 
-    folder = folder or shelf.default_folder()
-    found = shelf.find(folder, gpus)
-    _answer(shelf.Shelf(folder=folder, wheels=found), as_json)
+    folder = shelf or shelves.default_folder()
+    found = shelves.find(folder, gpus)
+    _answer(shelves.Shelf(folder=folder, wheels=found), as_json)
     return 0 if found else NoRoute.exit_code
 
 
 @command.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8037, show_default=True, type=click.IntRange(0, 65535), help="The port to listen on.")
-@place
-def serve(host: str, port: int, folder: Path | None) -> int:
+@options.shelf
+def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
-    from rekindle.wheels import shelf, shelf_serve
+    from rekindle.wheels import shelf as shelves
+    from rekindle.wheels import shelf_serve
 
-    with shelf_serve.server(folder or shelf.default_folder(), host, port) as server:
+    with shelf_serve.server(shelf or shelves.default_folder(), host, port) as server:
         console.out(f"http://{host}:{server.server_address[1]}/simple/")
         server.serve_forever()
     return 0
@@ -75,31 +71,31 @@ def serve(host: str, port: int, folder: Path | None) -> int:
 @command.command("export")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where to put it.")
 @options.gpus
-@place
+@options.shelf
 @options.as_json
-def export(output: Path, gpus: tuple[str, ...], folder: Path | None, as_json: bool) -> int:
+def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     """Copy the shelf, or what serves these cards, into a folder that any web server can carry."""
-    from rekindle.wheels import shelf
+    from rekindle.wheels import shelf as shelves
 
-    folder = folder or shelf.default_folder()
-    chosen = shelf.find(folder, gpus)
-    shelf.export(folder, output, chosen)
-    return _answer(shelf.Shelf(folder=output, wheels=chosen), as_json)
+    folder = shelf or shelves.default_folder()
+    chosen = shelves.find(folder, gpus)
+    shelves.export(folder, output, chosen)
+    return _answer(shelves.Shelf(folder=output, wheels=chosen), as_json)
 
 
 @command.command("prune")
 @click.option("--keep", default=1, show_default=True, help="How many versions of each kind to keep.")
 @options.dry_run
-@place
+@options.shelf
 @options.as_json
-def prune(keep: int, dry_run: bool, folder: Path | None, as_json: bool) -> int:
+def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     """Remove older versions: of each project, Python, platform and CUDA the newest stay."""
-    from rekindle.wheels import shelf
+    from rekindle.wheels import shelf as shelves
 
-    folder = folder or shelf.default_folder()
-    gone = shelf.prune(folder, keep=keep, dry_run=dry_run)
-    left = tuple(entry for entry in shelf.entries(folder) if entry.file not in gone)
-    done = shelf.Shelf(folder=folder, wheels=left, removed=gone)
+    folder = shelf or shelves.default_folder()
+    gone = shelves.prune(folder, keep=keep, dry_run=dry_run)
+    left = tuple(entry for entry in shelves.entries(folder) if entry.file not in gone)
+    done = shelves.Shelf(folder=folder, wheels=left, removed=gone)
     if as_json:
         return _answer(done, as_json)
     would = "would be removed" if dry_run else "removed"
@@ -108,9 +104,10 @@ def prune(keep: int, dry_run: bool, folder: Path | None, as_json: bool) -> int:
 
 
 def _answer(done: object, as_json: bool) -> int:
-    from rekindle.wheels import shelf, shelf_report
+    from rekindle.wheels import shelf_report
+    from rekindle.wheels.shelf import Shelf
 
-    assert isinstance(done, shelf.Shelf)
+    assert isinstance(done, Shelf)
     if as_json:
         console.out_json(done)
     else:

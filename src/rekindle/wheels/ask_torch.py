@@ -386,4 +386,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
+    # Not the folder of this script: what lies beside it is Rekindle's, and none of it is meant.
+    sys.path = [folder for folder in sys.path[1:] if folder]
     main(sys.argv[1:])

@@ -26,9 +26,10 @@ from rekindle.run import Result, call
 
 _MARK = "rekindle-verify: "
 _SCRIPT = Path(__file__).with_name("ask_torch.py")
+# Without the working folder: who stands in PyTorch's source tree has a `torch` there that is not the installed one.
 _WHERE = (
-    "import importlib.util as u, json, sys; s = u.find_spec('torch'); "
-    "print(json.dumps([sys.prefix, s.origin if s else None, list(sys.version_info[:2])]))"
+    "import sys; sys.path = [p for p in sys.path if p]; import importlib.util as u, json; s = u.find_spec('torch'); "
+    "print(json.dumps([sys.prefix, s.origin if s else None]))"
 )
 _MINUTES = 60.0
 
@@ -70,11 +71,11 @@ def cards_here() -> tuple[CardHere, ...]:
 def find(where: Path | None) -> Home:
     """The environment of a folder or an interpreter; without one, the active one or the first Python on PATH."""
     python = _interpreter(where)
-    said = call([python, "-I", "-c", _WHERE], timeout=_MINUTES)
+    said = call([python, "-c", _WHERE], env=_clean_environment(), timeout=_MINUTES)
     if not said.ok:
         message = f"`{python}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
         raise MissingTool(message, hint="name the environment's folder or its python")
-    prefix, origin, _ = json.loads(said.out.strip().splitlines()[-1])
+    prefix, origin = json.loads(said.out.strip().splitlines()[-1])
     if origin is None:
         raise NotFound(f"there is no torch in `{prefix}`", hint="name a wheel, or the environment that has torch")
     return Home(root=Path(prefix), python=python, torch=Path(origin).parent)
@@ -170,10 +171,14 @@ def _foreign(wheel: Path) -> str | None:
 
 def _ask(environment: Environment, words: Sequence[str], *, timeout: float, **more: str) -> Result:
     assert environment.python is not None
-    env = {**os.environ, **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"):
-        env.pop(name, None)
-    return call([environment.python, "-I", "-X", "utf8", _SCRIPT, *words], env=env, timeout=timeout)
+    env = {**_clean_environment(), **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return call([environment.python, _SCRIPT, *words], env=env, timeout=timeout)
+
+
+def _clean_environment() -> dict[str, str]:
+    """Without what was set for Rekindle's own Python."""
+    theirs = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
+    return {name: value for name, value in os.environ.items() if name not in theirs}
 
 
 def _lines(text: str) -> list[dict[str, Any]]:
