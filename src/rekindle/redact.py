@@ -44,7 +44,9 @@ def redact(text: str, *, names: Iterable[str] | None = None) -> str:
 
 def local_names() -> set[str]:
     """The names by which this machine and its user are known."""
-    names = {socket.gethostname(), socket.gethostname().split(".")[0], Path.home().name}
+    names = {socket.gethostname(), socket.gethostname().split(".")[0]}
+    with contextlib.suppress(RuntimeError):  # a user without an entry in the system has no home
+        names.add(Path.home().name)
     names |= {os.environ.get(key, "") for key in ("USERNAME", "USER", "COMPUTERNAME", "HOSTNAME", "USERDOMAIN")}
     with contextlib.suppress(OSError, KeyError, ImportError):
         names.add(getpass.getuser())

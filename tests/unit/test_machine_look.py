@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 from rekindle.codec import to_json
+from rekindle.doctor import report
+from rekindle.doctor.paste import paste
 from rekindle.errors import BadInput
+from rekindle.knowledge.capability import Capability
 from rekindle.machine import snapshot
 from rekindle.machine.look import look, together
+from rekindle.machine.model import FoundGpu, Machine
 from rekindle.machine.run import CouldNotRead, Host, Recording, Replay, Said, matters
+from support.artefacts import unverified
+
+MACHINES = Path(__file__).parents[1] / "machines"
 
 
 def test_a_snapshot_of_this_machine_replays_to_the_same_machine(tmp_path: Path) -> None:
@@ -80,3 +89,47 @@ def test_a_file_that_is_no_snapshot_says_so(tmp_path: Path, text: str, says: str
     file.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match=says):
         snapshot.load(file)
+
+
+def script(folder: Path, name: str, body: str) -> None:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    file.chmod(0o755)
+
+
+def test_a_hanging_nvcc_and_a_talkative_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An nvcc that never answers costs itself; an nvidia-smi that knows no query still names its card."""
+    if os.name == "nt":
+        unverified("the programs here are shell scripts")
+    table = json.loads((MACHINES / "two-keplers-linux.json").read_text(encoding="utf-8"))
+    (tmp_path / "table").write_text(table["recording"]["commands"]["/usr/bin/nvidia-smi"]["out"], encoding="utf-8")
+    script(tmp_path, "nvcc", "exec sleep 60")
+    script(tmp_path, "nvidia-smi", f"cat {tmp_path / 'table'}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    begun = time.monotonic()
+    machine = look(Host(longest=3.0))
+    assert time.monotonic() - begun < 40
+    assert [gpu.name for gpu in machine.gpus if "nvidia-smi" in gpu.sources] == ["Tesla K40c", "Tesla K20c"]
+    stuck = next(toolkit for toolkit in machine.toolkits if toolkit.nvcc == str(tmp_path / "nvcc"))
+    assert stuck.version is None
+    assert stuck.trouble == "it gave no answer in 3 s"
+
+
+def test_names_that_are_no_text_do_not_stop_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.name == "nt":
+        unverified("file names are always text on Windows")
+    odd = os.fsencode(tmp_path) + b"/caf\xe9"
+    Path(os.fsdecode(odd)).mkdir()
+    monkeypatch.chdir(os.fsdecode(odd))
+    monkeypatch.setenv("CUDA_PATH", os.fsdecode(odd))
+    file = tmp_path / "machine.json"
+    machine = snapshot.save_here(file)
+    assert machine.environment["CUDA_PATH"].endswith("caf\ufffd")
+    assert snapshot.load(file).surroundings.here
+
+
+def test_escape_codes_in_a_foreign_snapshot_do_not_reach_the_terminal() -> None:
+    gpu = FoundGpu(name="Tesla\x1b]0;owned\x07 K40c", capability=Capability(3, 5), sources=("nvml",))
+    answer = report.report(Machine(os="linux", arch="x86_64", gpus=(gpu,)))
+    assert "\x1b]" not in report.text(answer, everything=True)
+    assert "\x1b" not in paste(answer)

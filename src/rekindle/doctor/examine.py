@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from rekindle import console
 from rekindle.findings import Finding, Fix, State
 from rekindle.knowledge import checks
 from rekindle.machine.model import Machine
@@ -66,8 +67,10 @@ def say(
     row = checks.check(name)
     remedy = None
     if state is not State.PASS:
-        remedy = Fix(text=fix or row.fix, commands=tuple(commands), mechanical=mechanical)
-    return Finding(id=name, state=state, found=found, why=why or row.why, fix=remedy, source=row.source)
+        steps = tuple(console.clean(command) for command in commands)
+        remedy = Fix(text=console.clean(fix or row.fix), commands=steps, mechanical=mechanical)
+    # What was found is foreign text: a file name, a program's words.
+    return Finding(id=name, state=state, found=console.clean(found), why=why or row.why, fix=remedy, source=row.source)
 
 
 def _selected(only: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rekindle import __version__
+from rekindle import __version__, console
 from rekindle.doctor.graphics import describe
 from rekindle.doctor.report import Report
 from rekindle.findings import State
@@ -31,7 +31,7 @@ def paste(answer: Report) -> str:
         *(told or ["no trouble found"]),
         "```",
     ]
-    return redact("\n".join(line[:_MOST_COLUMNS].rstrip() for line in lines))
+    return redact("\n".join(console.clean(line)[:_MOST_COLUMNS].rstrip() for line in lines))
 
 
 def _facts(machine: Machine) -> list[tuple[str, str]]:

@@ -135,7 +135,7 @@ def compared(answer: Comparison, first: str, second: str) -> str:
         lines.append(f"  {fact.what}")
         lines.append(f"    {first}: {'-' if fact.first is None else fact.first}")
         lines.append(f"    {second}: {'-' if fact.second is None else fact.second}")
-    return "\n".join(lines) or f"{first} and {second} have the same facts and checks"
+    return console.clean("\n".join(lines)) or f"{first} and {second} have the same facts and checks"
 
 
 def summary(machine: Machine) -> list[tuple[str, str]]:
@@ -163,7 +163,7 @@ def summary(machine: Machine) -> list[tuple[str, str]]:
     if machine.torch:
         cuda = f"CUDA {machine.torch.cuda}" if machine.torch.cuda else "CPU only"
         rows.append(("torch", f"{machine.torch.version} ({cuda})"))
-    return rows
+    return [(label, console.clean(value)) for label, value in rows]
 
 
 def _by_id(findings: Iterable[Finding]) -> dict[str, str]:

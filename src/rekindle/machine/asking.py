@@ -48,11 +48,11 @@ def cuda_driver(run: Run) -> dict[str, Any] | None:
 
 def _ask(run: Run, script: str, *args: str) -> dict[str, Any] | None:
     program = [sys.executable, "-I", "-S", str(Path(__file__).with_name(script)), *args]
-    said = run.command(*program, timeout=30.0, label=script)
+    said = run.command(*program, timeout=20.0, label=script)
     if not said.started:
         return None
     if said.timed_out:
-        return {"error": "no answer in 30 s"}
+        return {"error": "no answer in 20 s"}
     if not said.ok:
         return {"error": f"it ended the program that asked it (code {said.code})"}
     found = parse(said.out)

@@ -60,6 +60,11 @@ def matters(variable: str) -> bool:
     return (name in _NAMED or name.startswith(_BEGUN)) and not _SECRET.search(name)
 
 
+def readable(text: str) -> str:
+    """Text that can be written down: bytes that are no text of this system's become a mark."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 class CouldNotRead(ValueError):
     """A program or file answered, but not in a way that can be understood. A probe raises nothing else."""
 
@@ -125,7 +130,7 @@ class Run(ABC):
         return found or None
 
     @abstractmethod
-    def command(self, *args: str, timeout: float = 20.0, label: str | None = None) -> Result:
+    def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
         """What a program says. `label` is the question's name in a recording where its words would say too much."""
 
     @abstractmethod
@@ -198,12 +203,13 @@ def each(question: Callable[[Q], A], items: Iterable[Q]) -> list[A]:
 
 
 class Host(Run):
-    """This computer."""
+    """This computer. `longest` is the most seconds any program may take, whatever its probe allows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, longest: float = 60.0) -> None:
+        self.longest = longest
         self.os = "windows" if os.name == "nt" else "linux"
         self.arch = _architecture()
-        kept = {key: value for key, value in os.environ.items() if matters(key)}
+        kept = {key: readable(value) for key, value in os.environ.items() if matters(key)}
         self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
         self._lock = threading.Lock()
         self._present: set[str] = set()
@@ -213,8 +219,8 @@ class Host(Run):
     def environment(self) -> Mapping[str, str]:
         return self.recording.environment
 
-    def command(self, *args: str, timeout: float = 20.0, label: str | None = None) -> Result:
-        result = programs.call(args, timeout=timeout)
+    def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
+        result = programs.call(args, timeout=min(timeout, self.longest))
         said = Said(
             code=result.code,
             out=result.out,
@@ -238,7 +244,7 @@ class Host(Run):
 
     def names(self, folder: str, like: re.Pattern[str] = ANY) -> tuple[str, ...]:
         try:
-            found = tuple(sorted(entry.name for entry in os.scandir(folder) if like.fullmatch(entry.name)))
+            found = tuple(sorted(readable(entry.name) for entry in os.scandir(folder) if like.fullmatch(entry.name)))
         except OSError:
             return ()
         with self._lock:
@@ -313,7 +319,7 @@ class Replay(Run):
     def environment(self) -> Mapping[str, str]:
         return self.recording.environment
 
-    def command(self, *args: str, timeout: float = 20.0, label: str | None = None) -> Result:
+    def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
         said = self._commands.get(self._key_command(label or spell(args)))
         if said is None:
             return Result(args=args, code=None, err="not recorded in the snapshot")

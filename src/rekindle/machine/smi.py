@@ -6,6 +6,7 @@ long names short; the CUDA version can be N/A; before R410 it is not printed at 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -35,7 +36,7 @@ def probe(run: Run) -> dict[str, Any] | None:
     asked = [*fields, "compute_cap"]
     # Each call can take a second on a large machine: the table and the list are asked for at the same time.
     table, answer = each(
-        lambda wanted: _query(run, program, wanted) if wanted else run.command(program, timeout=30.0), [[], asked]
+        lambda wanted: _query(run, program, wanted) if wanted else run.command(program, timeout=20.0), [[], asked]
     )
     if not table.started:
         return None
@@ -46,7 +47,9 @@ def probe(run: Run) -> dict[str, Any] | None:
         asked = [field for field in asked if field != refused[1]]
         answer = _query(run, program, asked)
     if answer.ok and found["gpus"]:
-        found["gpus"] = parse_query(answer.out, asked)
+        # The table alone still tells which cards there are, if not as well.
+        with contextlib.suppress(CouldNotRead):
+            found["gpus"] = parse_query(answer.out, asked)
     return found
 
 
@@ -120,7 +123,7 @@ def parse_query(text: str, fields: list[str]) -> list[dict[str, Any]]:
 
 
 def _query(run: Run, program: str, fields: list[str]) -> Result:
-    return run.command(program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", timeout=30.0)
+    return run.command(program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", timeout=20.0)
 
 
 def _mebibytes(text: str | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 from rekindle.machine import windows_calls
 from rekindle.machine.model import Disk, Surroundings
-from rekindle.machine.run import Run
+from rekindle.machine.run import Run, readable
 from rekindle.version import Version
 
 _DEFENDER = "HKLM\\SOFTWARE\\Microsoft\\Windows Defender\\Exclusions\\Paths"
@@ -101,7 +102,12 @@ def _ask_places() -> dict[str, str]:
     # As `tempfile` does it, which is slow to import and would write a file to try.
     named = next((os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)
     temp = named or ("C:\\Windows\\Temp" if os.name == "nt" else "/tmp")
-    return {"here": str(Path.cwd()), "home": str(Path.home()), "temp": temp}
+    found = {"temp": temp}
+    # The folder may be gone, and a user without an entry in the system has no home.
+    for role, place in (("here", Path.cwd), ("home", Path.home)):
+        with contextlib.suppress(OSError, RuntimeError):
+            found[role] = str(place())
+    return {role: readable(found[role]) for role in ("here", "home", "temp") if role in found}
 
 
 def _ask_disks() -> list[dict[str, Any]]:

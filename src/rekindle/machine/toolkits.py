@@ -129,7 +129,12 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
     troubles: list[str] = []
     version: Version | None = None
     targets: tuple[Target, ...] = ()
-    dry = _dry_run(run, program, troubles)
+    try:
+        dry = _dry_run(run, program, troubles)
+    except _Hangs as hangs:
+        # One that hangs once is not asked again: its own answer is lost, not everybody's time.
+        root = run.parent(run.parent(run.real(program)))
+        return FoundToolkit(root=root, nvcc=program, found_by=tuple(found_by), trouble=str(hangs))
     version = dry.version if dry else None
     if version is None:
         said = run.command(program, "--version")
@@ -162,10 +167,16 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
     )
 
 
+class _Hangs(Exception):
+    """An nvcc that does not answer."""
+
+
 def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
     """Nothing is compiled: nvcc prints what it would start. An empty file is enough to make it say."""
     words = ("--dryrun", "-cubin", "-x", "cu", "NUL" if run.windows else "/dev/null")
     said = run.command(program, *words)
+    if said.timed_out:
+        raise _Hangs(f"it gave no answer in {said.seconds:.0f} s")
     if run.windows and "'cl.exe'" in said.out + said.err:
         # An ordinary prompt has no `cl` on PATH, and nvcc says nothing without one: it is told where one is.
         installed = [toolset for found in msvc.studios(run) for toolset in found.toolsets if toolset.x64]
