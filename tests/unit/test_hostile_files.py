@@ -61,12 +61,12 @@ def survives(sample: bytes, read: Callable[[bytes], object], seed: int) -> None:
     read(sample)
     for number in range(COUNT):
         data = broken(sample, dice)
-        begun = time.monotonic()
+        begun = time.process_time()
         try:
             read(data)
         except BadInput as refused:
             assert refused.message and refused.hint
-        assert time.monotonic() - begun < 5, f"change {number} of seed {seed} took too long"
+        assert time.process_time() - begun < 5, f"change {number} of seed {seed} took too long"
 
 
 def read_library(data: bytes) -> None:
