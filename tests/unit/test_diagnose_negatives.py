@@ -51,6 +51,15 @@ def test_no_cause_is_invented(path: Path) -> None:
             "nvcc.exe : k.cu\n    + CategoryInfo          : NotSpecified: (k.cu:String) [], RemoteException\n"
             "    + FullyQualifiedErrorId : NativeCommandError\nSuccessfully built x\n"
         ),
+        # gcc shows the line that a deprecation warning is about.
+        (
+            "a.cpp:9:3: warning: 'at::DeprecatedTypeProperties& at::Tensor::type() const' is deprecated\n"
+            "  109 |   DeprecatedTypeProperties & type() const {\n      |                              ^~~~\n"
+            "copying build/lib/a.so -> .\n"
+        ),
+        "git submodule update --init --recursive\nSubmodule path 'third_party/fmt': done\nSuccessfully built x\n",
+        "CUDA not available, using the CPU\ntriton is not available on Windows\nSuccessfully installed x-1\n",
+        "CUDA_CUDA_LIBRARY:FILEPATH=/usr/lib/libcuda.so\nBuild files have been written to: /b\n",
         "",
         "\n\n\n",
     ],
