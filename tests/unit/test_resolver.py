@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rekindle import codec
-from rekindle.knowledge import capabilities, tables
+from rekindle.knowledge import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch_wheels import torch_wheels
 from rekindle.stack import offers, ready_made
@@ -17,7 +17,6 @@ from rekindle.stack.resolver import Verdict, resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.wish import Prefer, Wish, named
 from rekindle.version import Version
-from support.artefacts import unverified
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml"))
 SCENARIOS = [row for file in FILES for row in codec.from_toml(file.read_bytes(), dict[str, Any])["scenario"]]
@@ -89,13 +88,6 @@ def _resolved(scenario: dict[str, Any]) -> Verdict:
     return resolve(situation, wish)
 
 
-@pytest.fixture
-def wheels_were_read() -> None:
-    if not tables.exists("observed/torch_wheels.json"):
-        unverified("the table of the official wheels has not been made yet")
-
-
-@pytest.mark.usefixtures("wheels_were_read")
 def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
     """For every wheel of the observed table and every capability, by the two roads to the answer."""
     rows = [row for row in torch_wheels() if row.cuda is not None]
@@ -111,7 +103,6 @@ def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
             assert ready_made.coverage(offer, capability) is row.covers(capability), (version, capability)
 
 
-@pytest.mark.usefixtures("wheels_were_read")
 def test_a_wheel_with_a_library_that_lacks_the_card_costs_something() -> None:
     """Linear algebra of the CUDA 13 wheels for Linux has no whole code for Turing; the CUDA 12 line is not known to."""
     verdict = resolve(named(["RTX 2080 Ti"], system="linux"), Wish(torch="2.15.0"))
@@ -122,8 +113,17 @@ def test_a_wheel_with_a_library_that_lacks_the_card_costs_something() -> None:
     assert (newest.torch, str(newest.cuda)) == ("2.14.1", "12.6")
 
 
-@pytest.mark.usefixtures("wheels_were_read")
 def test_a_kepler_card_is_not_served_by_a_part_of_a_wheel() -> None:
     verdict = resolve(named(["Tesla K40c"], system="linux"), Wish(torch="1.13.1"))
     assert any(each.rule == "wheel-code-partial" for each in verdict.rejections)
     assert not any(each.route is RouteKind.OFFICIAL_WHEEL for each in verdict.routes)
+
+
+def test_another_kind_of_machine_has_its_own_wheels() -> None:
+    """The aarch64 wheels of the index are CUDA builds from 2.11 on, from sm_80 up; before that they are for the CPU."""
+    h200 = resolve(named(["H200"], system="linux", machine="aarch64"), Wish())
+    assert (h200.recommended.route, h200.recommended.torch) == (RouteKind.OFFICIAL_WHEEL, "2.15.0")
+    assert h200.recommended.commands[-1].startswith("pip install torch==2.15.0")
+    v100 = resolve(named(["Tesla V100-PCIE-16GB"], system="linux", machine="aarch64"), Wish())
+    assert v100.recommended.route is RouteKind.CONDA_FORGE
+    assert all(each.route is not RouteKind.OFFICIAL_WHEEL for each in v100.routes)

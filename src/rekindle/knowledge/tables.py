@@ -78,11 +78,6 @@ def names(folder: str) -> tuple[str, ...]:
     return tuple(sorted({path.stem for root in roots for path in (root / folder).glob("*.*") if path.is_file()}))
 
 
-def exists(relative: str) -> bool:
-    """Is there such a table, shipped or in the overlay?"""
-    return (_HERE / relative).exists() or _overlay_file(relative) is not None
-
-
 def raw(relative: str) -> bytes:
     """A shipped file with the overlay's beside it, as bytes: what a fingerprint is made of."""
     over = _overlay_file(relative)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.knowledge import releases, tables, wheel_platforms
+from rekindle.knowledge import releases, wheel_platforms
 from rekindle.knowledge.capability import Target
 from rekindle.knowledge.community import community_wheels
 from rekindle.knowledge.conda import conda_builds
 from rekindle.knowledge.gpu_code import GpuCode, Group, own
-from rekindle.knowledge.tables import Evidence, Row, cached
+from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch_wheels import TorchWheel, torch_wheels
 from rekindle.stack.rules import RouteKind
 from rekindle.version import Version
@@ -130,8 +130,8 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
 
 @cached
 def _wheels() -> tuple[TorchWheel, ...]:
-    """The observed wheels; none as long as the table has not been made."""
-    return torch_wheels() if tables.exists("observed/torch_wheels.json") else ()
+    """The wheels that were opened, for both kinds of machine."""
+    return (*torch_wheels(), *observed("torch_wheels_aarch64", dict[str, tuple[TorchWheel, ...]])["wheels"])
 
 
 def _observed(version: str, variant: releases.Variant, system: str, machine: str) -> TorchWheel | None:

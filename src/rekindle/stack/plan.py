@@ -35,6 +35,8 @@ _STANDS_ON = (
     "observed/mathlibs.json",
     "observed/toolkits.json",
     "observed/torch_releases.json",
+    "observed/torch_wheels.json",
+    "observed/torch_wheels_aarch64.json",
     "observed/wheel_platforms.json",
 )
 
