@@ -48,6 +48,7 @@ class Bench:
     def start(self) -> subprocess.Popen[bytes]:
         words = ["build", str(self.plan), "--work", str(self.work), "--jobs", "2", "--cache", "none"]
         env = {**os.environ, "PYTHONPATH": str(Path(rekindle.__file__).parents[1])}
+        env["REKINDLE_SHELF"] = str(self.root / "shelf")
         with (self.root / "said.txt").open("wb") as log:
             return subprocess.Popen([sys.executable, "-m", "rekindle", *words], env=env, stdout=log, stderr=log)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,17 @@ from support.artefacts import unverified
 from support.command import rekindle_command
 from support.cuda import kepler_toolkit, machine, project
 
-STEPS = ["preflight", "source", "patch", "smoke", "configure", "check", "compile", "package"]
+STEPS = ["preflight", "source", "patch", "smoke", "configure", "check", "compile", "package", "repair",
+         "verify", "shelve"]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A shelf of our own, not the user's."""
+    place = tmp_path_factory.mktemp("shelf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REKINDLE_SHELF", str(place))
+        yield place
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +63,16 @@ def test_the_wheel_holds_libraries_with_code_for_sm_35_and_nothing_else(folder: 
     assert targets == {"sm_35"}
 
 
+def test_the_wheel_is_repaired_verified_and_lies_on_the_shelf(folder: Path, shelf: Path) -> None:
+    report = json.loads(next((folder / "w" / "repaired").glob("*.verify.json")).read_text(encoding="utf-8"))
+    states = {check["id"]: check["state"] for check in report["checks"]}
+    assert [states[name] for name in ("file", "record", "tags", "closure", "coverage")] == ["PASS"] * 5
+    assert states["import"] == "UNVERIFIED", "it is no torch: nothing was imported, and nothing is claimed"
+    assert [path.name for path in (shelf / "wheels").glob("*.whl")] == [
+        "spark-1.0-py3-none-linux_" + machine().arch + ".whl"
+    ]
+
+
 def test_the_same_command_again_repeats_nothing(folder: Path) -> None:
     again = states(run(folder))
     assert again.pop("preflight") == "done", "looking at the machine is done every time"
@@ -71,7 +92,8 @@ def test_a_changed_source_file_redoes_what_depends_on_it(folder: Path) -> None:
 def test_a_deleted_wheel_is_packed_again_and_nothing_else(folder: Path) -> None:
     next((folder / "w" / "wheels").glob("*.whl")).unlink()
     again = states(run(folder))
-    assert again["package"] == "done" and again["compile"] == "kept"
+    assert again["compile"] == "kept"
+    assert [again[name] for name in ("package", "repair", "verify", "shelve")] == ["done"] * 4
 
 
 def test_the_build_leaves_nothing_in_the_source(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -146,8 +146,8 @@ def _run(
         launcher=choices.launcher,
     )
     reports = _steps(context, choices, tell)
-    last = journal.last_word("package")
-    wheel = next(iter(last.outputs), None) if last and last.event == "done" else None
+    made = [journal.last_word(name) for name in ("repair", "package")]
+    wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
     journal.write("finish")
     return BuildReport(
         folder=str(folders.root),
@@ -182,24 +182,24 @@ def _source(request: BuildRequest, tell: Teller) -> Path:
 def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepReport]:
     prints = steps.fingerprints(context)
     reports: list[StepReport] = []
-    forced = changed = over = False
+    forced = over = False
+    redone: set[str] = set()
     for number, step in enumerate(steps.STEPS, 1):
         if over:
             reports.append(StepReport(name=step.name, state="left"))
             continue
         forced = forced or step.name == choices.start
         over = step.name == choices.until
-        kept = (
-            None
-            if forced or step.always or (changed and not step.looks)
-            else context.journal.done(step.name, prints[step.name])
-        )
+        # What was made anew is looked at anew, and what stands on it is made anew, whatever its fingerprint says.
+        again = forced or step.always or step.after in redone
+        kept = None if again else context.journal.done(step.name, prints[step.name])
         if kept:
             tell(f"{step.name:<10} kept")
             reports.append(StepReport(name=step.name, state="kept", seconds=kept.seconds, log=kept.log))
             continue
         reports.append(_one(context, step, number, prints[step.name], tell))
-        changed = changed or not step.looks
+        if not step.looks:
+            redone.add(step.name)
     return reports
 
 
@@ -227,9 +227,8 @@ def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tel
     log = str(runner.compress(context.log)) if context.log.exists() else None
     journal.write("done", step=step.name, fingerprint=print_, seconds=seconds, outputs=made, log=log, note=context.note)
     tell(f"{step.name:<10} {seconds:7.1f} s")
-    for finding in context.findings[seen:]:
-        if finding.state is not State.PASS:
-            tell(f"{'':<10} {finding.state.value}: {finding.found}")
+    for line in _remarks(context.findings[seen:]):
+        tell(f"{'':<10} {line}")
     return StepReport(name=step.name, state="done", seconds=seconds, log=log)
 
 
@@ -242,3 +241,15 @@ def _explain(context: steps.Context, tell: Teller) -> None:
         tell("")
         tell(failure.text(found))
         tell("")
+
+
+def _remarks(found: Sequence[Finding]) -> list[str]:
+    """What is not PASS, one line for all that say the same."""
+    alike: dict[tuple[State, str], list[str]] = {}
+    for finding in found:
+        if finding.state is not State.PASS:
+            alike.setdefault((finding.state, finding.found), []).append(finding.id)
+    return [
+        f"{state.value}: {text}" + (f" ({len(names)} checks: {', '.join(names[:3])}, ...)" if len(names) > 3 else "")
+        for (state, text), names in alike.items()
+    ]

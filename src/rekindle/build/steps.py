@@ -1,7 +1,6 @@
 """The steps of a build, in order. Each says what it depends on (its fingerprint) and does one thing.
 
-A step that only looks (`looks`) makes nothing that a later step could be out of date with. Repair, verify and shelve
-follow `package` once the rooms they belong to exist; a step is in the list when its function is.
+A step that only looks (`looks`) makes nothing that a later step could be out of date with.
 """
 
 from __future__ import annotations
@@ -14,7 +13,18 @@ from typing import Any
 import msgspec
 
 from rekindle import codec, files
-from rekindle.build import backends, check, cmake_result, patches, preflight, requirements, runner, smoke, tree
+from rekindle.build import (
+    backends,
+    check,
+    cmake_result,
+    finishing,
+    patches,
+    preflight,
+    requirements,
+    runner,
+    smoke,
+    tree,
+)
 from rekindle.build.environment import Environment
 from rekindle.build.folders import Folders, source_of
 from rekindle.build.journal import THERE, Journal, fingerprint, output
@@ -175,6 +185,28 @@ def run_package(context: Context) -> dict[str, str]:
     return {str(wheel): output(str(wheel)) or THERE}
 
 
+def run_repair(context: Context) -> dict[str, str]:
+    wheel = _made_by(context, "package")
+    into = context.folders.root / "repaired"
+    if into.exists():
+        shutil.rmtree(into)
+    done = finishing.repaired(context.request, wheel, into)
+    _stop_at(finishing.plain(done.findings), context, "the wheel lacks libraries that could not be brought")
+    path = str(into / wheel.name)
+    return {path: output(path) or THERE}
+
+
+def run_verify(context: Context) -> dict[str, str]:
+    wheel = _made_by(context, "repair")
+    done = finishing.verified(context.request, wheel)
+    _stop_at(finishing.plain(done.checks), context, "the wheel failed its verification")
+    return {str(finishing.report_of(wheel)): THERE}
+
+
+def run_shelve(context: Context) -> dict[str, str]:
+    return {str(finishing.shelved(_made_by(context, "repair"))): THERE}
+
+
 STEPS: tuple[Step, ...] = (
     Step(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
     Step(
@@ -204,6 +236,9 @@ STEPS: tuple[Step, ...] = (
     Step(name="check", after="configure", inputs=lambda c: c.request, run=run_check, looks=True),
     Step(name="compile", after="configure", inputs=lambda c: c.request.targets, run=run_compile),
     Step(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
+    Step(name="repair", after="package", inputs=lambda c: [c.request.cuda, c.request.cudnn], run=run_repair),
+    Step(name="verify", after="repair", inputs=lambda c: [c.request.torch, c.gpu], run=run_verify, looks=True),
+    Step(name="shelve", after="repair", inputs=lambda c: str(finishing.shelf_folder()), run=run_shelve),
 )
 
 
@@ -219,6 +254,15 @@ def _check(context: Context, log: str) -> None:
     result = cmake_result.read(context.build, log)
     found = check.check(context.request, context.options, result)
     _stop_at(found, context, "CMake did not configure what the plan says")
+
+
+def _made_by(context: Context, step: str) -> Path:
+    """What that step made, by the journal's word."""
+    entry = context.journal.last_word(step)
+    if entry is None or entry.event != "done" or not entry.outputs:
+        message = f"there is no wheel of the step `{step}`"
+        raise StepFailed(message, hint=f"do it again with `--from {step}`")
+    return Path(next(iter(entry.outputs)))
 
 
 def _plain(value: Any) -> Any:
