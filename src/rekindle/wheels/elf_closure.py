@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-import msgspec
-
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.libraries import loaded_by, openmp_family, owner_of
-from rekindle.wheels.linkage import Closure, Duplicate, Missing, Skew, WrongMachine
+from rekindle.wheels.linkage import Closure, Duplicate, Missing, Skew
+from rekindle.wheels.walk import Walk, torch_first
 
 _SHOWN = 20
 _LIB = "torch/lib/"
@@ -40,7 +39,7 @@ def _is_linked(found: Binary) -> bool:
     return found.elf is not None and found.elf.kind in ("library", "program")
 
 
-class _Walk:
+class _Walk(Walk):
     def __init__(
         self,
         binaries: Sequence[Binary],
@@ -57,12 +56,8 @@ class _Walk:
         for found in self.files:
             for name in {found.file, found.elf.soname if found.elf else None} - {None}:
                 self.by_name.setdefault(str(name), []).append(found)
-        self.missing: dict[str, Missing] = {}
-        self.skew: list[Skew] = []
-        self.machines: list[WrongMachine] = []
-        self.parent: dict[str, str] = {}
+        super().__init__()
         self.unknown: dict[str, bool] = {}
-        self.links = self.symbols = 0
 
     def result(self) -> Closure:
         targets = {found.name: self._follow(found) for found in self.files}
@@ -72,7 +67,7 @@ class _Walk:
             system="linux",
             links=self.links,
             symbols=self.symbols,
-            missing=tuple(self._with_way(self.missing[name]) for name in sorted(self.missing)),
+            missing=self.all_missing(),
             skew=tuple(self.skew),
             wrong_machine=tuple(self.machines),
             duplicates=tuple(self._duplicates()),
@@ -96,7 +91,7 @@ class _Walk:
         if target is not None:
             if target.machine == found.machine:
                 return target
-            self._note_machine(target, found)
+            self.note_machine(target, found)
             return None
         for libraries in self.elsewhere:
             if any(fnmatchcase(name, library) for name in libraries):
@@ -165,24 +160,6 @@ class _Walk:
         if absent and len(reached) > 1:
             self.skew.append(Skew(file=found.name, library=None, symbols=tuple(absent[:_SHOWN]), count=len(absent)))
 
-    def _note_machine(self, target: Binary, found: Binary) -> None:
-        if all(item.file != target.name for item in self.machines):
-            self.machines.append(
-                WrongMachine(
-                    file=target.name,
-                    machine=target.machine or "an unknown machine",
-                    wanted_by=found.name,
-                    wanted=found.machine or "an unknown machine",
-                )
-            )
-
-    def _with_way(self, item: Missing) -> Missing:
-        """The same with the way that leads to it, once all links are known."""
-        way = [item.wanted_by[0]]
-        while way[0] in self.parent and self.parent[way[0]] not in way:
-            way.insert(0, self.parent[way[0]])
-        return msgspec.structs.replace(item, chain=(*way, item.library))
-
     def _duplicates(self) -> list[Duplicate]:
         families: dict[str, list[str]] = {}
         for found in self.files:
@@ -191,7 +168,7 @@ class _Walk:
                 families.setdefault(family, []).append(found.name)
         return [
             Duplicate(library=posixpath.basename(files[0]), files=tuple(files), openmp=True)
-            for files in (sorted(found, key=_torch_first) for found in families.values())
+            for files in (sorted(found, key=torch_first) for found in families.values())
             if len(files) > 1
         ]
 
@@ -206,7 +183,3 @@ def _reached(found: Binary, targets: Mapping[str, Sequence[Binary]]) -> list[Bin
                 seen[target.name] = target
                 queue.append(target)
     return list(seen.values())
-
-
-def _torch_first(name: str) -> tuple[bool, str]:
-    return not name.startswith(_LIB), name

@@ -19,6 +19,7 @@ from rekindle.knowledge.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu_code import GpuCode, Served, overall, own, served, sums
 from rekindle.version import Version
 from rekindle.wheels import identity, integrity, linkage, places
+from rekindle.wheels.closure import Elsewhere
 from rekindle.wheels.closure import closure as closure_of
 from rekindle.wheels.identity import Identity
 from rekindle.wheels.linkage import Closure
@@ -62,7 +63,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What `inspect` prints with `--json`. `coverage` is that of all files together; null means unknown."""
+    """What `inspect` prints with `--json`. `coverage` is that of all files together; null means unknown.
+
+    `serves` are the cards it serves by name, as NVIDIA lists them.
+    """
 
     schema: str = "rekindle.inspect/1"
     kind: str
@@ -87,6 +91,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[str, int] = {}
     coverage: dict[str, Coverage] = {}
     by_jit: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
     closure: Closure | None = None
     parts: dict[str, int] = {}
@@ -107,9 +112,10 @@ def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = Fal
         with File(path) as file:
             if _is_wheel_name(text):
                 archive.Archive(file)
-            return _of_file(binary.read(file, units=kernels), asked, kernels)
-    with package.open_package(where) as found:
-        return _of_package(found, asked, kernels)
+            found = binary.read(file, units=kernels)
+            return _of_file(found, asked, kernels, places.beside(path, found))
+    with package.open_package(where) as opened:
+        return _of_package(opened, asked, kernels)
 
 
 def _of_package(found: Package, asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
@@ -146,7 +152,7 @@ def _closure(found: Package, binaries: Sequence[Binary], known: Identity) -> Clo
     return closure_of(binaries, torch=torch, elsewhere=places.linux_places(found.root, binaries))
 
 
-def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
+def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool, beside: Sequence[Elsewhere] = ()) -> Inspection:
     if found.format == "other":
         message = f"`{found.name}` is not a wheel, a library or anything else with compiled code in it"
         raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
@@ -159,7 +165,8 @@ def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool) -> Inspe
         binaries=[found],
         known=identity.of_binary(found),
         parts={},
-        closure=closure_of([found]),
+        closure=closure_of([found], elsewhere=beside),
+        alone=True,
         findings=integrity.header_findings([found]),
         asked=asked,
         kernels=kernels,
@@ -178,12 +185,14 @@ def _answer(
     findings: Iterable[Finding],
     asked: Sequence[gpus.Match],
     kernels: bool,
+    alone: bool = False,
 ) -> Inspection:
     codes = [found.code for found in binaries if found.containers]
     lists = {found.name: _kernels(found) for found in binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
+    whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
     return Inspection(
         kind=kind,
         name=name,
@@ -205,7 +214,8 @@ def _answer(
         cpu=known.cpu,
         gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
         targets=sums(codes),
-        coverage={str(card): overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine},
+        coverage={str(card): answer for card, answer in whole.items()},
+        serves=_names({card for card, answer in whole.items() if answer is Coverage.SERVES}),
         by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),
         cards=tuple(
             _card(match, card, {c.file: table[card][c.file] for c in mine})
@@ -216,7 +226,7 @@ def _answer(
         closure=closure,
         findings=(
             *findings,
-            *(linkage.findings(closure) if closure else ()),
+            *(linkage.findings(closure, alone=alone) if closure else ()),
             *integrity.vendor_findings([code.file for code in codes]),
         ),
     )
@@ -252,6 +262,10 @@ def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> Card
         by_jit=any(answer.by_jit for answer in files.values()),
         files=files,
     )
+
+
+def _names(served_cards: set[Capability]) -> tuple[str, ...]:
+    return tuple(sorted({gpu.name for gpu in gpus.gpus() if gpu.official and gpu.capability in served_cards}))
 
 
 def _drivers(cuda: Version | None, *, full: bool) -> dict[str, Version | None] | None:

@@ -66,8 +66,9 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[str, ...] = ()
 
 
-def findings(closure: Closure) -> list[Finding]:
-    found = [_missing(item, closure.system) for item in closure.missing]
+def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
+    """What is amiss. Of a file that is looked at `alone`, what it lacks may well be where it is loaded from."""
+    found = [_missing(item, closure.system, alone) for item in closure.missing]
     found += [_outside(item) for item in closure.outside]
     found += [_skew(item, closure.system) for item in closure.skew]
     found += [_wrong_machine(item, closure.system) for item in closure.wrong_machine]
@@ -79,16 +80,19 @@ def findings(closure: Closure) -> list[Finding]:
     return found
 
 
-def _missing(item: Missing, system: str) -> Finding:
+def _missing(item: Missing, system: str, alone: bool) -> Finding:
     brought = {"python": State.PASS, "redistributable": State.WARN, "package": State.WARN}
     state = brought.get(item.owner or "", State.FAIL)
     if item.owner is None and item.how == "delayed":
         state = State.WARN
+    if alone and state is not State.PASS:
+        state = State.UNVERIFIED
+    where = "beside it" if alone else "in the package"
     verb = {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[item.how]
     way = " -> ".join(item.chain)
-    code = "WinError 126" if system == "windows" else "cannot open shared object file"
+    code = "`WinError 126`, which names another file" if system == "windows" else "`cannot open shared object file`"
     whose = f": {item.note}" if item.note else ""
-    why = f"where it is absent, loading ends with `{code}`, which names another file"
+    why = f"where it is absent, loading ends with {code}"
     if len(item.chain) > 2:
         why = f"the way to it: {way}; {why}"
     fix = None
@@ -99,7 +103,7 @@ def _missing(item: Missing, system: str) -> Finding:
     return Finding(
         id="closure.missing",
         state=state,
-        found=f"`{item.library}` is not in the package{whose}; `{item.wanted_by[0]}` {verb} it"
+        found=f"`{item.library}` is not {where}{whose}; `{item.wanted_by[0]}` {verb} it"
         + (f" and {len(item.wanted_by) - 1} more do" if len(item.wanted_by) > 1 else ""),
         why=why,
         fix=fix,

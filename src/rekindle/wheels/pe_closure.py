@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-import msgspec
-
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.dlls import providers
 from rekindle.knowledge.libraries import is_test_library, loaded_by, openmp_family, owner_of
-from rekindle.wheels.linkage import Closure, Duplicate, Missing, Outside, Skew, WrongMachine
+from rekindle.wheels.linkage import Closure, Duplicate, Missing, Outside, Skew
+from rekindle.wheels.walk import Walk, torch_first
 
 _LIB = "torch/lib/"
 _SHOWN = 20
@@ -22,7 +21,7 @@ def pe_closure(binaries: Sequence[Binary], *, torch: bool, elsewhere: Places) ->
     return _Walk([found for found in binaries if found.pe], torch, elsewhere).result()
 
 
-class _Walk:
+class _Walk(Walk):
     def __init__(self, binaries: Sequence[Binary], torch: bool, elsewhere: Places) -> None:
         self.torch = torch
         self.elsewhere = elsewhere
@@ -30,12 +29,8 @@ class _Walk:
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
             self.by_name.setdefault(found.file.lower(), []).append(found)
-        self.missing: dict[str, Missing] = {}
+        super().__init__()
         self.outside: dict[str, Outside] = {}
-        self.skew: list[Skew] = []
-        self.machines: list[WrongMachine] = []
-        self.parent: dict[str, str] = {}
-        self.links = self.symbols = 0
 
     def result(self) -> Closure:
         # Those that are loaded first come first, so that the way to a missing library begins at the loader's own door.
@@ -51,7 +46,7 @@ class _Walk:
             system="windows",
             links=self.links,
             symbols=self.symbols,
-            missing=tuple(self._with_way(self.missing[name]) for name in sorted(self.missing)),
+            missing=self.all_missing(),
             outside=tuple(self.outside[name] for name in sorted(self.outside)),
             skew=tuple(self.skew),
             wrong_machine=tuple(self.machines),
@@ -71,7 +66,7 @@ class _Walk:
                     continue
                 self.parent.setdefault(target.name, found.name)
                 if target.machine != found.machine:
-                    self._note_machine(target, found)
+                    self.note_machine(target, found)
                     continue
                 self._check_symbols(found, target, symbols)
                 further.append(target)
@@ -139,28 +134,10 @@ class _Walk:
         onward = self.by_name.get(f"{library.lower()}.dll", []) if library else []
         return not onward or any(one.pe is not None and one.pe.offers(name) for one in onward)
 
-    def _note_machine(self, target: Binary, found: Binary) -> None:
-        if all(item.file != target.name for item in self.machines):
-            self.machines.append(
-                WrongMachine(
-                    file=target.name,
-                    machine=target.machine or "an unknown machine",
-                    wanted_by=found.name,
-                    wanted=found.machine or "an unknown machine",
-                )
-            )
-
     def _note_outside(self, library: str, label: str, by: str) -> None:
         old = self.outside.get(library.lower())
         wanted = (*old.wanted_by, by) if old else (by,)
         self.outside[library.lower()] = Outside(library=library, where=label, wanted_by=wanted)
-
-    def _with_way(self, item: Missing) -> Missing:
-        """The same with the way that leads to it, once all links are known."""
-        way = [item.wanted_by[0]]
-        while way[0] in self.parent and self.parent[way[0]] not in way:
-            way.insert(0, self.parent[way[0]])
-        return msgspec.structs.replace(item, chain=(*way, item.library))
 
     def _duplicates(self) -> list[Duplicate]:
         """The same library in two places, and two copies of one OpenMP runtime whatever they are called."""
@@ -174,7 +151,7 @@ class _Walk:
                 found.append(Duplicate(library=name, files=tuple(one.name for one in files)))
         found += [
             Duplicate(library=names[0].rpartition("/")[2], files=tuple(names), openmp=True)
-            for names in (sorted(found, key=_torch_first) for found in families.values())
+            for names in (sorted(found, key=torch_first) for found in families.values())
             if len(names) > 1
         ]
         return found
@@ -201,7 +178,3 @@ def _is_test(found: Binary) -> bool:
 def _sooner(first: str, second: str) -> str:
     order = ("import", "delayed", "run-time")
     return min(first, second, key=order.index)
-
-
-def _torch_first(name: str) -> tuple[bool, str]:
-    return not name.startswith(_LIB), name

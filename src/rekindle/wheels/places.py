@@ -80,6 +80,15 @@ def linux_places(site_packages: Path, binaries: Sequence[Binary]) -> list[Elsewh
     return places
 
 
+def beside(path: Path, found: Binary) -> list[Elsewhere]:
+    """What a single file may find: on Windows the libraries of its own folder, on Linux those its run paths lead to."""
+    if found.elf:
+        return linux_places(path.parent, [found])
+    if found.pe:
+        return [Elsewhere(label="its own folder", sure=True, libraries=_libraries(path.parent, (".dll",)))]
+    return []
+
+
 class _Lazy(Mapping[str, "Binary | None"]):
     """The libraries of a folder by name, each read when it is asked for: PATH may hold thousands."""
 

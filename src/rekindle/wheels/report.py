@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rekindle import console
 from rekindle.findings import State
+from rekindle.knowledge import gpus
 from rekindle.knowledge.capability import Coverage
 from rekindle.wheels.inspection import Card, Inspection
 
@@ -96,13 +99,22 @@ def _served(found: Inspection) -> str:
         return ""
     rows = []
     for state in Coverage:
-        cards = [
-            card + ("*" if card in found.by_jit else "") for card, answer in found.coverage.items() if answer is state
-        ]
+        cards = [card for card, answer in found.coverage.items() if answer is state]
         if cards:
-            rows.append((state.value, " ".join(cards)))
-    note = "\n  * in part only by JIT: the driver compiles PTX at first use" if found.by_jit else ""
-    return "Cards by compute capability\n" + console.table(rows, indent="  ") + note
+            rows.append((state.value, _by_architecture(cards, found.by_jit)))
+    lines = ["Cards by compute capability", console.table(rows, indent="  ")]
+    if found.by_jit:
+        lines.append("  * in part only by JIT: the driver compiles PTX at first use")
+    return "\n".join(lines)
+
+
+def _by_architecture(cards: Sequence[str], by_jit: Sequence[str]) -> str:
+    """`Maxwell 5.0 5.2, Pascal 6.1`, with a star at what runs only by JIT."""
+    names = {str(gpu.capability): gpu.architecture for gpu in gpus.gpus()}
+    groups: dict[str, list[str]] = {}
+    for card in cards:
+        groups.setdefault(names.get(card, ""), []).append(f"{card}*" if card in by_jit else card)
+    return ", ".join(" ".join([name, *found]).strip() for name, found in groups.items())
 
 
 def _findings(found: Inspection) -> str:
