@@ -368,6 +368,20 @@ def test_a_recorded_machine_without_a_card_has_no_verdict_but_an_example(capsys:
     assert 'Next       rekindle plan --gpu "Tesla K40c"' in shown
 
 
+def test_what_only_a_build_would_mind_is_one_line_when_a_wheel_will_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """A GTX 1080 Ti has an official wheel: no toolkit, no compiler and no CMake are missing for that."""
+    where = ["doctor", "--machine", str(MACHINES / "wsl.json")]
+    run(where)
+    short = capsys.readouterr().out
+    assert "Only a build from source would mind" in short
+    assert "tools.cmake" in short
+    assert "no cmake on PATH" not in short
+    run([*where, "--all"])
+    assert "no cmake on PATH" in capsys.readouterr().out
+    run(["doctor", "--machine", str(MACHINES / "k40c-windows.json")])
+    assert "Only a build" not in capsys.readouterr().out  # here a build is what is recommended
+
+
 def test_only_takes_ids_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
     where = str(MACHINES / "k40c-windows.json")
     run(["doctor", "--machine", where, "--only", "cudnn", "--only", "gpu.present", "--json"])

@@ -10,6 +10,7 @@ from rekindle import console
 from rekindle.doctor.examine import examine
 from rekindle.doctor.graphics import describe
 from rekindle.findings import Finding, Fix, State, worst
+from rekindle.knowledge import checks as catalogue
 from rekindle.machine.compare import Difference, differences
 from rekindle.machine.model import Machine
 from rekindle.stack.routes import Route
@@ -90,11 +91,15 @@ def text(answer: Report, *, everything: bool) -> str:
     """What a person reads: the machine in a few lines, then what is not well, worst first, then what to do next."""
     lines = [console.table(summary(answer.machine)), ""]
     order = [State.FAIL, State.UNVERIFIED, State.WARN, *([State.PASS] if everything else [])]
+    spared = set() if everything else _for_builds(answer)
     for state in order:
         for finding in answer.checks:
-            if finding.state is state:
+            if finding.state is state and not (state is State.WARN and finding.id in spared):
                 lines.append(console.finding(finding))
                 lines.append(" " * 11 + console.paint(finding.id, "dim"))
+    if spared:
+        said = f"Only a build from source would mind: {', '.join(sorted(spared))} (`--all` shows why)"
+        lines.append(console.wrap(said, indent=" " * 11, first=f"{'WARN':<11}"))
     counts = {state: sum(finding.state is state for finding in answer.checks) for state in State}
     if len(lines) > 2:
         lines.append("")
@@ -116,6 +121,14 @@ def text(answer: Report, *, everything: bool) -> str:
         ]
         lines += [f"           {step}" for step in steps[1:]]
     return "\n".join(lines)
+
+
+def _for_builds(answer: Report) -> set[str]:
+    """Warnings that are beside the point, because a wheel will do and nothing has to be built."""
+    if answer.verdict is None or answer.verdict.route in (RouteKind.SOURCE_BUILD, RouteKind.NONE):
+        return set()
+    builds = {row.id for row in catalogue.checks() if row.build_only}
+    return {finding.id for finding in answer.checks if finding.state is State.WARN and finding.id in builds}
 
 
 def _works(answer: Report) -> bool:

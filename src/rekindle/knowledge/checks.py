@@ -13,6 +13,8 @@ class Check(Row, frozen=True, kw_only=True):
     title: str
     why: str
     fix: str
+    build_only: bool = False
+    """It matters to a build from source, and to nothing else."""
     seeds: tuple[str, ...]
     """What in the five documents that Rekindle began with this check answers: the document's number, then what."""
 
