@@ -348,7 +348,7 @@ def test_the_json_has_the_keys_that_were_promised(capsys: pytest.CaptureFixture[
     ("name", "route", "step"),
     [
         ("k40c-windows", "source-build", "rekindle"),  # no official wheel since 1.10 was built for sm_35
-        ("rtx5070-windows", "official-wheel", "pip install torch=="),
+        ("rtx5070-windows", "official-wheel", "rekindle install"),
         ("mixed-linux", "none", "take out one card"),  # R470 at most for one card, R570 at least for the other
         ("no-driver-windows", "official-wheel", "install a driver"),
     ],

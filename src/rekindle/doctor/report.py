@@ -70,6 +70,10 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
     if verdict is None:
         example = 'rekindle plan --gpu "Tesla K40c" --os windows --python 3.11'
         return Fix(text="ask for the card you mean", commands=(example,))
+    if verdict.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CONDA_FORGE, RouteKind.SHELF):
+        return Fix(text=verdict.summary, commands=("rekindle install",), mechanical=True)
+    if verdict.route is RouteKind.INSTALLED:
+        return Fix(text=verdict.summary, commands=("rekindle verify",), mechanical=True)
     if verdict.commands:
         return Fix(text=verdict.summary, commands=verdict.commands)
     if verdict.route is RouteKind.NONE:
@@ -113,6 +117,8 @@ def text(answer: Report, *, everything: bool) -> str:
             ),
         ]
         lines += [console.wrap(f"without {loss}", indent=" " * 11) for loss in answer.verdict.loses]
+        if answer.next is None or answer.next.commands != answer.verdict.commands:
+            lines += [f"           by hand: {command}" for command in answer.verdict.commands]
     if answer.next:
         steps = answer.next.commands
         lines += [
