@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @options.torch
 @options.cuda
 @options.toolset
+@options.machine
 @click.option("--follow", is_flag=True, help="Read on while the log is being written; answer when something fails.")
 @click.option("--quiet", default=60.0, metavar="SECONDS", help="With --follow: stop after this long without a line.")
 @options.as_json
@@ -32,6 +33,7 @@ def command(
     torch: str | None,
     cuda: str | None,
     toolset: str | None,
+    machine: Path | None,
     follow: bool,
     quiet: float,
     as_json: bool,
@@ -47,6 +49,10 @@ def command(
         message = "`--follow` reads a file, not what is piped in"
         raise UsageError(message, hint="a pipe is read to its end anyway: leave `--follow` out")
     known = facts.told(gpus=gpus, system=system, torch=torch, cuda=cuda, toolset=toolset)
+    if machine is not None:
+        from rekindle.machine import snapshot
+
+        known = facts.of_machine(snapshot.load(machine), known)
     if follow:
         _follow(where, known, quiet, as_json)
         return

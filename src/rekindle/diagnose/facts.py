@@ -13,6 +13,7 @@ import msgspec
 import re2
 
 from rekindle.knowledge.capability import Capability
+from rekindle.machine.model import Machine
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +73,22 @@ def told(
     return Facts(gpus=tuple(_capability(name) for name in gpus), os=system, torch=torch, cuda=cuda, toolset=toolset)
 
 
+def of_machine(machine: Machine, said: Facts) -> Facts:
+    """What a recorded machine tells; what was said on the command line wins."""
+    toolkit = next((found.version for found in machine.toolkits if found.version), None)
+    prompt = machine.prompt
+    found = Facts(
+        os=machine.os,
+        gpus=machine.capabilities,
+        cuda=str(toolkit.major_minor) if toolkit else None,
+        torch=machine.torch.version.partition("+")[0] if machine.torch else None,
+        toolset=str(prompt.toolset.major_minor) if prompt.toolset else None,
+        msvc=bool(machine.toolsets) if machine.os == "windows" else None,
+        developer_prompt=bool(prompt.toolset or prompt.cl) if machine.os == "windows" else None,
+    )
+    return _over(found, said)
+
+
 def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
     """`known` wins over what the log says."""
     found: dict[str, object] = {}
@@ -94,8 +111,10 @@ def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
     if "bits" in found:
         found["bits"] = int(str(found["bits"]))
     facts = Facts(gpus=tuple(dict.fromkeys(cards)), **found)  # type: ignore[arg-type]
-    if known is None:
-        return facts
+    return facts if known is None else _over(facts, known)
+
+
+def _over(facts: Facts, known: Facts) -> Facts:
     told = {name: value for name in Facts.__struct_fields__ if (value := getattr(known, name)) not in (None, ())}
     return msgspec.structs.replace(facts, **told)
 
