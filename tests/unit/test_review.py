@@ -196,6 +196,8 @@ def test_the_corrected_line(text: str, name: str, what: str, fixed: str) -> None
         ("cmake .. -DUSE_CUDDA=ON\n", "a.sh", "option-unknown", None),
         ("pip install cmake==4.2.1\n", "a.sh", "cmake-four", "1.13.1"),
         ("vcvars64.bat\n", "a.ps1", "environment-lost", None),
+        ("call vcvars64.bat\npython setup.py bdist_wheel\n", "a.bat", "distutils-use-sdk", None),
+        ("set CUDA_PATH=C:\\CUDA\\v12.4\nset PATH=C:\\CUDA\\v11.8\\bin;%PATH%\n", "a.bat", "two-toolkits", None),
         ("pip install wheel six numpy pyyaml build\n", "a.sh", "setuptools-free", "2.7.1"),
         ("cmake .. && ninja\n", "a.ps1", "chain", None),
         ("make\r\n", "a.sh", "line-ends", None),
@@ -214,6 +216,17 @@ def test_a_good_script_has_nothing_wrong() -> None:
     )
     answer = reviewed(good, "build.sh", gpu=RTX_5070)
     assert [remark.id for remark in answer.remarks if remark.state is not State.PASS] == []
+
+
+def test_a_good_batch_file_has_nothing_wrong() -> None:
+    good = (
+        "@echo off\n"
+        'call "C:\\VS\\VC\\Auxiliary\\Build\\vcvars64.bat" -vcvars_ver=14.39 || exit /b 1\n'
+        f'set "CUDA_PATH={TOOLKITS}\\v12.8"\nset "TORCH_CUDA_ARCH_LIST=12.0"\nset "DISTUTILS_USE_SDK=1"\n'
+        'cd /d "C:\\src\\pytorch" || exit /b 1\ngit checkout v2.7.1 || exit /b 1\n'
+        "python setup.py bdist_wheel\nif errorlevel 1 exit /b 1\n"
+    )
+    assert reviewed(good, gpu=RTX_5070).remarks == ()
 
 
 def test_fix_writes_a_script_that_passes(tmp_path: Path) -> None:

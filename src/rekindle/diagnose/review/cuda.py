@@ -97,6 +97,19 @@ def _architecture(said: Said) -> Iterator[Remark]:
 def _toolkit(said: Said) -> Iterator[Remark]:
     if said.cuda is None:
         return
+    for setting in said.settings:
+        other = re.search(r"(?i)CUDA[\\/]+v(\d+\.\d+)|cuda-(\d+\.\d+)", setting.value)
+        number = (other[1] or other[2]) if other else None
+        if number and Version(number) != said.cuda and setting.how == "environment":
+            yield _at(
+                said,
+                setting.line,
+                "two-toolkits",
+                State.WARN,
+                f"{setting.name} names CUDA {number}, and the build uses {said.cuda} (line {said.cuda_line})",
+                "nvcc of one toolkit with headers or libraries of another: point every variable at the same one",
+                "torch cmake/public/cuda.cmake (conflicting CUDA versions)",
+            )
     known = _known_toolkit(said.cuda)
     for card in said.gpus if known else ():
         if known and not known.compiles_for(card):

@@ -172,6 +172,17 @@ def _build(said: Said, wanted: list[Wanted]) -> Iterator[Remark]:
             "the Python package is made by setup.py or `python -m build --wheel`, which start CMake themselves",
             "pytorch setup.py",
         )
+    prompt = re.search(r"(?i)vcvars\w*\.bat|VsDevCmd", text)
+    if prompt and wheel and said.windows and not said.setting("DISTUTILS_USE_SDK"):
+        place = next(item for item in said.script.commands if prompt[0] in item.text)
+        yield _at(
+            said,
+            place.line,
+            "distutils-use-sdk",
+            "Visual C++ is loaded here, and setuptools is not told to use it",
+            "without DISTUTILS_USE_SDK=1 it looks for a compiler of its own and may take another toolset",
+            "setuptools _distutils/_msvccompiler.py",
+        )
     for command in said.commands:
         joined = " ".join(command.words)
         if "setup.py" in joined and said.torch and said.torch.major_minor >= Version("2.14"):
