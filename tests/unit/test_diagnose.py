@@ -107,6 +107,19 @@ def test_whatever_stands_around_the_lines(dress: str) -> None:
     assert not any("\x1b" in item.text for cause in found.causes for item in cause.evidence)
 
 
+def test_a_paste_that_the_console_cut_at_its_width() -> None:
+    whole = (
+        "Traceback (most recent call last):\n"
+        '  File "C:\\Users\\me\\project\\main.py", line 12, in <module> x = torch.zeros(4).cuda() + torch.ones(4, 4)\n'
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    )
+    width = 50
+    lines = [line[at : at + width] for line in whole.splitlines() for at in range(0, len(line), width)]
+    assert not any("no kernel image is available" in line for line in lines)
+    found = diagnose_text("\n".join(lines) + "\n")
+    assert (found.causes[0].label, found.causes[0].line) == ("no_kernel_image", 5)
+
+
 def test_nothing_failed_is_an_answer() -> None:
     found = diagnose_text(
         "-- Performing Test HAS_FLAG - Failed\n-- Looking for pthread_create - not found\n"

@@ -16,6 +16,7 @@ from rekindle.diagnose.match import matches
 from rekindle.diagnose.missing import really_missing
 from rekindle.diagnose.rank import Ranked, ranked
 from rekindle.diagnose.scan import BLOCK, Kept, scan
+from rekindle.diagnose.wrapped import unwrapped
 from rekindle.errors import NotFound
 from rekindle.redact import redact
 
@@ -38,7 +39,16 @@ def diagnose_blocks(blocks: Iterable[bytes], *, known: Facts | None = None, sour
 
 
 def answer(kept: Kept, *, known: Facts | None = None, source: str = "") -> Diagnosis:
-    """What the lines that were kept amount to."""
+    """What the lines that were kept amount to. Where a failure shows no cause, a console may have cut the lines."""
+    found = _answer(kept, known, source)
+    joined = unwrapped(kept) if found.outcome is Outcome.UNKNOWN else None
+    if joined is None:
+        return found
+    again = _answer(joined, known, source)
+    return again if again.outcome is Outcome.CAUSE else found
+
+
+def _answer(kept: Kept, known: Facts | None, source: str) -> Diagnosis:
     events = read(kept.lines)
     facts = gather((event.text for event in events), known)
     order = ranked(matches(events, facts), events)
