@@ -179,3 +179,13 @@ def test_who_stands_in_the_source_tree_gets_the_installed_torch(
     except NotFound:
         return
     assert tmp_path not in found.parents
+
+
+def test_a_plan_says_what_it_should_be(tmp_path: Path) -> None:
+    words = ("plan", "--gpu", "Tesla V100", "--os", "linux", "--driver", "580.65.06", "--python", "3.11")
+    assert rekindle_command(*words, "-o", str(tmp_path / "plan.toml")).code == 0
+    expected = verify.expected_of(tmp_path / "plan.toml")
+    assert expected.cards == ("sm_70",)
+    assert expected.torch and expected.cuda
+    seen = _read_only(small_wheels.make(tmp_path), "--plan", str(tmp_path / "plan.toml"), "--json")
+    assert _states(seen.json())["coverage"] == "FAIL"

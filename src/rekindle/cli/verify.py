@@ -13,6 +13,7 @@ from rekindle.cli import options
 @options.gpus
 @click.option("--torch", metavar="X.Y.Z", help="The PyTorch release it should be.")
 @click.option("--cuda", metavar="X.Y", help="The CUDA it should be built with.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Hold it against this plan.")
 @click.option("--python", metavar="PATH", help="The interpreter for a wheel's throw-away environment.")
 @click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
 @options.output("Where to write the report [a wheel's goes beside it].")
@@ -23,6 +24,7 @@ def command(
     gpus: tuple[str, ...],
     torch: str | None,
     cuda: str | None,
+    plan: Path | None,
     python: str | None,
     no_run: bool,
     output: Path | None,
@@ -36,7 +38,7 @@ def command(
     from rekindle import codec, files, findings
     from rekindle.wheels import verify, verify_report
 
-    expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus)
+    expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus) if plan is None else verify.expected_of(plan)
     done = verify.verify(subject, expected=expected, python=python, run=not no_run)
     place = output or (verify.report_beside(subject) if subject is not None and done.kind == "wheel" else None)
     if place is not None:

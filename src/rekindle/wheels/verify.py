@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.errors import NotFound
 from rekindle.findings import Finding, Fix, State, worst
-from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.capability import Capability, Coverage
 from rekindle.wheels import trial, verify_static
 from rekindle.wheels.trial import Environment, Home
 from rekindle.wheels.verify_static import Subject
@@ -125,7 +125,7 @@ def _carried_out(
         begun = time.monotonic()
         findings[name] = check(read, cards)
         seconds[name] = time.monotonic() - begun
-    failed = next((name for name in STATIC if findings[name].state is State.FAIL), None)
+    failed = _stops(read, findings, installed=home is not None)
     if not run or failed:
         why = f"not run, because the check `{failed}` failed" if failed and run else "nothing was run, as asked"
         return _Outcome(checks=_numbered(findings, seconds, (), why))
@@ -139,9 +139,27 @@ def _carried_out(
         return _Outcome(checks=_numbered(findings, seconds, seen, None), facts=environment.facts)
 
 
+def _stops(read: Subject, findings: Mapping[str, Finding], *, installed: bool) -> str | None:
+    """The check whose failure makes running pointless. What is installed may load in spite of what reading says."""
+    failed = [name for name in STATIC if findings[name].state is State.FAIL]
+    if not installed:
+        return next(iter(failed), None)
+    hopeless = not read.inspection.gpu_code or any(card.coverage is Coverage.NO for card in read.inspection.cards)
+    return "coverage" if "coverage" in failed and hopeless else None
+
+
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     facts: dict[str, Any] = {}
+
+
+def expected_of(path: Path) -> Expected:
+    """What a plan says it should be."""
+    from rekindle.stack import plan as lock
+
+    planned = lock.read(path)
+    cards = tuple(dict.fromkeys(capability.sm for card in planned.cards for capability in card.capabilities))
+    return Expected(torch=planned.torch, cuda=str(planned.cuda) if planned.cuda else None, cards=cards)
 
 
 def report_beside(wheel: Path) -> Path:
@@ -162,6 +180,10 @@ def _run(
             seconds[answer.id] = answer.seconds
     if findings["import"].state is State.FAIL:
         return []
+    links = findings["closure"]
+    if links.state is State.FAIL:
+        text = f"{links.found}. Here it was imported all the same: this machine brings what is missing"
+        findings["closure"] = msgspec.structs.replace(links, state=State.WARN, found=text)
     findings["version"] = verify_static.version_finding(read, environment.facts, expected.torch, expected.cuda)
     findings["config"] = verify_static.config_finding(read, environment.facts)
     findings["cuda"] = _cuda_finding(environment.facts)
