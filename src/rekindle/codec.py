@@ -66,7 +66,7 @@ def _spell(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     message = f"cannot write a {type(value).__name__} as JSON"
-    raise NotImplementedError(message)
+    raise TypeError(message)
 
 
 def _unspell(kind: type[Any], value: Any) -> Any:
