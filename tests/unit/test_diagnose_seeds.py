@@ -79,6 +79,17 @@ def test_what_explains_the_others_comes_first() -> None:
     ]
 
 
+def test_a_wheel_that_was_looked_for_in_vain_is_not_why_the_build_failed() -> None:
+    found = diagnose_text(
+        "Guessing wheel URL: https://example.org/flash_attn-2.whl\n"
+        "  urllib.request.urlretrieve(wheel_url, wheel_filename)\n"
+        "urllib.error.HTTPError: HTTP Error 404: Not Found\n"
+        "During handling of the above exception, another exception occurred:\n"
+        "a.cu(12): error: expected a declaration\nninja: build stopped: subcommand failed.\n"
+    )
+    assert found.causes[0].label == "source_code_error"
+
+
 def test_independent_failures_are_listed_each_with_its_own_job() -> None:
     found = diagnose_text(
         "[1/9] Building CUDA object a.cu.o\nFAILED: a.cu.o\nnvcc fatal   : Unsupported gpu architecture 'compute_35'\n"
