@@ -206,6 +206,16 @@ def test_linux_a_symbol_that_nobody_offers(gcc: Compiler) -> None:
     assert faults(checked(gcc, torch=False)) == {"skew": ["libsecond.so: new_name"]}
 
 
+def test_linux_names_of_the_c_library_are_not_missed(gcc: Compiler) -> None:
+    """NVIDIA's NVPL asks for pthread_once without a version; only a list tells it from a name that nobody has."""
+    first = gcc.build("libfirst.so", offers=["fa"], options=["-Wl,-soname,libfirst.so"])
+    user = gcc.build(
+        "libuser.so", wants=["fa", "pthread_once", "stray"], options=[str(first), ORIGIN, "-Wl,--allow-shlib-undefined"]
+    )
+    assert user.exists()
+    assert faults(checked(gcc, torch=False)) == {"skew": ["libuser.so: stray"]}
+
+
 def test_linux_a_circle_is_no_fault(gcc: Compiler) -> None:
     first = gcc.build("libone.so", offers=["f1"], options=["-Wl,-soname,libone.so"])
     second = gcc.build("libtwo.so", offers=["f2"], wants=["f1"], options=[str(first), ORIGIN, "-Wl,-soname,libtwo.so"])

@@ -3,9 +3,16 @@ while running without any import table naming it."""
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, decided, observed
+
+# Names of the C++ runtime: without a version where a library leaves it to another one to link libstdc++.
+_STANDARD = re.compile(
+    r"_Z(?:T[ISVT]|GV|Th?n?\d+_|Tv\w+?_)*(?:N[KVRO]*)?(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)|_Z(?:nw|na|dl|da)"
+    r"|_ZT[ISV][PK]*[a-z]$|__cxa_|__gxx_|__dynamic_cast$"
+)
 
 
 class Owner(Row, frozen=True, kw_only=True):
@@ -48,6 +55,11 @@ class Named(Row, frozen=True, kw_only=True):
     system: str | None = None
 
 
+class _Symbols(Row, frozen=True, kw_only=True):
+    name: str
+    symbols: str
+
+
 class _Parts(Row, frozen=True, kw_only=True):
     major: int
     libraries: tuple[str, ...]
@@ -76,6 +88,11 @@ def is_test_library(name: str, system: str) -> bool:
     return any(row.system == system and matches(name, pattern, system) for row in rows for pattern in row.names)
 
 
+def is_system_symbol(name: str) -> bool:
+    """Does glibc, libgcc or the C++ runtime offer this name? C++ names of the standard library go by their spelling."""
+    return name in _system_symbols() or _STANDARD.match(name) is not None
+
+
 def is_vendor_library(name: str) -> bool:
     """Is this one of NVIDIA's own libraries, riding along in somebody's package?"""
     rows = decided("vendor_libraries", dict[str, tuple[Named, ...]])["library"]
@@ -92,6 +109,12 @@ def loader_places(torch: str | None) -> list[Place]:
     """Where `import torch` looks on Windows, in order, for a release."""
     rows = decided("torch_loader", dict[str, tuple[Place, ...]])["place"]
     return sorted((row for row in rows if _since(torch, row.torch_from)), key=lambda row: row.order)
+
+
+@cached
+def _system_symbols() -> frozenset[str]:
+    rows = observed("system_symbols", dict[str, tuple[_Symbols, ...]])["libraries"]
+    return frozenset(name for row in rows for name in row.symbols.split())
 
 
 @cached

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.libraries import loaded_by, openmp_family, owner_of
+from rekindle.knowledge.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
 from rekindle.wheels.linkage import Closure, Duplicate, Missing, Skew
 from rekindle.wheels.walk import Walk, torch_first
 
@@ -18,11 +18,6 @@ _LIB = "torch/lib/"
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 # Names that only torch's own libraries can offer: `_ZN3c10…`, `_ZNK2at6Tensor…`, `_ZN5torch…`.
 _OURS = re.compile(r"_Z(?:T[ISV])?(?:N[KVRO]*|)(?:3c10|2at|5torch|6caffe2)(?![a-z])")
-
-# Names of the C++ standard library: without a version where a library leaves it to another one to link libstdc++.
-_STANDARD = re.compile(
-    r"_Z(?:T[ISVT]|GV|Th?n?\d+_|Tv\w+?_)*(?:N[KVRO]*)?S[tabsiod]|_Z(?:nw|na|dl|da)|__cxa_|__gxx_|__dynamic_cast$"
-)
 
 
 def elf_closure(
@@ -140,16 +135,16 @@ class _Walk(Walk):
         return any(fnmatchcase(name, package) for name in self.requires)
 
     def _check_symbols(self, found: Binary, targets: Mapping[str, Sequence[Binary]]) -> None:
-        """Symbols without a version that nothing in the package offers.
+        """Symbols without a version that nothing in the package offers, nor the system.
 
-        glibc's and libstdc++'s symbols carry versions, so these can only come from a library that is linked. If one of
-        those lies outside the package it may be there; then only names that are torch's own are held against it.
+        If a library that is linked lies outside the package it may be there; then only names that are torch's own are
+        held against it.
         """
         if found.symbols is None or found.elf is None:
             return
         reached = _reached(found, targets)
         outside = any(self.unknown.get(one.name) for one in reached)
-        wanted = [n for n in found.symbols.unversioned if not _PYTHON.match(n) and not _STANDARD.match(n)]
+        wanted = [n for n in found.symbols.unversioned if not _PYTHON.match(n) and not is_system_symbol(n)]
         self.symbols += len(wanted)
         if outside:
             wanted = [name for name in wanted if self.torch and _OURS.match(name)]
