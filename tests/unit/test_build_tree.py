@@ -14,10 +14,12 @@ from rekindle.build import tree
 from rekindle.build.backends import choose
 from rekindle.build.clean import clean
 from rekindle.build.folders import Folders, folder_of
+from rekindle.build.jobs import computed
 from rekindle.build.naming import wheel_version
 from rekindle.build.pack import wheel_of_tree
 from rekindle.build.request import BuildFile, BuildRequest, Compiler, Cuda, Cudnn
 from rekindle.errors import BadInput, NotFound, UsageError
+from rekindle.machine.model import Machine, Memory, Processor
 from rekindle.machine.snapshot import load
 from rekindle.version import Version
 
@@ -172,6 +174,18 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         request_room.read(other)
     with pytest.raises(BadInput, match="neither a source"):
         request_room.resolve(BuildFile(), load(MACHINES / "k40c-windows.json"))
+
+
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "cuda", "number"),
+    [(24, 32, True, 10), (24, 32, False, 21), (4, 64, True, 4), (16, 2, True, 1), (None, None, True, None)],
+)
+def test_as_many_compiles_as_cores_and_memory_have_room_for(
+    cores: int | None, gigabytes: int | None, cuda: bool, number: int | None
+) -> None:
+    memory = Memory(physical=gigabytes * 1024**3 if gigabytes else None)
+    machine = Machine(os="linux", arch="x86_64", memory=memory, processor=Processor(cores=cores))
+    assert computed(machine, cuda=cuda) == number
 
 
 def test_a_build_on_a_recorded_machine_is_only_shown(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build import building, options, request, steps
+from rekindle.build import building, jobs, options, request, steps
 from rekindle.build.building import BuildReport, Choices, StepReport
 from rekindle.build.environment import Environment, difference
 from rekindle.build.folders import Folders, folder_of
@@ -49,7 +49,7 @@ def build(
         until=asked["until"],
         start=asked["start"],
         clean=asked["clean"],
-        jobs=asked["jobs"],
+        jobs=asked["jobs"] or jobs.computed(seen, cuda=resolved.cuda is not None),
         work=str(Path(asked["work"]).resolve()) if asked["work"] else None,
         gpu=bool(seen.gpus),
         launcher=find_launcher(asked["launcher"], os.environ),
