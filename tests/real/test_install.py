@@ -22,6 +22,7 @@ from rekindle.stack.routes import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.wish import Wish
 from support import small_wheels
+from support.artefacts import unverified
 from support.fatbins import container
 
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -255,3 +256,31 @@ def _everything(folder: Path) -> dict[str, bytes]:
     """Every file of the environment with its bytes; compiled copies come and go by themselves."""
     files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name != "lock"}
+
+
+def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> None:
+    """A real wheel of the index for a card it serves: 3 GB to download, 6 GB on disk, so only when asked for.
+
+    On x86_64 the card is a V100, which the newest wheel of the index no longer serves; no aarch64 wheel has its code,
+    so there it is an H200.
+    """
+    if not os.environ.get("REKINDLE_HEAVY"):
+        unverified("a real PyTorch is 3 GB: set REKINDLE_HEAVY=1 to install one")
+    card, capability = ("Tesla V100-PCIE-16GB", "7.0") if platform.machine() in ("x86_64", "AMD64") else ("H200", "9.0")
+    folder = tmp_path / "env"
+    venv.create(folder, with_pip=True)
+    environment = locate(folder)
+    before = distributions.freeze(distributions.installed(Path(environment.site)))
+    report = verb.install(folder, Wish(configured_index=True), gpus=[card])
+    assert report.coverage == {capability: "SERVES"}
+    pip(environment, "install", "-U", "torchvision")
+    assert versions(environment)["torch"] == report.torch
+    said = subprocess.run(
+        [environment.python, "-c", "import torch; print(torch.ones(2).sum().item())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.stdout.strip() == "2.0", said.stderr
+    verb.undo(folder)
+    assert distributions.freeze(distributions.installed(Path(environment.site))) == before

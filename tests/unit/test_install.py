@@ -16,12 +16,15 @@ from rekindle.install.bundle import bundle
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import Environment, locate
 from rekindle.install.installer import Request
+from rekindle.knowledge.capability import Capability
 from rekindle.run import Result
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
 from rekindle.stack.routes import Change, Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.wish import Wish, named
+from support.artefacts import unverified
+from support.fatbins import container
 
 
 @pytest.fixture
@@ -167,3 +170,41 @@ def test_a_bundle_is_for_the_machine_it_goes_to(tmp_path: Path, monkeypatch: pyt
     assert any("R470" in line for line in found.by_hand)
     assert '"setuptools<=75.8.2"' in found.commands[0]
     assert lock.read(tmp_path / "b" / "plan.toml").torch == "2.7.1"
+
+
+def test_conda_forge_goes_through_conda_and_back(
+    env: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in that does what conda does to the files; no conda can be had here, so the real one is UNVERIFIED."""
+    if os.name == "nt":
+        unverified("the stand-in for conda is a shell script")
+    site = Path(env.site)
+    conda = tmp_path / "conda"
+    said = tmp_path / "said.txt"
+    conda.write_text(
+        f"""#!/bin/sh
+printf '%s\\n' "$*" >> "{said}"
+case "$*" in
+  *--revisions*) echo '[{{"rev": 0}}, {{"rev": 4}}]' ;;
+  *"--revision 4"*) rm -rf "{site}/torch" "{site}"/torch-*.dist-info ;;
+  *) mkdir -p "{site}/torch/lib" "{site}/torch-2.13.0.dist-info"; cp "{tmp_path}/code" "{site}/torch/lib/x.fatbin" ;;
+esac
+""",
+        encoding="utf-8",
+    )
+    conda.chmod(0o755)
+    (tmp_path / "code").write_bytes(container("sm_60", "sm_70") * 2)
+    monkeypatch.setenv("CONDA_EXE", str(conda))
+    (Path(env.prefix) / "conda-meta").mkdir()
+    verdict = resolve(named(["GTX 1080 Ti", "RTX 5070"], system="linux", python="3.11"), Wish())
+    route = verdict.recommended
+    assert route.route is RouteKind.CONDA_FORGE
+    report = carry_out.install(env, route, None, (Capability(6, 1),))
+    assert report.coverage == {"6.1": "SERVES"}
+    assert f"pytorch =={route.torch}=cuda*" in (Path(env.prefix) / "conda-meta" / "pinned").read_text("utf-8")
+    asked = said.read_text(encoding="utf-8")
+    assert f"install -y -p {env.prefix} -c conda-forge python=3.11 pytorch={route.torch}=cuda*" in asked
+    carry_out.undo(env)
+    assert "--revision 4" in said.read_text(encoding="utf-8")
+    assert not (Path(env.prefix) / "conda-meta" / "pinned").exists()
+    assert distributions.installed(site) == {}

@@ -9,7 +9,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from rekindle.errors import ChecksFailed, Locked, MissingTool, NoRoute
-from rekindle.install import distributions, keeping, record
+from rekindle.install import conda, distributions, keeping, record
 from rekindle.install.environment import Environment
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
@@ -77,12 +77,14 @@ def check(route: Route, environment: Environment) -> None:
 def install(
     environment: Environment,
     route: Route,
-    installer: Installer,
+    installer: Installer | None,
     capabilities: tuple[Capability, ...],
     *,
     dry_run: bool = False,
 ) -> InstallReport:
     """Download, look inside, keep what will be replaced, install, look again, write the constraints."""
+    if route.route is RouteKind.CONDA_FORGE:
+        return _by_conda(environment, route, capabilities, dry_run=dry_run)
     request = request_of(route)
     if route.route is RouteKind.INSTALLED:
         return InstallReport(
@@ -96,6 +98,9 @@ def install(
             torch=route.version,
             commands=request.commands,
         )
+    if installer is None:
+        message = "no installer was chosen"
+        raise MissingTool(message, hint="`--with pip` or `--with uv`")
     with _alone(environment):
         return _install(environment, route, installer, request, capabilities)
 
@@ -154,6 +159,40 @@ def _install(
         coverage=coverage,
         constraints=str(constraints),
     )
+
+
+def _by_conda(
+    environment: Environment, route: Route, capabilities: tuple[Capability, ...], *, dry_run: bool
+) -> InstallReport:
+    """conda-forge's package, by conda, which is all-or-nothing by itself."""
+    report = InstallReport(
+        state="would-install",
+        environment=environment,
+        route=route.route,
+        torch=route.torch,
+        commands=route.commands,
+    )
+    if dry_run:
+        return report
+    site = Path(environment.site)
+    with _alone(environment):
+        before = distributions.installed(site)
+        number = conda.revision(environment)
+        folder = record.begin(environment, route.route.value, [], [conda.pinned(environment)], number)
+        try:
+            conda.install(environment, route)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        changes = _changes(before, distributions.installed(site))
+        record.finish(folder, changes)
+        try:
+            coverage = _serves(site / "torch", capabilities)
+        except ChecksFailed:
+            record.restore(environment, folder)
+            raise
+        pins = conda.pin(environment, route)
+    return msgspec.structs.replace(report, state="installed", changes=changes, coverage=coverage, constraints=str(pins))
 
 
 def _serves(where: Path, capabilities: tuple[Capability, ...]) -> dict[str, Coverage]:

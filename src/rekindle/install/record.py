@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle import codec, files
 from rekindle.errors import NotFound, StepFailed
-from rekindle.install import distributions
+from rekindle.install import conda, distributions
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import Environment
 
@@ -32,10 +32,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     freeze: tuple[str, ...]
     kept: tuple[Distribution, ...]
     changes: tuple[Replaced, ...] = ()
+    conda_revision: int | None = None
+    """For conda's own way back."""
     files: dict[str, str | None] = {}
 
 
-def begin(environment: Environment, route: str, replaced: list[Distribution], configuration: list[Path]) -> Path:
+def begin(
+    environment: Environment,
+    route: str,
+    replaced: list[Distribution],
+    configuration: list[Path],
+    conda_revision: int | None = None,
+) -> Path:
     """Keep everything that will be replaced, and write down what there was. The folder of the record."""
     site, prefix = Path(environment.site), Path(environment.prefix)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
@@ -47,6 +55,7 @@ def begin(environment: Environment, route: str, replaced: list[Distribution], co
             route=route,
             freeze=distributions.freeze(distributions.installed(site)),
             kept=tuple(replaced),
+            conda_revision=conda_revision,
             files={str(path): path.read_text(encoding="utf-8") if path.is_file() else None for path in configuration},
         )
         _write(folder, record)
@@ -77,6 +86,8 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     """
     site, prefix = Path(environment.site), Path(environment.prefix)
     record = read(folder)
+    if record.conda_revision is not None:
+        return _restore_conda(environment, folder, record)
     before = dict(line.split("==", 1) for line in record.freeze)
     touched = {each.name for each in record.changes} | {each.name for each in record.kept}
     now = distributions.installed(site)
@@ -91,11 +102,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
             undone.append(Replaced(name=name, before=have.version if have else None, after=before.get(name)))
     if (folder / "files").is_dir():
         distributions.put_back(folder / "files", prefix)
-    for spelled, text in record.files.items():
-        if text is None:
-            Path(spelled).unlink(missing_ok=True)
-        else:
-            files.write_text(Path(spelled), text)
+    _put_back_files(record)
     again = distributions.installed(site)
     wrong = [name for name in touched if (again[name].version if name in again else None) != before.get(name)]
     if wrong:
@@ -103,6 +110,22 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
         raise StepFailed(message, hint=f"their files are kept in `{folder}`")
     shutil.rmtree(folder, ignore_errors=True)
     return tuple(undone)
+
+
+def _restore_conda(environment: Environment, folder: Path, record: Record) -> tuple[Replaced, ...]:
+    """conda undoes its own work; only its file of pins is ours to put back, before it looks at that."""
+    _put_back_files(record)
+    conda.go_back(environment, record.conda_revision or 0)
+    shutil.rmtree(folder, ignore_errors=True)
+    return tuple(Replaced(name=each.name, before=each.after, after=each.before) for each in record.changes)
+
+
+def _put_back_files(record: Record) -> None:
+    for spelled, text in record.files.items():
+        if text is None:
+            Path(spelled).unlink(missing_ok=True)
+        else:
+            files.write_text(Path(spelled), text)
 
 
 def read(folder: Path) -> Record:

@@ -54,7 +54,7 @@ def install(
         for note in verdict.notes:
             console.say(note)
     carry_out.check(route, environment)
-    installer = installer_of(environment, tool)
+    installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, tool)
     return carry_out.install(environment, route, installer, situation.capabilities, dry_run=dry_run)
 
 

@@ -1,0 +1,68 @@
+"""conda-forge's package into a conda environment. conda keeps its own history, so undo is its own `--revision`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+from rekindle import files, run
+from rekindle.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.install.environment import Environment
+from rekindle.stack.routes import Route
+
+_LONG = 3600.0
+
+
+def program() -> str:
+    """The conda that is active, or one on PATH; mamba does as well."""
+    found = os.environ.get("CONDA_EXE") or shutil.which("conda") or shutil.which("mamba")
+    if not found:
+        message = "conda is not on PATH"
+        raise MissingTool(message, hint="open the prompt in which `conda` works, and run the same command there")
+    return found
+
+
+def packages(route: Route) -> list[str]:
+    """What the route's command asks conda for, word by word."""
+    words = shlex.split(route.commands[0])
+    return words[words.index("conda-forge") + 1 :]
+
+
+def revision(environment: Environment) -> int:
+    """The number of the environment's state now, to come back to."""
+    result = run.call([program(), "list", "--revisions", "--json", "-p", environment.prefix], timeout=120)
+    run.checked(result, doing="read the history of the conda environment")
+    return int(json.loads(result.out)[-1]["rev"])
+
+
+def install(environment: Environment, route: Route) -> None:
+    command = [program(), "install", "-y", "-p", environment.prefix, "-c", "conda-forge", *packages(route)]
+    result = run.call(command, timeout=_LONG)
+    if not result.ok:
+        tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-6:])
+        message = f"conda could not install it; it has changed nothing\n{tail}"
+        raise FetchFailed(message, hint="by hand:\n  " + "\n  ".join(route.commands))
+
+
+def pinned(environment: Environment) -> Path:
+    """conda's own constraints file: what it names is not replaced by a later `conda install` or `update`."""
+    return Path(environment.prefix) / "conda-meta" / "pinned"
+
+
+def pin(environment: Environment, route: Route) -> Path:
+    path = pinned(environment)
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    others = [line for line in before.splitlines() if not line.startswith("pytorch ")]
+    files.write_text(path, "\n".join([*others, f"pytorch =={route.torch}=cuda*"]) + "\n")
+    return path
+
+
+def go_back(environment: Environment, number: int) -> None:
+    command = [program(), "install", "-y", "-p", environment.prefix, "--revision", str(number)]
+    result = run.call(command, timeout=_LONG)
+    if not result.ok:
+        message = f"conda could not go back to revision {number}"
+        raise StepFailed(message, hint=f"by hand: `conda install -p {environment.prefix} --revision {number}`")
