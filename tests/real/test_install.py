@@ -275,12 +275,8 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     assert report.coverage == {capability: "SERVES"}
     pip(environment, "install", "-U", "torchvision")
     assert versions(environment)["torch"] == report.torch
-    said = subprocess.run(
-        [environment.python, "-c", "import torch; print(torch.ones(2).sum().item())"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [environment.python, "-c", "import torch; print(torch.ones(2).sum().item())"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.stdout.strip() == "2.0", said.stderr
     verb.undo(folder)
     assert distributions.freeze(distributions.installed(Path(environment.site))) == before
