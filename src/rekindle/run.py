@@ -110,14 +110,22 @@ def decode(data: bytes, encoding: str | None = None) -> str:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            text = data.decode(_console_encoding(), "replace")
+            text = data.decode(_console_encoding(data), "replace")
     return text.replace("\r\n", "\n")
 
 
-def _console_encoding() -> str:
+def _console_encoding(data: bytes) -> str:
+    """Console programs write in the OEM code page; Python and most others write to a pipe in the ANSI one.
+
+    Letters beyond ASCII lie below 0xB0 in the OEM pages and from 0xC0 on in the ANSI pages (Latin, Greek, Cyrillic);
+    where two bytes make a letter, both pages are the same.
+    """
     if os.name == "nt":
         import ctypes
 
-        page = ctypes.windll.kernel32.GetOEMCP()  # type: ignore[attr-defined,unused-ignore]
+        kernel32 = ctypes.windll.kernel32  # type: ignore[attr-defined,unused-ignore]
+        high = sum(byte >= 0xC0 for byte in data)
+        low = sum(0x80 <= byte < 0xB0 for byte in data)
+        page = kernel32.GetACP() if high > low else kernel32.GetOEMCP()
         return f"cp{page}" if page and page != 65001 else "cp1252"
     return "cp1252"

@@ -158,3 +158,40 @@ def test_a_mistake_is_a_sentence_and_a_code() -> None:
     assert said.code == 14
     assert "Traceback" not in said.err
     assert "hint:" in said.err
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment; made by hand where the interpreter has no `venv` (the embeddable build)."""
+    folder = tmp_path / "my env (x86)"
+    if run.call([sys.executable, "-m", "venv", folder], timeout=240).ok:
+        return folder
+    home = Path(sys.executable).parent
+    (folder / "Scripts").mkdir(parents=True)
+    (folder / "Lib" / "site-packages" / "pip-24.2.dist-info").mkdir(parents=True)
+    for file in [Path(sys.executable), *home.glob("python3*.dll"), *home.glob("vcruntime*.dll")]:
+        (folder / "Scripts" / file.name).write_bytes(file.read_bytes())
+    version = ".".join(map(str, sys.version_info[:3]))
+    settings = f"home = {home}\ninclude-system-site-packages = false\nversion = {version}\n"
+    (folder / "pyvenv.cfg").write_text(settings, encoding="utf-8")
+    return folder
+
+
+def test_install_says_what_it_would_do_and_does_nothing(environment: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    said = rekindle("install", str(environment), "--dry-run", "--gpu", "Tesla V100-PCIE-16GB", "--json")
+    assert said.out, said.err
+    report = answer(said)
+    assert report["schema"].startswith("rekindle.install/")
+    assert report["route"] == "official-wheel", report
+    assert "torch" in json.dumps(report["commands"])
+    after = {path: path.stat().st_mtime_ns for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    assert after == before
+
+
+def test_the_environments_own_pip_settings_are_in_pip_ini(environment: Path) -> None:
+    from rekindle.install.environment import locate
+    from rekindle.install.keeping import pip_configuration
+
+    found = locate(environment)
+    assert pip_configuration(found) == environment / "pip.ini"

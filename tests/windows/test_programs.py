@@ -91,6 +91,7 @@ def test_a_missing_program_is_an_answer() -> None:
         ("NVIDIA GeForce\r\n".encode("utf-16-le"), "NVIDIA GeForce\n"),
         ("Übersetzer".encode(), "Übersetzer"),
         ("Übersetzer für x64".encode("cp437"), "Übersetzer für x64"),
+        ("Übersetzer für x64".encode("cp1252"), "Übersetzer für x64"),
     ],
 )
 def test_what_programs_say_is_decoded_by_what_it_is(data: bytes, text: str) -> None:

@@ -108,11 +108,11 @@ def installer_of(environment: Environment, wanted: str | None = None) -> Install
     if wanted == "uv" or (wanted is None and environment.pip is None):
         if uv is None:
             message = "the environment has no pip, and uv is not on PATH" if wanted is None else "uv is not on PATH"
-            raise MissingTool(message, hint=f"`{environment.python} -m ensurepip`, or install uv")
+            raise MissingTool(message, hint=f"`{quoted(environment.python)} -m ensurepip`, or install uv")
         return Uv(environment, uv)
     if environment.pip is None:
         message = "the environment has no pip"
-        raise MissingTool(message, hint=f"`{environment.python} -m ensurepip`, or `--with uv`")
+        raise MissingTool(message, hint=f"`{quoted(environment.python)} -m ensurepip`, or `--with uv`")
     if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
         message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
         raise MissingTool(message, hint=f"`{environment.python} -m pip install -U pip`, or `--with uv`")
