@@ -196,8 +196,9 @@ def plant(numbers: list[int]) -> int:
             _break(copy / place.file.relative_to("src"), place)
             env = environment() | {"PYTHONPATH": windows_path(copy), "PYTHONPYCACHEPREFIX": r"C:\planted"}
             command = [python.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line"]
-            command += ["-o", f"pythonpath={copy.name}", f"--rootdir={windows_path(PROJECT)}"]
-            command += ["-o", f"pythonpath={windows_path(copy)} tests", *tests[:6]]
+            # With slashes: pytest reads this setting as a shell would, and backslashes would be lost.
+            planted = windows_path(copy).replace("\\", "/")
+            command += ["-o", f"pythonpath={planted} tests", *tests[:6]]
             noticed = python.bench.call(command, env=env, cwd=PROJECT, timeout=300).returncode != 0
         print(f"{number:3}  {'noticed  ' if noticed else 'UNNOTICED'}  {place}", flush=True)
         if not noticed:
