@@ -1,7 +1,7 @@
 """How often `rekindle diagnose` names the right cause, and how fast: `python benchmarks/diagnose.py [--quick]`.
 
 Needs the failure corpus, a folder with `cases/*.json`: REKINDLE_CORPUS, or `../shared/corpus` beside the repository.
-Without it those measurements are UNVERIFIED. The logs of work that went well are made by `tests.support.good_logs`.
+Without it those measurements are UNVERIFIED. The logs of work that went well are made by `tests/support/good_logs.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-
-from tests.support.good_logs import good_logs  # noqa: E402
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text  # noqa: E402
+from support.good_logs import good_logs  # noqa: E402
 
 Labels = Callable[[str], list[str]]
 

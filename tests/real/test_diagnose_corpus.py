@@ -7,9 +7,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.support.good_logs import good_logs
 
 from rekindle.diagnose.diagnosis import diagnose_file
+from support.good_logs import good_logs
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,7 +2,7 @@
 
 Made here, once, and kept in the test cache: C extensions built from their source distributions (verbose, so that every
 compiler command and warning is in), CMake configures and builds with both generators, pip installs, nvcc compiles,
-a git clone. `python -m tests.support.good_logs` makes them and says how many there are.
+a git clone. `python tests/support/good_logs.py` makes them and says how many there are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.support.artefacts import cache
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.artefacts import cache
 
 # Small C and C++ extensions; each with its own way of probing the system.
 _SDISTS = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.command import rekindle_command
 
 from rekindle.diagnose.answer import Outcome
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.follow import follow
+from support.command import rekindle_command
 
 KEPLER = """\
 [1/3] Building CXX object a.cpp.o

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.command import rekindle_command
 
 from rekindle.diagnose.review.review import Reviewed, review_script
 from rekindle.diagnose.review.script import read
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability
 from rekindle.version import Version
+from support.command import rekindle_command
 
 K40 = Capability.parse("3.5")
 RTX_5070 = Capability.parse("12.0")
