@@ -68,6 +68,11 @@ def test_distributed_stays_on_where_it_works() -> None:
     assert "USE_DISTRIBUTED" not in values(request(system="linux", compiler=GCC, arch_list="8.6", cuda="11.8"))
 
 
+def test_a_compiler_cache_that_happens_to_be_installed_is_not_taken_behind_our_back() -> None:
+    """Met for real: ccache was installed between two runs, and all of protobuf was compiled again."""
+    assert values(request(system="linux", compiler=GCC, arch_list="3.5", cuda="11.8"))["USE_CCACHE"] == "OFF"
+
+
 def test_every_profile_sets_only_options_that_the_release_has() -> None:
     for release in torch_releases():
         names = {each.name for each in describe(release.minor)}
