@@ -40,7 +40,8 @@ def text(diagnosis: Diagnosis) -> str:
 
 
 def _head(diagnosis: Diagnosis) -> str:
-    place = f"{diagnosis.source or 'the log'}, {diagnosis.lines:,} lines"
+    count = f"{diagnosis.lines:,} line{'' if diagnosis.lines == 1 else 's'}"
+    place = f"{diagnosis.source or 'the log'}, {count}"
     if diagnosis.outcome is Outcome.NONE:
         return f"{paint(diagnosis.summary, 'green')} ({place})"
     if diagnosis.outcome is Outcome.UNKNOWN:
