@@ -332,10 +332,11 @@ def _none(
     situation: Situation, wish: Wish, shelf: Sequence[Offer], found: list[_Ranked], rejections: list[Rejection]
 ) -> Verdict:
     """Nothing works: the reason in a sentence, and the smallest change that would help."""
+    change = _smallest_change(situation, wish, shelf)
     route = Route(
         route=RouteKind.NONE,
-        summary=_reason(situation, wish, rejections),
-        change=_smallest_change(situation, wish, shelf),
+        summary=_reason(situation, wish, rejections, change),
+        change=change,
         lacks=lacks(situation),
     )
     return Verdict(
@@ -348,7 +349,7 @@ def _none(
     )
 
 
-def _reason(situation: Situation, wish: Wish, rejections: list[Rejection]) -> str:
+def _reason(situation: Situation, wish: Wish, rejections: list[Rejection], change: Change) -> str:
     if not situation.cards:
         return "no NVIDIA card was found or named"
     whole = next((each for each in rejections if each.candidate.name == "any PyTorch"), None)
@@ -367,6 +368,11 @@ def _reason(situation: Situation, wish: Wish, rejections: list[Rejection]) -> st
             ),
             None,
         )
+        if about:
+            return about.sentence
+    if change.what == "driver":
+        old = [each for each in rejections if each.rule == "driver-too-old"]
+        about = next((each for each in old if each.candidate.cuda == change.cuda), None)
         if about:
             return about.sentence
     if wish.torch is not None:
