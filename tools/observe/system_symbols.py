@@ -21,6 +21,8 @@ LIBRARIES = (
         "libutil.so.1",
         "libanl.so.1",
         "libatomic.so.1",
+        "libz.so.1",
+        "libcrypt.so.1",
         "ld-linux-aarch64.so.1",
         "ld-linux-x86-64.so.2",
     ),

@@ -52,7 +52,10 @@ def is_binary(name: str) -> bool:
     """Is this a name of a compiled file? `libcudnn.so.9` and `libgomp-a34b3233.so.1.0.0` are."""
     last = name.rpartition("/")[2].lower()
     stem, found, version = last.partition(".so.")
-    return last.endswith(_SUFFIXES) or bool(found and stem and version.replace(".", "").isdigit())
+    # `libcrypto.so.1.1.1k` is one too.
+    return last.endswith(_SUFFIXES) or bool(
+        found and stem and version[:1].isdigit() and version.replace(".", "").isalnum()
+    )
 
 
 def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = (), units: bool = False) -> Binary:

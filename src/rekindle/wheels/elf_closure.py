@@ -53,8 +53,16 @@ class _Walk(Walk):
                 self.by_name.setdefault(str(name), []).append(found)
         super().__init__()
         self.unknown: dict[str, bool] = {}
+        self.loaded: dict[str, Binary] = {}
+        self.inherited = {folder for found in self.files if found.elf for folder in _folders(found, found.elf.rpath)}
 
     def result(self) -> Closure:
+        # What one file finds by its run path is loaded then, and serves every other one that asks for it by name.
+        for found in self.files:
+            for library in found.elf.needed if found.elf else ():
+                target = self._on_run_path(found, library)
+                if target is not None and target.machine == found.machine:
+                    self.loaded.setdefault(library, target)
         targets = {found.name: self._follow(found) for found in self.files}
         for found in self.files:
             self._check_symbols(found, targets)
@@ -82,7 +90,12 @@ class _Walk(Walk):
         return targets
 
     def _resolve(self, found: Binary, library: str, how: str, note: str) -> Binary | None:
-        target = self._on_run_path(found, library) or self._loaded_already(library)
+        target = (
+            self._on_run_path(found, library)
+            or self._loaded_already(library)
+            or self.loaded.get(library)
+            or self._inherited(library)
+        )
         if target is not None:
             if target.machine == found.machine:
                 return target
@@ -109,19 +122,15 @@ class _Walk(Walk):
             chain=(),
             owner=owner.owner if owner and not stray else None,
             note=note or (owner.note if owner else ""),
+            inside=stray.name if stray else None,
             package=owner.package if owner and not stray else None,
         )
         return None
 
     def _on_run_path(self, found: Binary, library: str) -> Binary | None:
         assert found.elf is not None
-        folder = posixpath.dirname(found.name)
-        for path in (*found.elf.rpath, *found.elf.runpath):
-            if not path.startswith(("$ORIGIN", "${ORIGIN}")):
-                continue
-            rest = path.removeprefix("$ORIGIN").removeprefix("${ORIGIN}").lstrip("/")
-            where = posixpath.normpath(posixpath.join(folder, rest or "."))
-            target = self.by_path.get(library if where == "." else posixpath.join(where, library))
+        for where in _folders(found, (*found.elf.rpath, *found.elf.runpath)):
+            target = self.by_path.get(posixpath.join(where, library))
             if target is not None:
                 return target
         return None
@@ -130,6 +139,13 @@ class _Walk(Walk):
         """A torch package loads its own libraries first; later ones find them by their name."""
         named = [one for name, files in self.by_name.items() if fnmatchcase(name, library) for one in files]
         return next((one for one in named if self.torch and one.name.startswith(_LIB)), None)
+
+    def _inherited(self, library: str) -> Binary | None:
+        """An RPATH, unlike a RUNPATH, also holds for the libraries that the file loads in turn."""
+        for one in self.by_name.get(library, []):
+            if posixpath.dirname(one.name) in self.inherited:
+                return one
+        return None
 
     def _required(self, package: str) -> bool:
         return any(fnmatchcase(name, package) for name in self.requires)
@@ -166,6 +182,17 @@ class _Walk(Walk):
             for files in (sorted(found, key=torch_first) for found in families.values())
             if len(files) > 1
         ]
+
+
+def _folders(found: Binary, paths: Sequence[str]) -> list[str]:
+    """The folders of the package that run paths name; the top of it is the empty text."""
+    folders = []
+    for path in paths:
+        if path.startswith(("$ORIGIN", "${ORIGIN}")):
+            rest = path.removeprefix("$ORIGIN").removeprefix("${ORIGIN}").lstrip("/")
+            where = posixpath.normpath(posixpath.join(posixpath.dirname(found.name), rest or "."))
+            folders.append("" if where == "." else where)
+    return folders
 
 
 def _reached(found: Binary, targets: Mapping[str, Sequence[Binary]]) -> list[Binary]:

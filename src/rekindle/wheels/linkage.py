@@ -10,7 +10,8 @@ from rekindle.findings import Finding, Fix, State
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """A library that the package does not bring. `owner` says who would (None: nobody known), `how` when it is wanted.
 
-    `chain` is the way to it from a file that is loaded first.
+    `chain` is the way to it from a file that is loaded first; `inside` is where it lies in the package all the same,
+    out of the loader's way.
     """
 
     library: str
@@ -20,6 +21,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     note: str = ""
     package: str | None = None
+    inside: str | None = None
 
 
 class Outside(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +85,11 @@ def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
 def _missing(item: Missing, system: str, alone: bool) -> Finding:
     brought = {"python": State.PASS, "redistributable": State.WARN, "package": State.WARN}
     state = brought.get(item.owner or "", State.FAIL)
-    if item.owner is None and item.how == "delayed":
+    if item.inside or (item.owner is None and item.how == "delayed"):
         state = State.WARN
     if alone and state is not State.PASS:
         state = State.UNVERIFIED
-    where = "beside it" if alone else "in the package"
+    where = "beside it" if alone else "found" if item.inside else "in the package"
     verb = {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[item.how]
     way = " -> ".join(item.chain)
     code = "`WinError 126`, which names another file" if system == "windows" else "`cannot open shared object file`"
