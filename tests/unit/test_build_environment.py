@@ -188,6 +188,21 @@ def test_nothing_is_applied_to_this_process() -> None:
     assert dict(os.environ) == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--cuda", "x.y"), ("--cuda", "11.4", "--python", "3.x"), ("--cuda", "11.4", "--toolset", "newest")],
+)
+def test_a_version_that_is_none_is_a_mistake_and_not_a_fault(words: tuple[str, ...]) -> None:
+    seen = rekindle_command("env", "--machine", str(MACHINES / "k40c-windows.json"), "--torch", "1.12.1", *words)
+    assert seen.code == 2 and "write it like" in seen.err
+
+
+@pytest.mark.parametrize("listed", ["abc", "3.5;+PTX", "3.5;x"])
+def test_a_list_that_names_no_architectures_is_refused(listed: str) -> None:
+    with pytest.raises(BadInput, match="list of architectures"):
+        request_for("k40c-windows", cuda=Version("11.4"), arch_list=listed)
+
+
 def test_every_difference_has_its_reason() -> None:
     request = request_for("rtx5070-windows", torch="2.7.1", cuda=Version("12.9"), arch_list="12.0")
     machine = load(MACHINES / "rtx5070-windows.json")

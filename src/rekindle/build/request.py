@@ -178,6 +178,11 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         raise BadInput(message, hint='add `source = "DIR"` or `torch = "X.Y.Z"`')
     if source and here is not None:
         source = str((here / source).resolve())
+    try:
+        parse_arch_list(wanted.arch_list)
+    except (ValueError, IndexError) as error:
+        message = f"`{wanted.arch_list[:60]}` is not a list of architectures"
+        raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
     cuda = _cuda(wanted, machine)
     return BuildRequest(
         source=source,
@@ -256,6 +261,15 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
     )
 
 
+def version_of(what: str, text: str, example: str) -> Version:
+    """A version that a person wrote, or an error that shows how it is written."""
+    try:
+        return Version(text)
+    except ValueError as error:
+        message = f"`{text[:40]}` is not a version of {what}"
+        raise UsageError(message, hint=f"write it like `{example}`") from error
+
+
 def _same_release(found: Version, wanted: Version) -> bool:
     """A header says 8.7.0, an archive is called 8.7.0.84: as many parts as both have must agree."""
     count = min(len(found.parts), len(wanted.parts))
@@ -274,7 +288,7 @@ def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     if "/" in wanted.python or "\\" in wanted.python:
         return wanted.python, None
     for found in machine.pythons:
-        if found.version and found.version.starts_with(Version(wanted.python)):
+        if found.version and found.version.starts_with(version_of("Python", wanted.python, "3.11")):
             return found.path, found.version
     have = ", ".join(str(found.version) for found in machine.pythons if found.version) or "none"
     message = f"Python {wanted.python} is not on this machine (found: {have})"
@@ -321,7 +335,9 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         raise BadInput(message, hint="take `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
     if wanted.toolset:
-        fitting = [each for each in fitting if each.version.starts_with(Version(wanted.toolset))]
+        fitting = [
+            each for each in fitting if each.version.starts_with(version_of("a toolset", wanted.toolset, "14.29"))
+        ]
     elif cuda:
         fitting = [each for each in fitting if accepts_msvc(cuda.version, each.version).accepted]
     if not fitting:

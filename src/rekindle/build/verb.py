@@ -21,7 +21,6 @@ from rekindle.errors import UsageError
 from rekindle.findings import Finding
 from rekindle.knowledge.releases import torch_releases
 from rekindle.machine.model import Machine
-from rekindle.version import Version
 
 
 def build(
@@ -154,7 +153,7 @@ def _wanted(asked: Mapping[str, Any], seen: Machine) -> BuildFile:
 
     named = [capability for name in asked["gpus"] for capability in find(name).capabilities]
     listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
-    cuda = Version(asked["cuda"]) if asked["cuda"] else None
+    cuda = request.version_of("CUDA", asked["cuda"], "11.8") if asked["cuda"] else None
     chosen = seen.toolkit if cuda is None and seen.toolkit else None
     return BuildFile(
         source=".",
