@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle import codec
@@ -16,6 +17,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import rules
 from rekindle.stack.why import why_not
 from rekindle.stack.wish import Wish, named
+from rekindle.version import Version
 
 
 def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
@@ -161,3 +163,20 @@ def test_a_plan_can_be_built(tmp_path: Path) -> None:
     lock.write(lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish())), tmp_path / "wheel.toml")
     with pytest.raises(UsageError, match="nothing to build"):
         request.read(tmp_path / "wheel.toml")
+
+
+def test_a_processor_without_avx_gets_the_profile_it_can_run() -> None:
+    old = msgspec.structs.replace(named(["Tesla K40c"], system="windows"), cpu=("sse4.1",))
+    assert lock.plan_of(resolve(old, Wish())).profile == "compat"
+    refused = resolve(old, Wish(profile="fast"))
+    assert refused.recommended.route.value == "none"
+    assert any(each.rule == "cpu-profile" for each in refused.rejections)
+    # The listed community wheels need AVX too.
+    assert not any(each.route.value == "community" for each in resolve(old, Wish(community=True)).routes)
+
+
+def test_a_ninja_that_is_known_to_be_broken_is_named() -> None:
+    bench = msgspec.structs.replace(named(["Tesla K40c"], system="windows"), ninja=Version("1.13.0"))
+    missing = {piece.what: piece for piece in resolve(bench, Wish()).missing}
+    assert "LNK1104" in missing["ninja"].why
+    assert missing["ninja"].need == "Ninja 1.13.2 or newer"

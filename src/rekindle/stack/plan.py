@@ -135,7 +135,7 @@ def plan_of(verdict: Verdict) -> Plan:
         driver=route.driver,
         toolset=route.toolset,
         arch_list=route.arch_list,
-        profile=verdict.wish.profile or "fast",
+        profile=verdict.wish.profile or _profile(situation),
         backend=release.backend if building else None,
         commit=release.git_version if building and route.torch == release.newest else None,
         wheel=wheel_name(route, situation),
@@ -218,6 +218,11 @@ def fingerprint() -> str:
     for name in _STANDS_ON:
         digest.update(name.encode("utf-8") + b"\0" + tables.raw(name) + b"\0")
     return digest.hexdigest()
+
+
+def _profile(situation: Situation) -> str:
+    """`fast` needs AVX; a processor without it gets `compat`."""
+    return "compat" if situation.cpu is not None and "avx" not in situation.cpu else "fast"
 
 
 def _patches(route: Route, situation: Situation) -> tuple[Pinned, ...]:

@@ -145,6 +145,8 @@ def _pair(
         answer = accepts_msvc(toolkit.version, wish.toolset)
         if answer.accepted is False:
             found.append(broken("cuda-msvc", candidate, reason=answer.reason))
+    if wish.profile == "fast" and situation.cpu is not None and "avx" not in situation.cpu:
+        found.append(broken("cpu-profile", candidate, profile="fast", floor="AVX", instead="compat"))
     limits = host_limits(toolkit.version)
     if situation.system == "linux" and limits and limits.gcc_max and release.min_gcc.major > limits.gcc_max:
         found.append(broken("cuda-gcc", candidate, row=limits, need=release.min_gcc, most=limits.gcc_max, **words))
@@ -338,6 +340,17 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 have=", ".join(str(each) for each in situation.cudnns) if situation.cudnns else None,
                 why="the newest with code for the card that this PyTorch compiles with",
                 commands=("https://developer.nvidia.com/rdp/cudnn-archive",),
+            )
+        )
+    broken_ninja = building.bad_tool("ninja", situation.ninja, situation.system) if situation.ninja else None
+    if broken_ninja:
+        found.append(
+            Missing(
+                what="ninja",
+                need="Ninja 1.13.2 or newer",
+                have=str(situation.ninja),
+                why=broken_ninja.trouble,
+                commands=('pip install "ninja>=1.13.2"',),
             )
         )
     if toolset.missing:
