@@ -11,10 +11,14 @@ import pytest
 from rekindle import codec
 from rekindle.cli.main import run
 from rekindle.errors import BadInput, NoRoute, UsageError
+from rekindle.install.own_wheels import on_shelf
+from rekindle.knowledge.capability import Capability, Target
+from rekindle.knowledge.tables import Evidence
+from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.matrix import matrix
 from rekindle.stack.resolver import resolve
-from rekindle.stack.rules import rules
+from rekindle.stack.rules import RouteKind, rules
 from rekindle.stack.why import why_not
 from rekindle.stack.wish import Wish, named
 from rekindle.version import Version
@@ -180,3 +184,24 @@ def test_a_ninja_that_is_known_to_be_broken_is_named() -> None:
     missing = {piece.what: piece for piece in resolve(bench, Wish()).missing}
     assert "LNK1104" in missing["ninja"].why
     assert missing["ninja"].need == "Ninja 1.13.2 or newer"
+
+
+def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = offers.Offer(
+        route=RouteKind.SHELF,
+        torch="2.7.1",
+        cuda=Version("11.8"),
+        cudnn=Version("8.7.0"),
+        system="windows",
+        pythons=("3.11",),
+        code=(offers.listed((Target(Capability(3, 5)),)),),
+        location="torch-2.7.1-cp311-cp311-win_amd64.whl",
+        source="test",
+        evidence=Evidence.BINARY,
+    )
+    monkeypatch.setattr("rekindle.wheels.shelf.offers", lambda _: (own, msgspec.structs.replace(own, torch="9.9.9")))
+    found = on_shelf(tmp_path)
+    assert found == (own,)
+    verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
+    assert verdict.recommended.route is RouteKind.SHELF
+    assert verdict.recommended.commands == ('pip install "torch-2.7.1-cp311-cp311-win_amd64.whl"',)

@@ -20,6 +20,7 @@ from rekindle.stack.wish import Prefer, Wish, version_of
 @options.driver
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
 @click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
+@options.shelf
 @click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="A wheel of your own, as a route.")
 @click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Carry out this plan.")
 @click.option("--with", "tool", type=click.Choice(["pip", "uv"]), help="Which installer; pip where there is one.")
@@ -34,6 +35,7 @@ def command(
     driver: str | None,
     prefer: str,
     configured_index: bool,
+    shelf: Path | None,
     wheel: Path | None,
     plan: Path | None,
     tool: str | None,
@@ -51,7 +53,7 @@ def command(
             torch=torch, cuda=version_of(cuda, "--cuda"), prefer=Prefer(prefer), configured_index=configured_index
         )
         report = verb.install(
-            environment, wish, gpus=gpus, driver=driver, wheel=wheel, plan=plan, tool=tool, dry_run=dry_run
+            environment, wish, gpus=gpus, driver=driver, shelf=shelf, wheel=wheel, plan=plan, tool=tool, dry_run=dry_run
         )
     if as_json:
         console.out_json(report)

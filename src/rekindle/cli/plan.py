@@ -141,7 +141,9 @@ def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:
 
 def _offered(shelf: Path | None) -> tuple[Offer, ...]:
     if shelf is None:
-        return ()
+        from rekindle.install.own_wheels import on_shelf
+
+        return on_shelf()
     from rekindle.wheels.shelf import offers
 
     return offers(shelf)

@@ -15,6 +15,7 @@ from rekindle.install import carry_out
 from rekindle.install.carry_out import InstallReport
 from rekindle.install.environment import Environment, architecture, locate
 from rekindle.install.installer import installer_of
+from rekindle.install.own_wheels import on_shelf
 from rekindle.knowledge.capability import Target
 from rekindle.knowledge.tables import Evidence
 from rekindle.machine import snapshot
@@ -35,6 +36,7 @@ def install(
     *,
     gpus: Sequence[str] = (),
     driver: str | None = None,
+    shelf: Path | None = None,
     wheel: Path | None = None,
     plan: Path | None = None,
     tool: str | None = None,
@@ -46,8 +48,8 @@ def install(
         situation, route = _planned(lock.read(plan), environment)
     else:
         situation = _situation(environment, gpus, driver)
-        shelf = (_offer(wheel, situation),) if wheel is not None else ()
-        verdict = resolve(situation, wish, shelf)
+        own = (_offer(wheel, situation),) if wheel is not None else on_shelf(shelf)
+        verdict = resolve(situation, wish, own)
         route = verdict.recommended
         if wheel is not None:
             route = next((each for each in verdict.routes if each.route is RouteKind.SHELF), route)
