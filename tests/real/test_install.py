@@ -280,3 +280,22 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     assert said.stdout.strip() == "2.0", said.stderr
     verb.undo(folder)
     assert distributions.freeze(distributions.installed(Path(environment.site))) == before
+
+
+def test_an_environment_without_pip_is_served_by_uv(
+    house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"):
+        monkeypatch.delenv(name)
+    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "uv"), "uv"]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        unverified("uv could not be had from the index")
+    folder = tmp_path / "env"
+    venv.create(folder, with_pip=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'uv' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(house))
+    report = verb.install(folder, Wish(), gpus=["Tesla K80"], wheel=next(house.glob("torch-2.7.1*")))
+    assert (report.torch, report.coverage) == ("2.7.1+cu118", {"3.7": "SERVES"})
+    assert [each.after for each in verb.undo(folder).changes] == [None]
+    assert "torch" not in versions(locate(folder))
