@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rekindle.console import clean
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, FoundTorch, Machine
 from rekindle.stack.wish import Card, Installed, Situation, card_named, named, python_of, version_of
@@ -54,7 +55,9 @@ def _card(gpu: FoundGpu) -> Card | None:
     capabilities = (gpu.capability,) if gpu.capability else gpu.candidates
     if not capabilities:
         return None
-    return Card(name=gpu.name or gpu.pci_id or "a card without a name", capabilities=capabilities)
+    # A snapshot is somebody else's text: its names reach sentences and commands, and must not drive a terminal.
+    name = clean(gpu.name or gpu.pci_id or "") or "a card without a name"
+    return Card(name=name, capabilities=capabilities)
 
 
 def _installed(torch: FoundTorch | None) -> Installed | None:
