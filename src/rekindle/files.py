@@ -55,8 +55,7 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
         if path.is_dir():
             message = f"`{path}` is a folder, not a file"
             raise NotFound(message, hint="name the file itself")
-        with reachable(path).open("rb") as stream:
-            data = stream.read(limit + 1)
+        data = _read(path, limit + 1)
     except FileNotFoundError as error:
         message = f"there is no file `{path}`"
         raise NotFound(message, hint="check the path; quote it if it has spaces") from error
@@ -67,6 +66,19 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
         message = f"`{path}` is larger than {limit // (1024 * 1024)} MiB"
         raise NotFound(message, hint="this is not the kind of file expected here")
     return data
+
+
+def _read(path: Path, size: int, *, patience: float = 1.0) -> bytes:
+    """Windows refuses to open a file in the moment in which another one is renamed over it: a reader waits for that."""
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            with reachable(path).open("rb") as stream:
+                return stream.read(size)
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
 
 
 def rename_over(source: Path, path: Path, *, patience: float = 2.0) -> None:
