@@ -13,22 +13,10 @@ from rekindle.wheels import repair
 from support.artefacts import unverified, wheel
 from support.compiled import MINGW, Compiler
 from support.pace import seconds
-from support.windows_python import WindowsPython
+from support.windows_python import TORCH_NEEDS, WITHOUT_REDISTRIBUTABLE, WindowsPython
 from support.wine import Bench, CannotSetUp
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-BARE = "mscoree,mshtml=;msvcp140,vcruntime140,vcruntime140_1,concrt140,vcomp140=n"
-NEEDS = (
-    "sympy",
-    "mpmath",
-    "networkx",
-    "fsspec",
-    "typing-extensions",
-    "jinja2",
-    "markupsafe",
-    "filelock",
-    "numpy==1.26.4",
-)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +36,7 @@ def site(python: WindowsPython) -> Iterator[Path]:
     """What torch 2.7.1 requires, and torch as the index gives it."""
     folder = python.bench.root / "prefix/drive_c/torch-repaired"
     shutil.rmtree(folder, ignore_errors=True)
-    for requirement in ("torch==2.7.1", *NEEDS):
+    for requirement in ("torch==2.7.1", *TORCH_NEEDS):
         with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
             archive.extractall(folder)
     yield folder
@@ -76,7 +64,7 @@ def _load(python: WindowsPython, site: Path) -> str:
         "except OSError as error:\n"
         "    print(error.winerror, error)\n"
     )
-    env = {"WINEDLLOVERRIDES": BARE, "KMP_AFFINITY": "disabled"}
+    env = {"WINEDLLOVERRIDES": WITHOUT_REDISTRIBUTABLE, "KMP_AFFINITY": "disabled"}
     done = python.bench.call([python.executable, "-c", code], env=env, timeout=seconds(900))
     return done.stdout.decode("utf-8", "replace")
 

@@ -15,21 +15,7 @@ import pytest
 
 from support.artefacts import wheel
 from support.pace import seconds
-from support.windows_python import WindowsPython
-
-# A machine on which nobody has installed the redistributable: Wine's own copies are not to be used.
-BARE = "mscoree,mshtml=;msvcp140,vcruntime140,vcruntime140_1,concrt140,vcomp140=n"
-NEEDS = (
-    "sympy",
-    "mpmath",
-    "networkx",
-    "fsspec",
-    "typing-extensions",
-    "jinja2",
-    "markupsafe",
-    "filelock",
-    "numpy==1.26.4",
-)
+from support.windows_python import TORCH_NEEDS, WITHOUT_REDISTRIBUTABLE, WindowsPython
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +23,7 @@ def site(windows: WindowsPython) -> Iterator[Path]:
     """A folder of packages with torch 2.7.1 as the index gives it."""
     folder = windows.bench.root / "prefix/drive_c/torch-2.7.1"
     shutil.rmtree(folder, ignore_errors=True)
-    for requirement in ("torch==2.7.1", *NEEDS):
+    for requirement in ("torch==2.7.1", *TORCH_NEEDS):
         with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
             archive.extractall(folder)
     yield folder
@@ -53,7 +39,7 @@ def load(windows: WindowsPython, site: Path) -> str:
         "except OSError as error:\n"
         "    print(error.winerror, error)\n"
     )
-    env = {"WINEDLLOVERRIDES": BARE, "KMP_AFFINITY": "disabled"}
+    env = {"WINEDLLOVERRIDES": WITHOUT_REDISTRIBUTABLE, "KMP_AFFINITY": "disabled"}
     done = windows.bench.call([windows.executable, "-c", code], env=env, timeout=seconds(900))
     return done.stdout.decode("utf-8", "replace")
 

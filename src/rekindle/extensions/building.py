@@ -14,6 +14,7 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from rekindle import files
 from rekindle.build.environment import Change
 from rekindle.build.render import render
 from rekindle.build.request import BuildRequest
@@ -207,9 +208,8 @@ def _built(project: str, environment: Environment, found: Preparation, work: Pat
     if not Path(project).is_dir():
         words.insert(1, "--no-binary=:all:")
     result = _pip(environment, words, environ, timeout=_TIME)
-    output.mkdir(parents=True, exist_ok=True)
     log = output / "extension-build.log"
-    log.write_text(result.out + result.err, encoding="utf-8", newline="\n")
+    files.write_text(log, result.out + result.err)
     wheel = next(iter(wheels.glob("*.whl")), None)
     if not result.ok or wheel is None:
         raise _failure(project, log, found.request)
@@ -332,9 +332,7 @@ def _pip(environment: Environment, words: Sequence[str], environ: Mapping[str, s
 
 
 def _kept(wheel: Path, output: Path) -> Path:
-    output.mkdir(parents=True, exist_ok=True)
     target = output / wheel.name
-    beside = output / f".{wheel.name}.part"
-    shutil.copyfile(wheel, beside)
-    beside.replace(target)
+    with wheel.open("rb") as made, files.replacing(target) as stream:
+        shutil.copyfileobj(made, stream)
     return target
