@@ -289,6 +289,14 @@ def test_the_size_that_is_printed_on_the_box(gib: float, sold: int) -> None:
     assert sold_as(int(gib * 1024**3)) == sold
 
 
+def test_how_long_a_build_takes_on_two_cores_is_counted_from_measured_builds() -> None:
+    """1.13.1 took 17,500 + 8,700 core-seconds: 3.6 hours on two cores, not a day."""
+    seen = machine("k40c-windows")
+    small = msgspec.structs.replace(seen, processor=msgspec.structs.replace(seen.processor, cores=2))
+    (cores,) = examine(small, only=["cpu.cores"])
+    assert cores.state is State.WARN and cores.found.startswith("2 cores: a build takes about 4 hours for torch 1.13,")
+
+
 def test_every_check_of_the_catalogue_is_carried_out_by_something() -> None:
     assert set(judges()) == {row.id for row in checks.checks()}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.doctor.examine import judge, listed, say
 from rekindle.findings import Finding, State
-from rekindle.knowledge import checks
+from rekindle.knowledge import checks, efforts
 from rekindle.machine.model import Machine
 
 _GB = 1024**3
@@ -58,7 +58,7 @@ def processor(machine: Machine) -> Iterator[Finding]:
     if seen.cores is None:
         yield say("cpu.cores", State.UNVERIFIED, "the number of cores could not be read")
     elif seen.cores < 4:
-        found = f"{seen.cores} core{'s' if seen.cores > 1 else ''}: a build takes a day or more"
+        found = f"{seen.cores} core{'s' if seen.cores > 1 else ''}: {_hours(seen.cores)}"
         yield say("cpu.cores", State.WARN, found)
     else:
         yield say("cpu.cores", State.PASS, f"{seen.cores} cores")
@@ -70,6 +70,13 @@ def processor(machine: Machine) -> Iterator[Finding]:
     else:
         has = listed(seen.flags) or "neither SSE4.1 nor AVX"
         yield say("cpu.instructions", State.WARN, f"{name} has {has}, but no AVX2")
+
+
+def _hours(cores: int) -> str:
+    """What a build for one card takes, of the oldest and of the newest release whose work is known."""
+    rows = efforts.source_builds()
+    oldest, newest = (round((row.cpp_seconds + row.cuda_seconds) / cores / 3600) for row in (rows[0], rows[-1]))
+    return f"a build takes about {oldest} hours for torch {rows[0].last_torch}, {newest} for {rows[-1].last_torch}"
 
 
 @judge("disk.space")

@@ -50,8 +50,13 @@ def ready_made(route: str, system: str) -> ReadyMadeEffort | None:
     return next((row for row in _tables().ready_made if row.route == route and row.system == system), None)
 
 
+def source_builds() -> tuple[BuildEffort, ...]:
+    """Oldest releases first."""
+    return tuple(sorted(_tables().source_build, key=lambda row: row.first_torch))
+
+
 def source_build(minor: Version) -> BuildEffort | None:
-    return next((row for row in _tables().source_build if row.first_torch <= minor <= row.last_torch), None)
+    return next((row for row in source_builds() if row.first_torch <= minor <= row.last_torch), None)
 
 
 def memory() -> MemoryEffort:
