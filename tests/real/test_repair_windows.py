@@ -12,8 +12,7 @@ import pytest
 from rekindle.wheels import repair
 from support.artefacts import unverified, wheel
 from support.compiled import MINGW, Compiler
-from support.pace import seconds
-from support.windows_python import TORCH_NEEDS, WITHOUT_REDISTRIBUTABLE, WindowsPython
+from support.windows_python import TORCH_NEEDS, WindowsPython
 from support.wine import Bench, CannotSetUp
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -55,32 +54,18 @@ def _installed(made: Path, site: Path) -> None:
                 archive.extract(name, site)
 
 
-def _load(python: WindowsPython, site: Path) -> str:
-    code = (
-        f"import sys; sys.path.insert(0, r'C:\\{site.name}')\n"
-        "try:\n"
-        "    import torch\n"
-        "    print(torch.__version__, (torch.arange(6.).reshape(2, 3) @ torch.ones(3, 2)).tolist())\n"
-        "except OSError as error:\n"
-        "    print(error.winerror, error)\n"
-    )
-    env = {"WINEDLLOVERRIDES": WITHOUT_REDISTRIBUTABLE, "KMP_AFFINITY": "disabled"}
-    done = python.bench.call([python.executable, "-c", code], env=env, timeout=seconds(900))
-    return done.stdout.decode("utf-8", "replace")
-
-
 def test_repaired_it_computes_and_one_test_library_can_undo_that(
     python: WindowsPython, site: Path, tmp_path: Path
 ) -> None:
     original = wheel("torch==2.7.1", platform="win_amd64")
-    assert _load(python, site).splitlines()[-1].startswith("126 ")
+    assert python.torch_of(site).splitlines()[-1].startswith("126 ")
     works = "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]"
 
     repaired = repair.repair(original, tmp_path / "repaired", wish=repair.Wish())
     assert [item.member for item in repaired.added] == ["torch/lib/msvcp140.dll"]
     assert repaired.output is not None
     _installed(repaired.output, site)
-    assert works in _load(python, site)
+    assert works in python.torch_of(site)
 
     # As a build with BUILD_TEST leaves it: one more DLL in torch/lib, which needs what is not there.
     (tmp_path / "built").mkdir()
@@ -90,13 +75,13 @@ def test_repaired_it_computes_and_one_test_library_can_undo_that(
     with_test = repair.repair(repaired.output, tmp_path / "with-test", add=[str(test_dll)]).output
     assert with_test is not None
     _installed(with_test, site)
-    said = _load(python, site)
+    said = python.torch_of(site)
     assert said.splitlines()[-1].startswith("126 ") and "aoti_custom_ops.dll" in said
 
     without = repair.repair(with_test, tmp_path / "without", remove=["aoti_custom_ops.dll"]).output
     assert without is not None
     _installed(without, site)
-    assert works in _load(python, site)
+    assert works in python.torch_of(site)
 
     helper = mingw.build("helper/helper_of_tests.dll", offers=["help"])
     wish = repair.Wish(folders=(helper.parent,), index=False)
@@ -104,4 +89,4 @@ def test_repaired_it_computes_and_one_test_library_can_undo_that(
     assert [item.member for item in whole.added] == ["torch/lib/helper_of_tests.dll"]
     assert whole.output is not None
     _installed(whole.output, site)
-    assert works in _load(python, site)
+    assert works in python.torch_of(site)

@@ -24,6 +24,7 @@ from rekindle.knowledge.patches import Patch, patches
 from rekindle.source import cmake, edits
 from rekindle.version import Version
 from support import artefacts, trees
+from support.command import rekindle_program
 from support.crashes import crash
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -279,20 +280,9 @@ def test_the_whole_tree_interrupted_ten_times(tmp_path: Path) -> None:
     """Killed at random moments with everything it started, then run to its end: every submodule at its commit."""
     mirrors = given("REKINDLE_MIRRORS")
     root = tmp_path / "tree"
-    command = [
-        sys.executable,
-        "-m",
-        "rekindle",
-        "source",
-        "--torch",
-        "1.13.1",
-        "--mirror",
-        str(mirrors),
-        "-o",
-        str(root),
-    ]
-    command += [word for folder in LEFT_OUT for word in ("--without", folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cmake.__file__).parents[2])}
+    without = [word for folder in LEFT_OUT for word in ("--without", folder)]
+    asked = ("source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(root))
+    command, environment = rekindle_program(*asked, *without)
     chance = random.Random(7)
     for _ in range(10):
         child = subprocess.Popen(

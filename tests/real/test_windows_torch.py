@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.artefacts import wheel
-from support.pace import seconds
-from support.windows_python import TORCH_NEEDS, WITHOUT_REDISTRIBUTABLE, WindowsPython
+from support.windows_python import TORCH_NEEDS, WindowsPython
 
 
 @pytest.fixture(scope="module")
@@ -30,30 +29,16 @@ def site(windows: WindowsPython) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def load(windows: WindowsPython, site: Path) -> str:
-    code = (
-        f"import sys; sys.path.insert(0, r'C:\\{site.name}')\n"
-        "try:\n"
-        "    import torch\n"
-        "    print(torch.__version__, (torch.arange(6.).reshape(2, 3) @ torch.ones(3, 2)).tolist())\n"
-        "except OSError as error:\n"
-        "    print(error.winerror, error)\n"
-    )
-    env = {"WINEDLLOVERRIDES": WITHOUT_REDISTRIBUTABLE, "KMP_AFFINITY": "disabled"}
-    done = windows.bench.call([windows.executable, "-c", code], env=env, timeout=seconds(900))
-    return done.stdout.decode("utf-8", "replace")
-
-
 def test_without_the_redistributable_it_fails_and_with_its_one_dll_it_computes(
     windows: WindowsPython, site: Path
 ) -> None:
-    said = load(windows, site)
+    said = windows.torch_of(site)
     assert said.splitlines()[-1].startswith("126 "), said
     assert "c10.dll" in said
     with zipfile.ZipFile(wheel("msvc-runtime==14.44.35112", platform="win_amd64")) as archive:
         name = next(name for name in archive.namelist() if name.endswith("data/data/msvcp140.dll"))
         (site / "torch/lib/msvcp140.dll").write_bytes(archive.read(name))
-    assert "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]" in load(windows, site)
+    assert "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]" in windows.torch_of(site)
 
 
 def test_what_is_missing_was_named_before(capsys: pytest.CaptureFixture[str]) -> None:

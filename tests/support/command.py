@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,3 +35,9 @@ def rekindle_command(*words: str) -> Seen:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(list(words))
     return Seen(code, out.getvalue(), err.getvalue())
+
+
+def rekindle_program(*words: str) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment for a process of its own: for tests that kill it."""
+    source = str(Path(rekindle.__file__).parents[1])
+    return [sys.executable, "-m", "rekindle", *words], {**os.environ, "PYTHONPATH": source}

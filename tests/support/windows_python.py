@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from rekindle.fetch import download
 from support.artefacts import cache
+from support.pace import seconds
 from support.wine import Bench, CannotSetUp
 
 if sys.version_info >= (3, 11):
@@ -77,6 +78,20 @@ class WindowsPython:
                 names = {Requirement(text).name for text in wanted}
                 every = sorted({*wanted, *(text for text in have if Requirement(text).name not in names)})
                 self.bench.step(f"packages-{self.minor}", "\n".join(every), lambda: self._packages(every))
+
+    def torch_of(self, site: Path) -> str:
+        """What a small product says with the torch of that folder of packages, or the number of its WinError."""
+        code = (
+            f"import sys; sys.path.insert(0, r'C:\\{site.name}')\n"
+            "try:\n"
+            "    import torch\n"
+            "    print(torch.__version__, (torch.arange(6.).reshape(2, 3) @ torch.ones(3, 2)).tolist())\n"
+            "except OSError as error:\n"
+            "    print(error.winerror, error)\n"
+        )
+        env = {"WINEDLLOVERRIDES": WITHOUT_REDISTRIBUTABLE, "KMP_AFFINITY": "disabled"}
+        done = self.bench.call([self.executable, "-c", code], env=env, timeout=seconds(900))
+        return done.stdout.decode("utf-8", "replace")
 
     def _interpreter(self) -> None:
         version, _, sha256 = PYTHONS[self.minor]

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from rekindle.errors import BadInput, NotFound, NotWritable, UsageError
 from rekindle.source import checkout, git, modules
 from rekindle.source.origin import Mirrors, Network
 from support import repositories, trees
+from support.command import rekindle_program
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="UNVERIFIED: git is not on this machine")
 
@@ -121,19 +121,7 @@ def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: P
     whole = tmp_path / "whole"
     assemble(whole, mirrors)
     root = tmp_path / "tree"
-    command = [
-        sys.executable,
-        "-m",
-        "rekindle",
-        "source",
-        "--torch",
-        "1.13.1",
-        "--mirror",
-        str(mirrors),
-        "-o",
-        str(root),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(Path(checkout.__file__).parents[2])}
+    command, environment = rekindle_program("source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(root))
     for number in range(4):  # ten times, with the whole of PyTorch, in tests/real
         child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
