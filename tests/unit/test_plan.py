@@ -126,6 +126,13 @@ def test_the_verb_answers_json_and_exit_codes(capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["recommended"]["route"] == "none"
 
 
+def test_a_build_is_two_commands_that_keep_what_was_wished_and_fetch_the_source_once() -> None:
+    wish = Wish(torch="1.13.1", cuda=Version("11.8"), profile="compat")
+    plan, build = resolve(named(["Tesla K40c"], system="linux", python="3.10"), wish).recommended.commands
+    assert plan.endswith("--torch 1.13.1 --cuda 11.8 --python 3.10 --profile compat -o plan.toml")
+    assert build == "rekindle build plan.toml"
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -375,11 +375,10 @@ def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
 def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> tuple[str, ...]:
     cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
     words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
-    return (
-        f"rekindle plan {cards} {words} -o plan.toml",
-        f"rekindle source --torch {version} -o pytorch",
-        "rekindle build plan.toml",
-    )
+    words += f" --toolset {wish.toolset}" if wish.toolset else ""
+    words += f" --profile {wish.profile}" if wish.profile else ""
+    # The build brings the source itself.
+    return (f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml")
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:
