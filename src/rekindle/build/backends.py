@@ -47,6 +47,7 @@ class Backend(Protocol):
 
     def build_folder(self, folders: Folders) -> Path: ...
     def configure(self, job: Job) -> Sequence[Command]: ...
+    def targets(self, job: Job) -> tuple[str, ...]: ...
     def compile(self, job: Job) -> Sequence[Command]: ...
     def package(self, job: Job, into: Path) -> Sequence[Command]: ...
     def collect(self, job: Job, into: Path) -> Path: ...
@@ -77,7 +78,10 @@ class PlainCMake:
         return [Command(args=tuple(args), cwd=job.source)]
 
     def compile(self, job: Job) -> Sequence[Command]:
-        return [ninja(job, job.request.targets)]
+        return [ninja(job, self.targets(job))]
+
+    def targets(self, job: Job) -> tuple[str, ...]:
+        return job.request.targets
 
     def package(self, job: Job, into: Path) -> Sequence[Command]:
         _emptied(Path(job.stage))
@@ -110,7 +114,10 @@ class SetupPy:
         return commands
 
     def compile(self, job: Job) -> Sequence[Command]:
-        return [ninja(job, job.request.targets or ("install",))]
+        return [ninja(job, self.targets(job))]
+
+    def targets(self, job: Job) -> tuple[str, ...]:
+        return job.request.targets or ("install",)
 
     def package(self, job: Job, into: Path) -> Sequence[Command]:
         args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
@@ -135,7 +142,10 @@ class ScikitBuildCore:
         return [Command(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
 
     def compile(self, job: Job) -> Sequence[Command]:
-        return [ninja(job, job.request.targets)]
+        return [ninja(job, self.targets(job))]
+
+    def targets(self, job: Job) -> tuple[str, ...]:
+        return job.request.targets
 
     def package(self, job: Job, into: Path) -> Sequence[Command]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]

@@ -15,6 +15,7 @@ from rekindle.build.folders import Folders, folder_of, source_of
 from rekindle.build.journal import Journal
 from rekindle.build.launcher import CacheUse
 from rekindle.build.lock import held
+from rekindle.build.progress import Progress
 from rekindle.build.request import BuildRequest
 from rekindle.errors import Interrupted, RekindleError, StepFailed, UsageError
 from rekindle.findings import Finding, State
@@ -66,7 +67,7 @@ def build(
     *,
     environ: Mapping[str, str] | None = None,
     tell: Teller = lambda text: None,
-    observe: runner.Observer | None = None,
+    progress: Progress | None = None,
 ) -> BuildReport:
     """Take the request to a wheel, or go on where an earlier run stopped."""
     choices = choices or Choices()
@@ -83,7 +84,7 @@ def build(
 
             clean(folders, keep=(folders.lock, folders.running))
             folders.make()
-        return _run(request, choices, folders, os.environ if environ is None else environ, tell, observe)
+        return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress)
 
 
 def prepare(
@@ -119,7 +120,7 @@ def _run(
     folders: Folders,
     environ: Mapping[str, str],
     tell: Teller,
-    observe: runner.Observer | None,
+    progress: Progress | None,
 ) -> BuildReport:
     chosen, environment, computed, version = prepare(request, choices, str(folders.root), environ)
     journal = Journal(folders.journal)
@@ -141,7 +142,7 @@ def _run(
         jobs=choices.jobs,
         gpu=choices.gpu,
         sources=tree.manifest(source),
-        observe=observe,
+        progress=progress,
         findings=list(chosen.findings),
         launcher=choices.launcher,
     )
@@ -213,7 +214,13 @@ def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tel
     context.note = None
     journal.write("begin", step=step.name, fingerprint=print_)
     try:
-        made = step.run(context)
+        if context.progress:
+            context.progress.begin(step.name, number, len(steps.STEPS))
+        try:
+            made = step.run(context)
+        finally:
+            if context.progress:
+                context.progress.end()
     except (Interrupted, KeyboardInterrupt):
         journal.write("interrupted", step=step.name, seconds=time.monotonic() - begun)
         raise

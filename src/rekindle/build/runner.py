@@ -21,6 +21,7 @@ GRACE = 8.0
 """Seconds that ninja has to end its compilers and remove half-written files."""
 
 Observer = Callable[[str], None]
+"""Is handed every line."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ def run(
     journal: Journal,
     step: str,
     observe: Observer | None = None,
+    started: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Run a program to its end. Ctrl-C ends it with all it has started before it goes on up."""
     begun = time.monotonic()
@@ -57,6 +59,8 @@ def run(
             ) from error
         with program:
             journal.write("process", step=step, pid=program.pid, started=_created(program.pid), log=str(log))
+            if started:
+                started(program.pid)
             try:
                 for raw in program.lines():
                     line = raw.rstrip(b"\r\n")

@@ -19,10 +19,12 @@ from rekindle.build import (
     cmake_result,
     finishing,
     patches,
+    pending,
     preflight,
     requirements,
     runner,
     smoke,
+    timed,
     tree,
 )
 from rekindle.build.environment import Environment
@@ -31,6 +33,7 @@ from rekindle.build.journal import THERE, Journal, fingerprint, output
 from rekindle.build.launcher import CacheUse
 from rekindle.build.launcher import use as cache_use
 from rekindle.build.options import Options
+from rekindle.build.progress import Compile, Progress
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
 from rekindle.errors import ChecksFailed, RekindleError, StepFailed
@@ -53,7 +56,7 @@ class Context(msgspec.Struct, kw_only=True):
     jobs: int | None
     gpu: bool
     sources: tree.Manifest
-    observe: runner.Observer | None = None
+    progress: Progress | None = None
     log: Path | None = None
     note: str | None = None
     """What the running step wants to have written down."""
@@ -163,9 +166,16 @@ def run_check(context: Context) -> dict[str, str]:
 
 def run_compile(context: Context) -> dict[str, str]:
     before = cache_use(context.launcher, context.environ) if context.launcher else None
-    _carry_out(context, "compile", context.backend.compile(context.job))
-    after = cache_use(context.launcher, context.environ) if context.launcher else None
-    context.cache = after.since(before) if before and after else None
+    if context.progress:
+        context.progress.compiling(_compiles(context))
+    try:
+        _carry_out(context, "compile", context.backend.compile(context.job))
+    finally:
+        after = cache_use(context.launcher, context.environ) if context.launcher else None
+        context.cache = after.since(before) if before and after else None
+        # What came out of a cache says nothing about how long a file takes.
+        if not (context.cache and context.cache.hits):
+            timed.keep(context.build / ".ninja_log", context.folders.root.name)
     return {}
 
 
@@ -256,6 +266,18 @@ def _check(context: Context, log: str) -> None:
     _stop_at(found, context, "CMake did not configure what the plan says")
 
 
+def _compiles(context: Context) -> Compile:
+    return Compile(
+        ninja=context.tools.ninja.path,
+        build=context.build,
+        source=context.source,
+        targets=context.backend.targets(context.job),
+        environ=context.environ,
+        jobs=context.jobs,
+        name=context.folders.root.name,
+    )
+
+
 def _made_by(context: Context, step: str) -> Path:
     """What that step made, by the journal's word."""
     entry = context.journal.last_word(step)
@@ -274,12 +296,13 @@ def _carry_out(context: Context, step: str, commands: Any) -> None:
     for command in commands:
         outcome = runner.run(
             command.args,
-            env=context.environ,
+            env={**context.environ, "NINJA_STATUS": pending.STATUS},
             cwd=Path(command.cwd),
             log=context.log,
             journal=context.journal,
             step=step,
-            observe=context.observe,
+            observe=context.progress.line if context.progress else None,
+            started=context.progress.started if context.progress else None,
         )
         if not outcome.ok:
             program = Path(command.args[0]).name

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rekindle.build import building, jobs, options, request, steps
+from rekindle.build import building, jobs, options, request, steps, view
 from rekindle.build.building import BuildReport, Choices, StepReport
 from rekindle.build.environment import Environment, difference
 from rekindle.build.folders import Folders, folder_of
 from rekindle.build.launcher import find_launcher, remote
 from rekindle.build.options import Resolved
+from rekindle.build.progress import Progress
 from rekindle.build.request import BuildFile, BuildRequest
 from rekindle.errors import UsageError
 from rekindle.findings import Finding
@@ -59,7 +59,7 @@ def build(
             message = "a build cannot be carried out on a recorded machine"
             raise UsageError(message, hint="add `--dry-run` to see what would be done there")
         return _would(resolved, choices)
-    return building.build(resolved, choices, tell=tell, observe=Ticker(tell))
+    return building.build(resolved, choices, tell=tell, progress=Progress(tell, live=view.terminal()))
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,22 +195,6 @@ def text(report: BuildReport) -> str:
         )
     lines.append(f"folder  {report.folder}")
     return "\n".join(lines)
-
-
-class Ticker:
-    """Ninja's `[n/m]` as a line now and then: enough for a log, quiet enough for a night."""
-
-    def __init__(self, tell: Callable[[str], None], every: float = 30.0) -> None:
-        self.tell = tell
-        self.every = every
-        self.last = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        if line.startswith("[") and time.monotonic() - self.last >= self.every:
-            count = line[1:].partition("]")[0]
-            if "/" in count:
-                self.last = time.monotonic()
-                self.tell(f"{time.strftime('%H:%M:%S')}   {count} files")
 
 
 def _with_source(wanted: BuildFile, source: Path | None) -> BuildFile:

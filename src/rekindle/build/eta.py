@@ -1,0 +1,174 @@
+"""How long the rest of a compile takes: the weights of the files that are left, at the pace of those that are done.
+
+The pace is learned per language, target and folder, each leaning on the next wider one until it has files of its own to
+speak for it; what happened lately counts more, because a machine does not stay equally busy for hours. The rest is then
+laid out on as many jobs as were seen running, so that one heavy file at the end is not spread over all of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from rekindle.build.weights import Weight
+
+_LEAN = 8.0
+"""A folder's own pace outweighs that of its target once this many ordinary files are done."""
+_FORGET = 1200.0
+"""Seconds after which what was seen counts half."""
+_WILD = 5.0
+"""A file this many times slower or faster than expected was stuck or came from a cache: it counts no more than this."""
+_WINDOW = 600.0
+_OVERDUE = 0.25
+"""A file that should be through by now takes this share of its age more."""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """`seconds` left; `share` of the work that is done; `known`: how much of the rest was timed in an earlier build."""
+
+    seconds: float
+    share: float
+    known: float
+
+
+class Estimator:
+    """`left` are the outputs to make, in Ninja's order. Times are seconds of one clock."""
+
+    def __init__(self, weights: Mapping[str, Weight], *, jobs: int | None = None, begun: float = 0.0) -> None:
+        self._left = dict(weights)
+        self._total = sum(weight.seconds for weight in weights.values())
+        self._done = 0.0
+        self._jobs = jobs
+        self._begun = begun
+        self._mean = self._total / max(len(weights), 1) or 1.0
+        self._pace: dict[tuple[str, ...], _Pace] = {}
+        self._busy: deque[tuple[float, float]] = deque()
+        self._finished = 0
+
+    def finished(self, name: str, seconds: float | None, at: float) -> None:
+        """An output is made; `seconds` is None when nobody saw how long it took."""
+        weight = self._left.pop(name, None)
+        if seconds is not None and seconds > 0:
+            self._busy.append((at - seconds, at))
+            while self._busy and self._busy[0][1] < at - 2 * _WINDOW:
+                self._busy.popleft()
+        if weight is None:
+            return
+        self._finished += 1
+        self._done += weight.seconds
+        if seconds is not None:
+            # The widest pace first: each narrower one is held against it.
+            for place in reversed(_places(weight)):
+                wider = self._ratio_of(place[:-1], at)
+                bounded = min(max(seconds, weight.seconds * wider / _WILD), weight.seconds * wider * _WILD)
+                self._pace.setdefault(place, _Pace()).add(bounded, weight.seconds, at)
+
+    def remaining(
+        self, now: float, running: Mapping[str, float] | None = None, *, unlisted: int = 0, fewer: int = 0
+    ) -> Estimate:
+        """`running`: age by output. Ninja may find that it has more to do than was listed (`unlisted`: of these only
+        the number is known), or that some of it need not be done (`fewer`)."""
+        running = running or {}
+        slower = self._slower(now, running)
+        times: list[float] = []
+        ages: list[float] = []
+        known = work = 0.0
+        for name, weight in self._left.items():
+            expected = weight.seconds * self._ratio(weight, now) * slower
+            work += expected
+            known += expected if weight.known else 0.0
+            if name in running:
+                age = running[name]
+                ages.append(max(expected - age, age * _OVERDUE, 0.0))
+            else:
+                times.append(expected)
+        if unlisted > 0:
+            times += [self._mean * self._ratio_of((), now)] * unlisted
+            work += sum(times[-unlisted:])
+        if fewer > 0 and times:
+            times = [seconds * max(0.0, 1 - fewer / len(times)) for seconds in times]
+        jobs, busy = self._parallel(now, running)
+        seconds = _laid_out(ages, times, jobs) * jobs / max(busy, 0.25)
+        total = self._done + sum(weight.seconds for weight in self._left.values())
+        return Estimate(
+            seconds=seconds,
+            share=self._done / total if total else 1.0,
+            known=known / work if work else 1.0,
+        )
+
+    def _slower(self, now: float, running: Mapping[str, float]) -> float:
+        """By how much the files that are overdue show that all is slower than the finished ones say."""
+        overdue = [
+            (age, expected)
+            for name, age in running.items()
+            if (weight := self._left.get(name)) and age > (expected := weight.seconds * self._ratio(weight, now))
+        ]
+        widest = self._pace.get(())
+        seen = widest.seen if widest else 0.0
+        late = sum(age - expected for age, expected in overdue)
+        base = seen + sum(expected for _, expected in overdue)
+        return 1.0 + late / base if base > 0 else 1.0
+
+    def _ratio(self, weight: Weight, now: float) -> float:
+        return self._ratio_of(_places(weight)[-1], now)
+
+    def _ratio_of(self, place: tuple[str, ...], now: float) -> float:
+        """Seconds here per second of weight, from the widest place to this one."""
+        ratio = 1.0
+        for length in range(len(place) + 1):
+            pace = self._pace.get(place[:length])
+            if pace:
+                lean = _LEAN * self._mean if length else 0.0
+                ratio = pace.against(ratio, lean, now)
+        return ratio
+
+    def _parallel(self, now: float, running: Mapping[str, float]) -> tuple[int, float]:
+        """How many jobs there are, and how many were really busy on average of late."""
+        since = max(self._begun, now - _WINDOW)
+        span = now - since
+        if span <= 0 or not self._busy:
+            jobs = self._jobs or max(len(running), 1)
+            return jobs, float(jobs)
+        spans = [*self._busy, *((now - age, now) for age in running.values())]
+        busy = sum(max(0.0, min(end, now) - max(start, since)) for start, end in spans) / span
+        jobs = max(1, round(busy), len(running))
+        jobs = min(jobs, self._jobs) if self._jobs else jobs
+        return jobs, min(busy, jobs) if busy > 0 else jobs
+
+
+class _Pace:
+    """Seconds seen and seconds expected, both fading."""
+
+    def __init__(self) -> None:
+        self.seen = self.expected = 0.0
+        self.at = 0.0
+
+    def add(self, seen: float, expected: float, at: float) -> None:
+        fade = 0.5 ** (max(at - self.at, 0.0) / _FORGET) if self.at else 1.0
+        self.seen = self.seen * fade + seen
+        self.expected = self.expected * fade + expected
+        self.at = max(at, self.at)
+
+    def against(self, ratio: float, lean: float, now: float) -> float:
+        fade = 0.5 ** (max(now - self.at, 0.0) / _FORGET)
+        seen, expected = self.seen * fade, self.expected * fade
+        return (seen + ratio * lean) / (expected + lean) if expected + lean > 0 else ratio
+
+
+def _places(weight: Weight) -> tuple[tuple[str, ...], ...]:
+    """From all files to the folder. What was timed before and what was guessed are kept apart."""
+    output = weight.output
+    path = ("known" if weight.known else "guessed", output.kind, output.target, output.folder)
+    return tuple(path[:length] for length in range(len(path) + 1))
+
+
+def _laid_out(ages: Sequence[float], times: Sequence[float], jobs: int) -> float:
+    """When the last of them ends if each job takes the next file as soon as it is free."""
+    free = sorted([*ages, *[0.0] * max(0, jobs - len(ages))])
+    heapq.heapify(free)
+    for seconds in times:
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free, default=0.0)

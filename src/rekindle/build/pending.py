@@ -1,0 +1,46 @@
+"""What Ninja has still to make, and what its lines say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle import run
+
+STATUS = "[%f/%t] "
+"""NINJA_STATUS as the lines are read here; a user's own would not be understood."""
+
+_LINE = re.compile(r"^\[(?P<done>\d{1,7})/(?P<total>\d{1,7})\] (?P<text>.*)$")
+_MAKES = re.compile(r"^(?:Building \S+ (?:dependency )?object|Linking .*?|Creating .*?|Archiving .*?) (?P<path>\S+)$")
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """`[331/1598] Building CXX object a.cpp.o`: an output, or what the command says of itself."""
+
+    done: int
+    total: int
+    name: str
+
+
+def read(line: str) -> Line | None:
+    found = _LINE.match(line)
+    if not found:
+        return None
+    makes = _MAKES.match(found["text"])
+    return Line(done=int(found["done"]), total=int(found["total"]), name=makes["path"] if makes else found["text"])
+
+
+def listed(ninja: str, build: Path, targets: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What Ninja would make now, in its order; nothing when it does not say.
+
+    Only while no Ninja runs in this folder: even a dry run mends the logs that the other one is writing.
+    """
+    said = run.call(
+        [ninja, "-C", str(build), "-n", *targets], env={**environ, "NINJA_STATUS": STATUS}, cwd=build, timeout=120
+    )
+    if not said.ok:
+        return ()
+    return tuple(dict.fromkeys(found.name for line in said.out.splitlines() if (found := read(line))))

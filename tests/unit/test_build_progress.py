@@ -1,0 +1,369 @@
+"""How far a build is, and how long the rest takes: what a person sees while it runs."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rekindle.build import outputs, pending, running, timed, view
+from rekindle.build.eta import Estimate, Estimator
+from rekindle.build.progress import Progress
+from rekindle.build.running import Running, Watcher
+from rekindle.build.view import Now
+from rekindle.build.weights import Times, Weight, Weights
+from rekindle.knowledge.compile_times import compile_times
+
+GIB = 2**30
+TENSOR = "caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/core/Tensor.cpp.o"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "source", "target"),
+    [
+        (TENSOR, "cxx", "aten/src/ATen/core/Tensor.cpp", "torch_cpu"),
+        (r"caffe2\CMakeFiles\torch_cuda.dir\__\aten\src\x\Sort.cu.obj", "cuda", "aten/src/x/Sort.cu", "torch_cuda"),
+        ("CMakeFiles/uv.dir/src/unix/tcp.c.o", "c", "src/unix/tcp.c", "uv"),
+        ("CMakeFiles/libprotobuf.dir/__/src/google/any.cc.o", "cxx", "src/google/any.cc", "libprotobuf"),
+        ("lib/libtorch_cpu.so", "link", "lib/libtorch_cpu.so", ""),
+        ("bin/c10.dll", "link", "bin/c10.dll", ""),
+        ("aten/src/ATen/Functions.h", "other", "aten/src/ATen/Functions.h", ""),
+    ],
+)
+def test_an_output_is_known_by_its_source(name: str, kind: str, source: str, target: str) -> None:
+    found = outputs.read(name)
+    assert (found.kind, found.source, found.target) == (kind, source, target)
+
+
+def objects(count: int, folder: str = "src") -> list[str]:
+    return [f"CMakeFiles/t.dir/{folder}/f{number}.cpp.o" for number in range(count)]
+
+
+def test_a_file_of_another_build_is_found_by_the_end_of_its_path() -> None:
+    """Protobuf built alone and inside PyTorch: other folders, the same files."""
+    alone = Times(name="alone", seconds={"libprotobuf:src/google/protobuf/any.cc": 4.0, "libprotobuf:src/x.cc": 1.0})
+    inside = "third_party/protobuf/cmake/CMakeFiles/libprotobuf.dir/__/src/google/protobuf/any.cc.o"
+    weight = Weights([alone]).of([inside])[inside]
+    assert weight.known and weight.seconds == pytest.approx(4.0)
+
+
+def test_a_name_that_many_folders_have_is_not_taken_for_another_file() -> None:
+    known = Times(name="k", seconds={"a:one/utils.cpp": 100.0, "b:two/utils.cpp": 1.0})
+    name = "CMakeFiles/c.dir/three/utils.cpp.o"
+    assert not Weights([known]).of([name])[name].known
+
+
+def test_builds_of_different_machines_are_brought_to_one_scale() -> None:
+    """The second machine is ten times slower; what only it has timed must not look ten times as heavy."""
+    names = objects(20)
+    fast = {outputs.read(name).key: float(number + 1) for number, name in enumerate(names)}
+    slow = {key: seconds * 10 for key, seconds in fast.items()} | {"t:src/new.cpp": 50.0}
+    new = "CMakeFiles/t.dir/src/new.cpp.o"
+    found = Weights([Times(name="fast", seconds=fast), Times(name="slow", seconds=slow)]).of([*names, new])
+    heaviest = found[names[-1]].seconds
+    assert found[new].seconds / heaviest == pytest.approx(5.0 / 20.0)
+
+
+def test_a_file_that_nobody_timed_weighs_what_its_folder_weighs() -> None:
+    known = Times(
+        name="k", seconds={f"t:heavy/f{i}.cpp": 30.0 for i in range(5)} | {f"t:light/f{i}.cpp": 1.0 for i in range(5)}
+    )
+    names = (
+        objects(5, "heavy")
+        + objects(5, "light")
+        + ["CMakeFiles/t.dir/heavy/new.cpp.o", "CMakeFiles/t.dir/light/new.cpp.o"]
+    )
+    found = Weights([known]).of(names)
+    assert not found[names[-1]].known
+    assert found[names[-2]].seconds == pytest.approx(30.0) and found[names[-1]].seconds == pytest.approx(1.0)
+
+
+def test_the_shipped_profile_is_a_real_builds() -> None:
+    builds = {build.id: build.seconds for build in compile_times()}
+    real = builds["pytorch-1.13.1-cpu-x86_64"]
+    assert len(real) > 1000
+    assert real["torch_cpu:aten/src/ATen/core/Tensor.cpp"] == pytest.approx(4.6, abs=0.1)
+
+
+def played(weights: dict[str, Weight], real: dict[str, float], jobs: int) -> list[tuple[float, float, float]]:
+    """A build in which every file takes `real` seconds: (share of time, said, true) after each file."""
+    free = [0.0] * jobs
+    spans = {}
+    for name in weights:
+        start = min(free)
+        free[free.index(start)] = start + real[name]
+        spans[name] = (start, start + real[name])
+    end = max(free)
+    estimator = Estimator(weights, jobs=jobs)
+    said = []
+    for name, (start, stop) in sorted(spans.items(), key=lambda item: item[1][1]):
+        estimator.finished(name, stop - start, stop)
+        ages = {other: stop - begun for other, (begun, over) in spans.items() if begun < stop < over}
+        said.append((stop / end, estimator.remaining(stop, ages).seconds, end - stop))
+    return said
+
+
+def test_a_machine_three_times_slower_is_noticed_within_a_tenth_of_the_build() -> None:
+    names = objects(200)
+    weigh = random.Random(7)
+    base = {name: weigh.lognormvariate(1.5, 1.0) for name in names}
+    weights = {name: Weight(output=outputs.read(name), seconds=base[name], known=True) for name in names}
+    slow = played(weights, {name: 3 * seconds for name, seconds in base.items()}, jobs=4)
+    errors = [abs(said - true) / true for share, said, true in slow if 0.1 < share < 0.9]
+    assert statistics.median(errors) < 0.05
+
+
+def test_what_was_made_in_an_earlier_run_is_not_counted_again() -> None:
+    """A resumed build lists only what is left: the estimate is for that."""
+    names = objects(100)
+    weights = {name: Weight(output=outputs.read(name), seconds=10.0, known=True) for name in names[90:]}
+    assert Estimator(weights, jobs=2).remaining(0.0).seconds == pytest.approx(50.0)
+
+
+def test_one_heavy_file_at_the_end_is_not_spread_over_all_jobs() -> None:
+    names = objects(9)
+    weights = {name: Weight(output=outputs.read(name), seconds=10.0, known=True) for name in names[:8]}
+    weights[names[8]] = Weight(output=outputs.read(names[8]), seconds=300.0, known=True)
+    assert Estimator(weights, jobs=8).remaining(0.0).seconds >= 300
+
+
+def test_files_that_are_long_overdue_stretch_the_estimate_before_any_is_finished() -> None:
+    names = objects(20)
+    weights = {name: Weight(output=outputs.read(name), seconds=5.0, known=True) for name in names}
+    estimator = Estimator(weights, jobs=2)
+    assert estimator.remaining(100.0, {names[0]: 100.0, names[1]: 100.0}).seconds > 500
+
+
+def test_fewer_files_than_listed_and_more_than_listed() -> None:
+    names = objects(10)
+    weights = {name: Weight(output=outputs.read(name), seconds=10.0, known=True) for name in names}
+    estimator = Estimator(weights, jobs=1)
+    assert estimator.remaining(0.0, fewer=5).seconds == pytest.approx(50.0)
+    assert estimator.remaining(0.0, unlisted=10).seconds == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "done", "total", "name"),
+    [
+        ("[1/4] Building CXX object CMakeFiles/x.dir/a.cpp.o", 1, 4, "CMakeFiles/x.dir/a.cpp.o"),
+        ("[331/1598] Linking CXX shared library lib/libc10.so", 331, 1598, "lib/libc10.so"),
+        (
+            "[2/9] Building CUDA object caffe2/CMakeFiles/torch_cuda.dir/x.cu.o",
+            2,
+            9,
+            "caffe2/CMakeFiles/torch_cuda.dir/x.cu.o",
+        ),
+        ("[0/1] Re-running CMake...", 0, 1, "Re-running CMake..."),
+    ],
+)
+def test_what_ninjas_lines_say(line: str, done: int, total: int, name: str) -> None:
+    found = pending.read(line)
+    assert found is not None and (found.done, found.total, found.name) == (done, total, name)
+
+
+@pytest.mark.parametrize("line", ["", "[", "[1/", "a.cpp:1:1: error: [1/2] no", "[x/y] z", "[99999999/1] z"])
+def test_other_lines_are_no_count(line: str) -> None:
+    assert pending.read(line) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("/usr/bin/c++ -O3 -DX -o CMakeFiles/x.dir/a.cpp.o -c /src/a.cpp", "CMakeFiles/x.dir/a.cpp.o"),
+        ("nvcc -Xcompiler -O2 -x cu -c a.cu -o x.dir/a.cu.o", "x.dir/a.cu.o"),
+        (r"cl.exe /nologo /TP /O2 /FoCMakeFiles\x.dir\a.cpp.obj /c a.cpp", "CMakeFiles/x.dir/a.cpp.obj"),
+        (r"cl.exe @CMakeFiles\x.dir\a.cpp.obj.rsp", "CMakeFiles/x.dir/a.cpp.obj"),
+        ("link.exe /OUT:bin\\c10.dll a.obj", "bin/c10.dll"),
+        ("python gen.py", None),
+    ],
+)
+def test_a_command_says_what_it_makes(command: str, output: str | None) -> None:
+    assert running.output_of(command) == output
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script stands for ninja")
+def test_what_is_running_is_read_off_the_processes(tmp_path: Path) -> None:
+    """A program called ninja with two children, each with a child of its own that holds memory."""
+    hold = "x = bytearray(40 * 2**20); import time; time.sleep(60)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    fake = tmp_path / "ninja"
+    fake.symlink_to(sys.executable)
+    code = (
+        "import subprocess, sys\n"
+        "for n in (1, 2):\n"
+        f"    subprocess.Popen([{sys.executable!r}, '-c', {child!r}, '-o', f'CMakeFiles/t.dir/f{{n}}.cpp.o'])\n"
+        "import time; time.sleep(60)"
+    )
+    env = {**os.environ, "PYTHONHOME": sys.base_prefix}
+    ninja = subprocess.Popen([str(fake), "-c", code], start_new_session=True, env=env)
+    try:
+        watcher = Watcher(ninja.pid)
+        limit = time.monotonic() + 20
+        jobs: list[Running] = []
+        while time.monotonic() < limit and not (len(jobs) == 2 and all((job.memory or 0) > 40 * 2**20 for job in jobs)):
+            time.sleep(0.1)
+            jobs = watcher.look()
+        assert {job.output for job in jobs} == {"CMakeFiles/t.dir/f1.cpp.o", "CMakeFiles/t.dir/f2.cpp.o"}
+        assert all(job.memory and job.memory > 40 * 2**20 for job in jobs), "with all that the compiler started"
+    finally:
+        os.killpg(ninja.pid, 9)
+        ninja.wait()
+    assert watcher.look() == []
+
+
+def moment(**values: object) -> Now:
+    jobs = (
+        Running(output=TENSOR, seconds=242.0, memory=3 * GIB),
+        Running(output="lib/libtorch_cpu.so", seconds=41.0, memory=GIB // 2),
+    )
+    known: dict[str, object] = {
+        "step": "compile", "number": 7, "of": 11, "seconds": 2400.0, "done": 331, "total": 1598, "running": jobs,
+        "estimate": Estimate(seconds=6720.0, share=0.25, known=0.9), "memory_free": 11 * GIB, "disk_free": 41 * GIB,
+        "tokens": (2, 4),
+    }  # fmt: skip
+    return Now(**{**known, **values})  # type: ignore[arg-type]
+
+
+def test_the_log_says_where_it_is_and_what_takes_long() -> None:
+    lines = view.log_lines(moment(), "06:12:03")
+    assert lines == [
+        "06:12:03  compile  331/1598  about 1 h 52 min left  2 running  memory 11.0 GiB free  disk 41.0 GiB free",
+        "          still compiling aten/src/ATen/core/Tensor.cpp, 4 min, 3.0 GiB",
+    ]
+
+
+def test_a_step_without_counts_says_how_long_it_has_been_at_it() -> None:
+    lines = view.log_lines(
+        moment(step="configure", total=0, done=0, running=(), estimate=None, last_line="-- Found x"), "06:12:03"
+    )
+    assert lines == ["06:12:03  configure  for 40 min", "          -- Found x"]
+
+
+def test_an_estimate_without_weights_is_called_rough() -> None:
+    rough = moment(estimate=Estimate(seconds=600.0, share=0.2, known=0.1))
+    assert "roughly 10 min left" in view.log_lines(rough, "")[0]
+
+
+@pytest.mark.parametrize("width", [20, 33, 60, 80, 200])
+def test_the_view_fits_any_terminal_and_is_ascii(width: int) -> None:
+    lines = view.live_lines(moment(), width, 24)
+    assert max(map(len, lines)) <= width
+    assert "\n".join(lines).isascii()
+
+
+def test_the_view_shows_files_with_age_and_memory_and_what_is_left() -> None:
+    text = "\n".join(view.live_lines(moment(), 80))
+    facts = "memory 11.0 GiB free|disk 41.0 GiB free|2 of 4 jobs allowed"
+    files = "4 min|3.0 GiB|aten/src/ATen/core/Tensor.cpp|41 s"
+    for words in f"331/1598 files|25%|40 min gone|about 1 h 52 min left|{facts}|{files}".split("|"):
+        assert words in text, words
+
+
+def test_many_files_at_once_do_not_fill_the_screen() -> None:
+    jobs = tuple(Running(output=name, seconds=1.0, memory=GIB) for name in objects(64))
+    lines = view.live_lines(moment(running=jobs), 80, 12)
+    assert len(lines) <= 12 and "more" in lines[-1]
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "live"),
+    [
+        (Tty(), {"TERM": "xterm"}, True),
+        (Tty(), {"TERM": "dumb"}, False),
+        (Tty(), {"CI": "true"}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_a_view_that_redraws_only_where_it_can(stream: io.StringIO, environ: dict[str, str], live: bool) -> None:
+    assert (view.terminal(stream, environ) is not None) is live
+
+
+def test_the_live_view_is_drawn_and_wiped_away() -> None:
+    stream = Tty()
+    live = view.terminal(stream, {"TERM": "xterm"})
+    assert live is not None
+    live.show(moment())
+    live.show(moment(done=332))
+    live.close()
+    assert "332/1598 files" in stream.getvalue()
+
+
+def test_the_count_starts_again_when_ninja_does(tmp_path: Path) -> None:
+    """`1/4` of the rules that Ninja renews first, then 1,253 files."""
+    said: list[str] = []
+    progress = Progress(said.append, every=0.0)
+    progress.begin("compile", 7, 11)
+    progress.line("[1/4] Re-running CMake...")
+    progress.line("[4/4] x")
+    progress.line("[1/1253] Building CXX object CMakeFiles/t.dir/a.cpp.o")
+    limit = time.monotonic() + 10
+    while not said and time.monotonic() < limit:
+        time.sleep(0.05)
+    progress.end()
+    assert "1/1253" in said[0]
+
+
+def test_a_silent_program_is_still_heard_of() -> None:
+    said: list[str] = []
+    progress = Progress(said.append, every=0.5)
+    progress.begin("configure", 5, 11)
+    progress.line("-- Performing Test X")
+    limit = time.monotonic() + 10
+    while len(said) < 2 and time.monotonic() < limit:
+        time.sleep(0.05)
+    progress.end()
+    assert "configure" in said[0] and "Performing Test X" in said[1]
+    count = len(said)
+    time.sleep(1.3)
+    assert len(said) == count, "after the end nothing more is said"
+
+
+LOG = "# ninja log v7\n0\t2500\t0\tCMakeFiles/t.dir/a.cpp.o\tabc\n"
+
+
+def test_the_log_of_a_running_build_tells_only_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / ".ninja_log"
+    path.write_text(LOG, encoding="utf-8")
+    tail = timed.Tail(path)
+    assert tail.read() == {}
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write("0\t4000\t0\tCMakeFiles/t.dir/b.cpp.o\tdef\n0\t7000\t0\tCMakeFi")
+    assert tail.read() == {"CMakeFiles/t.dir/b.cpp.o": 4.0}, "half a line waits for its end"
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write("les/t.dir/c.cpp.o\tdef\n")
+    assert tail.read()["CMakeFiles/t.dir/c.cpp.o"] == 7.0
+    path.write_text(LOG + "0\t9000\t0\td.o\tdef\n", encoding="utf-8")
+    assert tail.read()["d.o"] == 9.0, "Ninja has rewritten its log, shorter"
+
+
+def test_what_a_build_took_is_kept_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path / "cache"))
+    log = tmp_path / ".ninja_log"
+    rows = [f"0\t{1000 * (number + 1)}\t0\t{name}\tx" for number, name in enumerate(objects(8))]
+    log.write_text("\n".join(["# ninja log v7", *rows, "0\t9\t0\tgen/x.h\ty", ""]), encoding="utf-8")
+    timed.keep(log, "spark-1.0-abc")
+    first = timed.builds("spark-1.0-abc")[0]
+    assert first.name == "spark-1.0-abc" and first.seconds["t:src/f7.cpp"] == 8.0
+    assert "gen/x.h" not in first.seconds
+    found = Weights(timed.builds("another")).of(objects(8))
+    assert all(weight.known for weight in found.values())
+
+
+def test_a_broken_file_of_times_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path))
+    (tmp_path / "times").mkdir()
+    (tmp_path / "times" / "x.json").write_bytes(b"{\xff")
+    assert [build.name for build in timed.builds("x")] == [build.id for build in compile_times()]
+    timed.keep(tmp_path / "no-such-log", "x")
