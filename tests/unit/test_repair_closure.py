@@ -15,8 +15,8 @@ from rekindle.knowledge import dlls, redistribution
 from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.dlls import DllProvider
 from rekindle.version import Version
-from rekindle.wheels import providers, repair
-from rekindle.wheels.providers import Wanted
+from rekindle.wheels import index_packages, repair
+from rekindle.wheels.index_packages import Wanted
 from support import small_wheels
 from support.command import rekindle_command
 from support.compiled import MINGW, Compiler
@@ -160,14 +160,14 @@ def test_the_package_of_the_wheels_cuda_is_chosen_newest_first(monkeypatch: pyte
         _provider("nvidia-cublas-cu11", "11.11.3.6", yanked=True),
         _provider("somebody-else", "99"),
     ]
-    monkeypatch.setattr(dlls, "providers", lambda _: tuple(rows))
+    monkeypatch.setattr(dlls, "providers", lambda *_: tuple(rows))
     terms = redistribution.terms("cublas64_11.dll", "windows")
     assert terms is not None
     wanted = Wanted(system="windows", python="cp311", cuda=Version("11.8"))
-    chosen = [row.version for row in providers.choose("cublas64_11.dll", wanted, terms)]
+    chosen = [row.version for row in index_packages.choose("cublas64_11.dll", wanted, terms)]
     assert chosen == ["11.10.3.66", "11.9.2.110", "11.11.3.6"]
     same = Wanted(system="windows", python="cp311", cuda=None, versions={"nvidia-cublas-cu11": "11.9.2.110"})
-    assert providers.choose("cublas64_11.dll", same, terms)[0].version == "11.9.2.110"
+    assert index_packages.choose("cublas64_11.dll", same, terms)[0].version == "11.9.2.110"
 
 
 def test_no_cudnn_without_code_for_the_card_is_taken() -> None:
@@ -176,8 +176,8 @@ def test_no_cudnn_without_code_for_the_card_is_taken() -> None:
     assert terms is not None
     kepler = Wanted(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("3.5"),))
     volta = Wanted(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("7.0"),))
-    assert providers.choose("cudnn64_8.dll", volta, terms)[0].version.startswith("8.")
-    for row in providers.choose("cudnn64_8.dll", kepler, terms):
+    assert index_packages.choose("cudnn64_8.dll", volta, terms)[0].version.startswith("8.")
+    for row in index_packages.choose("cudnn64_8.dll", kepler, terms):
         assert Version.parse(row.version) < Version("8.8"), row.version
 
 
@@ -188,8 +188,8 @@ def test_a_file_other_than_the_recorded_one_is_refused(
     data = _offering(windows, tmp_path / "x", "libiomp5md.dll", 0).read_bytes()
     package = small_wheels.make(tmp_path / "index", {"a/libiomp5md.dll": data, **small_wheels.FILES})
     row = _provider("intel-openmp", "2025.3.1", "libiomp5md.dll")
-    monkeypatch.setattr(dlls, "providers", lambda _: (row,))
-    monkeypatch.setattr(providers, "_download", lambda _: package)
+    monkeypatch.setattr(dlls, "providers", lambda *_: (row,))
+    monkeypatch.setattr(index_packages, "download", lambda _: package)
     assert rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out")).code == 7
     assert not list((tmp_path / "out").glob("*"))
 
@@ -207,8 +207,8 @@ def test_a_library_of_a_package_keeps_its_compressed_bytes_and_brings_its_licenc
         dll="libiomp5md.dll", package="intel-openmp", version="2025.3.1", path="a/libiomp5md.dll", size=len(data),
         crc32=f"{zlib.crc32(data):08x}", wheel=package.name, wheel_size=1, yanked=False,
     )  # fmt: skip
-    monkeypatch.setattr(dlls, "providers", lambda _: (row,))
-    monkeypatch.setattr(providers, "_download", lambda _: package)
+    monkeypatch.setattr(dlls, "providers", lambda *_: (row,))
+    monkeypatch.setattr(index_packages, "download", lambda _: package)
     done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish())
     assert done.output is not None
     assert small_wheels.raw(done.output, "torch/lib/libiomp5md.dll") == small_wheels.raw(package, "a/libiomp5md.dll")
@@ -224,7 +224,7 @@ def test_a_dry_run_fetches_nothing(tmp_path: Path, windows: Compiler, monkeypatc
     def fetch(_: object) -> None:
         raise AssertionError("fetched on a dry run")
 
-    monkeypatch.setattr(providers, "_download", fetch)
+    monkeypatch.setattr(index_packages, "download", fetch)
     seen = rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out"), "--dry-run")
     assert seen.code == 0
     assert "intel-openmp" in seen.out
@@ -260,3 +260,68 @@ def test_a_linux_extension_finds_what_was_brought(tmp_path: Path) -> None:
     code = f"import ctypes; print(ctypes.CDLL({str(tmp_path / 'site/fast/_fast.so')!r}).go())"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert said.stdout.strip() == "2", said.stderr
+
+
+def _linux_terms(library: str) -> redistribution.Redistribution:
+    terms = redistribution.terms(library, "linux")
+    assert terms is not None
+    return terms
+
+
+def _first(library: str, machine: str = "x86_64", cuda: str = "11.8", **more: object) -> DllProvider:
+    wanted = Wanted(system="linux", machine=machine, python="cp310", cuda=Version(cuda), **more)  # type: ignore[arg-type]
+    return index_packages.choose(library, wanted, _linux_terms(library))[0]
+
+
+@pytest.mark.parametrize(
+    ("library", "package"),
+    [
+        ("libcublas.so.11", "nvidia-cublas-cu11"),
+        ("libcublasLt.so.11", "nvidia-cublas-cu11"),
+        ("libcufft.so.10", "nvidia-cufft-cu11"),
+        # These two names did not change with CUDA 12.
+        ("libcurand.so.10", "nvidia-curand-cu11"),
+        ("libcusolver.so.11", "nvidia-cusolver-cu11"),
+        ("libcusparse.so.11", "nvidia-cusparse-cu11"),
+        ("libcudart.so.11.0", "nvidia-cuda-runtime-cu11"),
+        ("libnvrtc.so.11.2", "nvidia-cuda-nvrtc-cu11"),
+        ("libnvToolsExt.so.1", "nvidia-nvtx-cu11"),
+        ("libcupti.so.11.8", "nvidia-cuda-cupti-cu11"),
+        ("libnccl.so.2", "nvidia-nccl-cu11"),
+    ],
+)
+def test_each_linux_library_of_cuda_11_has_its_package(library: str, package: str) -> None:
+    row = _first(library)
+    assert row.package == package
+    assert row.wheel.endswith("_x86_64.whl")
+
+
+def test_a_library_is_of_the_toolkit_that_the_wheel_was_built_with_and_of_its_processor() -> None:
+    """cuda-toolkit 12.4.1 pins cuBLAS 12.4.5.8; a newer one is not taken for it."""
+    assert _first("libcublas.so.12", cuda="12.4").version == "12.4.5.8"
+    arm = _first("libcublas.so.12", machine="aarch64", cuda="12.6")
+    assert arm.wheel.endswith("_aarch64.whl")
+    assert arm.version == "12.6.4.1"
+
+
+def test_on_linux_the_last_cudnn_with_code_for_kepler_is_had() -> None:
+    kepler = (Capability.parse("3.5"),)
+    assert _first("libcudnn.so.8", cards=kepler).version == "8.7.0.84"
+    assert _first("libcudnn_cnn_train.so.8", cards=(Capability.parse("7.0"),)).version.startswith("8.9")
+
+
+def test_the_builtins_of_nvrtc_come_from_the_same_package() -> None:
+    taken = {"nvidia-cuda-nvrtc-cu12": "12.1.105"}
+    row = _first("libnvrtc-builtins.so.*", cuda="12.9", versions=taken)
+    assert (row.dll, row.version) == ("libnvrtc-builtins.so.12.1", "12.1.105")
+
+
+def test_the_cards_of_a_wheel_are_those_it_has_code_for() -> None:
+    from rekindle.formats import binary
+    from rekindle.formats.access import Buffer
+    from rekindle.wheels.repair_closure import own_cards
+    from support.fatbins import container
+
+    own = binary.read(Buffer(container("sm_35", "sm_50", "compute_50"), "torch/lib/a.fatbin"))
+    assert [str(card) for card in own_cards([own])] == ["3.5", "5.0"]
+    assert own_cards([]) == ()

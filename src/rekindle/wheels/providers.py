@@ -5,24 +5,23 @@ A library that merely lies on PATH is never taken: it is named, and a person dec
 
 from __future__ import annotations
 
+import fnmatch
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from platformdirs import user_cache_dir
 
 from rekindle.errors import BadInput, FetchFailed
 from rekindle.formats import binary, package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive, Member
 from rekindle.formats.binary import Binary
-from rekindle.knowledge import cudnn, dlls, redistribution
-from rekindle.knowledge.capability import Capability
+from rekindle.knowledge import redistribution
 from rekindle.knowledge.dlls import DllProvider
 from rekindle.run import call
-from rekindle.version import Version
+from rekindle.wheels import index_packages
+from rekindle.wheels.index_packages import Wanted
 from rekindle.wheels.rewrite import Contents, FromWheel
 
 _DEPTH = 4
@@ -43,16 +42,6 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True):
     licences: Mapping[str, Contents] = {}
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the wheel that a library must fit: `versions` are those of packages already taken."""
-
-    system: str
-    python: str | None
-    cuda: Version | None
-    cards: tuple[Capability, ...] = ()
-    versions: dict[str, str] = {}
-
-
 class Providers:
     """Looks in the named folders first, then (Linux) where the linker looks, then in the package index."""
 
@@ -64,23 +53,25 @@ class Providers:
         self._open: list[File] = []
 
     def find(self, library: str, wanted: Wanted) -> Supply | None:
+        """A library by its name, or by a pattern where what loads it knows only part of the name."""
         terms = redistribution.terms(library, wanted.system)
         key = library.lower() if wanted.system == "windows" else library
         licence = terms.licence if terms else None
         for files in (self._files, self._system):
-            path = files.get(key)
+            name = max(fnmatch.filter(files, key), default=key) if "*" in key else key
+            path = files.get(name)
             if path is not None and not (terms and terms.bundle == "no"):
-                return _from_file(library, path, licence)
-        if terms is None or terms.bundle != "yes" or not self._index or wanted.system != "windows":
+                return _from_file(library if name == key else path.name, path, licence)
+        if terms is None or terms.bundle != "yes" or not self._index:
             return None
-        for row in choose(library, wanted, terms)[:3]:
+        for row in index_packages.choose(library, wanted, terms)[:3]:
             if not self._fetch:
                 origin = f"{row.package} {row.version} of the package index"
                 return Supply(
                     library=row.dll, origin=origin, size=row.size, contents=None, binary=None, licence=licence,
                     package=row.package, package_version=row.version,
                 )  # fmt: skip
-            wheel = _download(row)
+            wheel = index_packages.download(row)
             if wheel is not None:
                 return self._from_wheel(row, wheel, licence)
         return None
@@ -104,34 +95,12 @@ class Providers:
             size=member.size,
             contents=FromWheel(archive=archive, member=member),
             binary=found,
-            version=found.pe.file_version if found.pe else None,
+            version=found.pe.file_version if found.pe else row.version,
             licence=licence,
             package=row.package,
             package_version=row.version,
             licences={name.rpartition("/")[2]: FromWheel(archive=archive, member=one) for name, one in _texts(archive)},
         )
-
-
-def choose(library: str, wanted: Wanted, terms: redistribution.Redistribution) -> list[DllProvider]:
-    """The index packages that have it, best first: of the wheel's CUDA, with code for its cards, newest, not withdrawn.
-
-    When another library was already taken from a package, the same version of that package comes first.
-    """
-    rows = [row for row in dlls.providers(library) if terms.allows(row.package)]
-    if wanted.cuda is not None:
-        other = [row for row in rows if f"-cu{wanted.cuda.major}" in row.package or "-cu" not in row.package]
-        rows = other or rows
-    if wanted.cards and library.lower().startswith("cudnn"):
-        rows = [row for row in rows if _cudnn_serves(row, wanted.cards)]
-    return sorted(
-        rows,
-        key=lambda row: (
-            row.yanked,
-            wanted.versions.get(row.package) != row.version,
-            [-part for part in (Version.find(row.version) or Version("0")).parts],
-            wanted.python is not None and f"-{wanted.python}-" not in row.wheel and "-py" not in row.wheel,
-        ),
-    )
 
 
 def on_path(library: str) -> Path | None:
@@ -141,11 +110,6 @@ def on_path(library: str) -> Path | None:
         if folder and path.is_file():
             return path
     return None
-
-
-def _cudnn_serves(row: DllProvider, cards: Sequence[Capability]) -> bool:
-    version = Version.find(row.version)
-    return version is not None and all(cudnn.serves(version, card) is not False for card in cards)
 
 
 def _from_file(library: str, path: Path, licence: str | None) -> Supply:
@@ -163,22 +127,6 @@ def _from_file(library: str, path: Path, licence: str | None) -> Supply:
         version=found.pe.file_version if found.pe else None,
         licence=licence,
     )
-
-
-def _download(row: DllProvider) -> Path | None:
-    """The wheel of a row, through pip, so that a mirror, proxy and hash settings hold. None: it is not there."""
-    folder = Path(user_cache_dir("rekindle", appauthor=False)) / "providers"
-    place = folder / row.wheel
-    if place.is_file() and place.stat().st_size == row.wheel_size:
-        return place
-    tag = row.wheel.removesuffix(".whl").split("-")[-3]
-    numbers = ["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else []
-    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "-d", str(folder)]
-    said = call(
-        [sys.executable, "-m", "pip", *words, "--platform", "win_amd64", *numbers, f"{row.package}=={row.version}"],
-        timeout=1800.0,
-    )
-    return place if said.ok and place.is_file() else None
 
 
 def _texts(archive: Archive) -> Iterator[tuple[str, Member]]:

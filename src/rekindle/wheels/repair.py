@@ -99,7 +99,7 @@ def repair(
         contents |= {member: one.contents for member, one in supplies.items() if one.contents is not None}
         if found and supplies and (machine_of(tags) or ("", ""))[0] == "elf":
             scratch = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="rekindle-repair-")))
-            contents |= repair_linux.run_paths(archive, place, supplies, found.wanted_by, scratch)
+            contents |= repair_linux.run_paths(archive, place, contents, found.wanted_by, scratch)
         if contents:
             contents |= _papers(archive, info, contents, given, supplies)
         done = rewrite.rewrite(archive, target, add=contents, remove=gone)
@@ -186,7 +186,14 @@ def _completed(
                 binaries.append(binary.read(file, symbols=True))
     cards = [card for word in wish.cards for card in gpus.find(word).capabilities]
     found = complete(
-        binaries, known, folder=place, system=system_of(tags), sources=sources, exclude=wish.exclude, cards=cards
+        binaries,
+        known,
+        folder=place,
+        system=system_of(tags),
+        machine=made[1] if made else "x86_64",
+        sources=sources,
+        exclude=wish.exclude,
+        cards=cards,
     )
     if made and made[0] == "elf":
         every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatch
 
@@ -10,14 +11,15 @@ import msgspec
 from rekindle.findings import Finding, Fix, State
 from rekindle.formats.binary import Binary
 from rekindle.knowledge import redistribution
-from rekindle.knowledge.capability import Capability, Coverage
-from rekindle.knowledge.gpu_code import served
+from rekindle.knowledge.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu_code import own, served, sums
 from rekindle.version import Version
 from rekindle.wheels import linkage, providers
 from rekindle.wheels.closure import closure
 from rekindle.wheels.identity import Identity
+from rekindle.wheels.index_packages import Wanted
 from rekindle.wheels.linkage import Missing
-from rekindle.wheels.providers import Providers, Supply, Wanted
+from rekindle.wheels.providers import Providers, Supply
 
 _ROUNDS = 12
 # Said here in other words, or not worth saying.
@@ -40,10 +42,16 @@ def complete(
     system: str,
     sources: Providers,
     exclude: Collection[str] = (),
+    machine: str = "x86_64",
     cards: Sequence[Capability] = (),
 ) -> Completion:
-    """Bring what is missing into `folder`, then what that needs in turn, until the closure is closed."""
+    """Bring what is missing into `folder`, then what that needs in turn, until the closure is closed.
+
+    `cards` must be served by what is brought; without any, those count for which the wheel itself has code.
+    """
     files = list(binaries)
+    served_cards = tuple(cards) or own_cards(binaries)
+    cuda = known.cuda or _cuda_linked(binaries)
     supplies: dict[str, Supply] = {}
     wanted_by: dict[str, tuple[str, ...]] = {}
     absent: dict[str, Finding] = {}
@@ -57,15 +65,20 @@ def complete(
             break
         for item in news:
             wanted = Wanted(
-                system=system, python=known.python, cuda=known.cuda, cards=tuple(cards), versions=dict(versions)
+                system=system,
+                machine=machine,
+                python=known.python,
+                cuda=cuda,
+                cards=served_cards,
+                versions=dict(versions),
             )
             excluded = any(fnmatch(item.library.lower(), word.lower()) for word in exclude)
-            supply = None if excluded or "*" in item.library else sources.find(item.library, wanted)
+            supply = None if excluded else sources.find(item.library, wanted)
             absent[item.library.lower()] = _absence(item, system, excluded)
-            if supply is None:
+            member = f"{folder}/{supply.library}" if folder and supply else supply.library if supply else ""
+            if supply is None or member in supplies:
                 continue
             del absent[item.library.lower()]
-            member = f"{folder}/{supply.library}" if folder else supply.library
             supplies[member] = supply
             wanted_by[member] = item.wanted_by
             if supply.package and supply.package_version:
@@ -81,10 +94,16 @@ def complete(
         wanted_by=wanted_by,
         findings=(
             *absent.values(),
-            *_checked(supplies, files, cards),
+            *_checked(supplies, files, served_cards, sure=bool(cards)),
             *(item for item in rest if item.state != "PASS"),
         ),
     )
+
+
+def own_cards(binaries: Sequence[Binary]) -> tuple[Capability, ...]:
+    """The cards for which the wheel's own libraries hold native code: a cuDNN without code for them is of no use."""
+    targets = (Target.parse(text) for text in sums(own([found.code for found in binaries if found.containers])))
+    return tuple(sorted({target.capability for target in targets if not target.ptx}))
 
 
 def floors(binaries: Sequence[Binary]) -> tuple[Version | None, Version | None]:
@@ -129,8 +148,21 @@ def _unfetched(supply: Supply) -> Finding:
     )
 
 
-def _checked(supplies: dict[str, Supply], files: Sequence[Binary], cards: Sequence[Capability]) -> list[Finding]:
-    """Machine and GPU code of what was brought."""
+def _cuda_linked(binaries: Sequence[Binary]) -> Version | None:
+    """The major version of CUDA, from the names of its libraries that are linked; libcusolver.so.11 is of 12, too."""
+    for found in binaries:
+        names = found.elf.needed if found.elf else (*found.pe.imports, *found.pe.delayed) if found.pe else ()
+        for name in names:
+            match = re.match(r"(?:libcudart\.so\.|libcublas\.so\.|cudart64_|cublas64_)(\d\d)", name.lower())
+            if match:
+                return Version(f"{match[1]}.0")
+    return None
+
+
+def _checked(
+    supplies: dict[str, Supply], files: Sequence[Binary], cards: Sequence[Capability], *, sure: bool
+) -> list[Finding]:
+    """Machine and GPU code of what was brought. Not `sure`: nobody named the cards, the wheel has code for them."""
     machine = next((found.machine for found in files if found.machine and found.name not in supplies), None)
     findings = []
     for member, supply in supplies.items():
@@ -144,5 +176,6 @@ def _checked(supplies: dict[str, Supply], files: Sequence[Binary], cards: Sequen
             if found.containers and served(found.code, card).coverage is Coverage.NO:
                 text = f"`{member}` from {supply.origin} holds no code for {card.sm}"
                 why = "calls into it fail on that card, whatever the rest of the wheel holds"
-                findings.append(Finding(id="repair.gpu-code", state=State.FAIL, found=text, why=why))
+                state = State.FAIL if sure else State.WARN
+                findings.append(Finding(id="repair.gpu-code", state=state, found=text, why=why))
     return findings

@@ -19,7 +19,6 @@ from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
 from rekindle.run import call, checked
 from rekindle.version import Version
-from rekindle.wheels.providers import Supply
 from rekindle.wheels.repair_closure import floors
 from rekindle.wheels.rewrite import Contents
 
@@ -27,23 +26,31 @@ from rekindle.wheels.rewrite import Contents
 def run_paths(
     archive: Archive,
     folder: str,
-    supplies: Mapping[str, Supply],
+    contents: Mapping[str, Contents],
     wanted_by: Mapping[str, Sequence[str]],
     scratch: Path,
 ) -> dict[str, Contents]:
-    """The files that must be told where the brought libraries are, told so: `$ORIGIN`, relative to themselves."""
+    """The files that must be told where the brought libraries are, told so: `$ORIGIN`, relative to themselves.
+
+    They may be files of the wheel or brought ones (`contents`), which need each other.
+    """
     changed: dict[str, Contents] = {}
     for name in sorted({user for users in wanted_by.values() for user in users}):
         copy = scratch / name.replace("/", "+")
-        supply = supplies.get(name)
-        if supply is not None and isinstance(supply.contents, Path):
-            shutil.copyfile(supply.contents, copy)
+        source = contents.get(name)
+        if isinstance(source, Path):
+            shutil.copyfile(source, copy)
+        elif isinstance(source, bytes):
+            copy.write_bytes(source)
         else:
+            holder, member = (source.archive, source.member) if source else (archive, archive.member(name))
             with copy.open("wb") as stream:
-                for data in archive.chunks(archive.member(name)):
+                for data in holder.chunks(member):
                     stream.write(data)
         if _lead(copy, posixpath.relpath(folder, posixpath.dirname(name) or ".")):
             changed[name] = copy
+        else:
+            copy.unlink()
     return changed
 
 
