@@ -36,6 +36,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The one that runs the build: of an environment of its own where the release needs one."""
     version: str
     jobs: int | None = None
+    """A fixed number. None leaves it to the job tokens, which an explicit one would make Ninja ignore."""
+    keep_going: bool = False
+    """After a failure everything that does not depend on it."""
 
 
 class Backend(Protocol):
@@ -174,6 +177,8 @@ def ninja(job: Job, targets: Sequence[str]) -> Command:
     args = [job.tools.ninja.path, "-C", job.build]
     if job.jobs:
         args += ["-j", str(job.jobs)]
+    if job.keep_going:
+        args += ["-k", "0"]
     return Command(args=(*args, *targets), cwd=job.build)
 
 

@@ -12,8 +12,10 @@ import msgspec
 from rekindle.build import backends, naming, options, orphans, runner, steps, tools, tree
 from rekindle.build.environment import Environment, compute
 from rekindle.build.folders import Folders, folder_of, source_of
+from rekindle.build.governor.making import make_or_do_without
+from rekindle.build.governor.record import GovernorUse
 from rekindle.build.journal import Journal
-from rekindle.build.launcher import CacheUse
+from rekindle.build.launcher import CacheUse, through
 from rekindle.build.lock import held
 from rekindle.build.progress import Progress
 from rekindle.build.request import BuildRequest
@@ -44,6 +46,8 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     orphans: tuple[int, ...] = ()
     cache: CacheUse | None = None
     """What sccache or ccache did for the compiles of this run."""
+    governor: GovernorUse | None = None
+    """What the compiles of this run took, and which had to wait for memory."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +59,9 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     start: str | None = None
     clean: bool = False
     jobs: int | None = None
+    """A fixed number of compiles at a time, for a Ninja that takes no job tokens."""
+    ceiling: int | None = None
+    """The most at a time where the governor decides; None: one per core."""
     work: str | None = None
     gpu: bool = False
     launcher: str | None = None
@@ -128,6 +135,10 @@ def _run(
     ended = orphans.end_orphans(journal, str(folders.root))
     if ended:
         tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
+    gate = make_or_do_without(folders.root, request, computed)
+    if gate:
+        environment = through(environment, gate.words)
+        computed = {**environment.over(environ), **choices.cache_place}
     source = _source(request, tell)
     context = steps.Context(
         request=request,
@@ -140,6 +151,8 @@ def _run(
         journal=journal,
         version=version,
         jobs=choices.jobs,
+        ceiling=choices.ceiling,
+        tell=tell,
         gpu=choices.gpu,
         sources=tree.manifest(source),
         progress=progress,
@@ -158,6 +171,7 @@ def _run(
         findings=tuple(context.findings),
         orphans=ended,
         cache=context.cache,
+        governor=context.governed,
     )
 
 

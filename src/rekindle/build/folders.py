@@ -19,6 +19,8 @@ class Folders:
         self.lock = root / "lock"
         self.running = root / "running.json"
         self.logs = root / "logs"
+        self.compiles = root / "compiles.jsonl"
+        """What every compile took: `governor.record` says in which form."""
         self.source = root / "s"
         """Our copy of the source, where the backend writes into it."""
         self.build = root / "b"

@@ -20,7 +20,7 @@ import msgspec
 from rekindle import codec
 from rekindle.errors import BadInput, NotWritable
 
-EVENTS = ("start", "begin", "process", "ended", "done", "failed", "interrupted", "orphans", "finish")
+EVENTS = ("start", "begin", "process", "ended", "done", "failed", "interrupted", "orphans", "governor", "finish")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rekindle import codec, run
+from rekindle.build.environment import Action, Change, Environment
 from rekindle.build.tools import which
 from rekindle.errors import BadInput, MissingTool
 
@@ -59,6 +60,26 @@ def find_launcher(asked: str | None, environ: Mapping[str, str]) -> str | None:
         return None
     message = f"`{names[0]}` is not on PATH"
     raise MissingTool(message, hint="install it, or leave `--cache` out")
+
+
+def through(environment: Environment, words: Sequence[str]) -> Environment:
+    """The same environment with `words` before every compiler, and before the cache where there is one.
+
+    CMake takes a list. What links goes the same way (from CMake 3.21) where the linker is a compiler's driver.
+    """
+    kinds = ("COMPILER",) if environment.system == "windows" else ("COMPILER", "LINKER")
+    names = [f"CMAKE_{language}_{kind}_LAUNCHER" for kind in kinds for language in ("C", "CXX", "CUDA")]
+    kept = tuple(each for each in environment.changes if each.name not in names)
+    gated = tuple(
+        Change(
+            name=name,
+            action=Action.SET,
+            value=";".join(filter(None, (*words, environment.value(name)))),
+            why="waits for memory before the compiler starts, and measures what it took",
+        )
+        for name in names
+    )
+    return msgspec.structs.replace(environment, changes=(*kept, *gated))
 
 
 def remote(asked: str | None) -> dict[str, str]:

@@ -5,8 +5,10 @@ A step that only looks (`looks`) makes nothing that a later step could be out of
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,9 @@ from rekindle.build import (
 )
 from rekindle.build.environment import Environment
 from rekindle.build.folders import Folders, source_of
+from rekindle.build.governor import governing
+from rekindle.build.governor.record import GovernorUse
+from rekindle.build.governor.server import Governor
 from rekindle.build.journal import THERE, Journal, fingerprint, output
 from rekindle.build.launcher import CacheUse
 from rekindle.build.launcher import use as cache_use
@@ -54,6 +59,7 @@ class Context(msgspec.Struct, kw_only=True):
     journal: Journal
     version: str
     jobs: int | None
+    ceiling: int | None = None
     gpu: bool
     sources: tree.Manifest
     progress: Progress | None = None
@@ -63,6 +69,10 @@ class Context(msgspec.Struct, kw_only=True):
     findings: list[Finding] = []
     launcher: str | None = None
     cache: CacheUse | None = None
+    tell: Callable[[str], None] = lambda text: None
+    governor: Governor | None = None
+    """While the compile step runs: `governor.standing()` says what runs and what waits."""
+    governed: GovernorUse | None = None
 
     @property
     def source(self) -> Path:
@@ -169,7 +179,7 @@ def run_compile(context: Context) -> dict[str, str]:
     if context.progress:
         context.progress.compiling(_compiles(context))
     try:
-        _carry_out(context, "compile", context.backend.compile(context.job))
+        _compile(context)
     finally:
         after = cache_use(context.launcher, context.environ) if context.launcher else None
         context.cache = after.since(before) if before and after else None
@@ -260,6 +270,36 @@ def fingerprints(context: Context) -> dict[str, str]:
     return found
 
 
+def _compile(context: Context) -> None:
+    """Ninja, with a governor that gives it job tokens and holds compilers back while memory is short."""
+    tokens = governing.takes_tokens(context.tools.ninja)
+    jobs = (context.ceiling or context.jobs if tokens else context.jobs) or os.cpu_count() or 1
+    if not tokens:
+        version = context.tools.ninja.version or "of unknown version"
+        context.tell(f"Ninja {version} takes no job tokens ({governing.TOKENS_FROM} does): {jobs} compiles at a time")
+    job = msgspec.structs.replace(context.job, jobs=None if tokens else jobs)
+    with governing.governed(
+        context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
+    ) as governor:
+        context.governor = governor
+        environ = governor.environment(context.environ)
+        try:
+            _carry_out(context, "compile", context.backend.compile(job), environ=environ)
+        except StepFailed:
+            if not governor.use.unfit:
+                raise
+            # It does not fit, and trying again would not change that. What does not depend on it is finished.
+            rest = msgspec.structs.replace(job, keep_going=True)
+            with contextlib.suppress(StepFailed):
+                _carry_out(context, "compile", context.backend.compile(rest), environ=environ)
+            message = "; ".join(each.removeprefix("rekindle: ") for each in governor.use.unfit)
+            hint = "give it more memory (the container's limit, a page file, other programs closed); all else is done"
+            raise StepFailed(message, hint=f"{hint}, and the same command goes on with what is missing") from None
+        finally:
+            context.governor, context.governed = None, governor.use
+            context.journal.write("governor", step="compile", note=codec.to_json(governor.use, indent=0))
+
+
 def _check(context: Context, log: str) -> None:
     result = cmake_result.read(context.build, log)
     found = check.check(context.request, context.options, result)
@@ -291,12 +331,12 @@ def _plain(value: Any) -> Any:
     return codec.to_builtins(value)
 
 
-def _carry_out(context: Context, step: str, commands: Any) -> None:
+def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[str, str] | None = None) -> None:
     assert context.log is not None
     for command in commands:
         outcome = runner.run(
             command.args,
-            env={**context.environ, "NINJA_STATUS": pending.STATUS},
+            env={**(context.environ if environ is None else environ), "NINJA_STATUS": pending.STATUS},
             cwd=Path(command.cwd),
             log=context.log,
             journal=context.journal,

@@ -13,6 +13,7 @@ from rekindle.build import building, jobs, options, request, steps, view
 from rekindle.build.building import BuildReport, Choices, StepReport
 from rekindle.build.environment import Environment, difference
 from rekindle.build.folders import Folders, folder_of
+from rekindle.build.governor import governing
 from rekindle.build.launcher import find_launcher, remote
 from rekindle.build.options import Resolved
 from rekindle.build.progress import Progress
@@ -49,6 +50,7 @@ def build(
         start=asked["start"],
         clean=asked["clean"],
         jobs=asked["jobs"] or jobs.computed(seen, cuda=resolved.cuda is not None),
+        ceiling=asked["jobs"] or seen.processor.cores,
         work=str(Path(asked["work"]).resolve()) if asked["work"] else None,
         gpu=bool(seen.gpus),
         launcher=find_launcher(asked["launcher"], os.environ),
@@ -193,6 +195,9 @@ def text(report: BuildReport) -> str:
         lines.append(
             f"cache   {report.cache.hits} of {report.cache.hits + report.cache.misses} compiles came out of it"
         )
+    used = governing.summary(report.governor) if report.governor else None
+    if used:
+        lines.append(f"memory  {used}")
     lines.append(f"folder  {report.folder}")
     return "\n".join(lines)
 

@@ -1,0 +1,51 @@
+"""How much memory a compile will want: what it took before, else what its kind took in this build, else a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_MIB = 1024**2
+_GUESS = {".cu": 1536 * _MIB, ".c": 128 * _MIB, ".s": 64 * _MIB, "": 512 * _MIB}
+"""By the ending of the source. The largest CUDA files of PyTorch take more, most take less."""
+_HEADROOM = 1.08
+_LEAST = 24 * _MIB
+_ENOUGH = 8
+_CACHE_HIT = 32 * _MIB
+"""Below this a compiler cache has answered in the compiler's place, and nothing is learned."""
+
+
+class Expectation:
+    """`known` is bytes by object, from earlier builds."""
+
+    def __init__(self, known: Mapping[str, int] | None = None, *, cached: bool = False) -> None:
+        self.measured: dict[str, int] = {}
+        self._known = dict(known or {})
+        self._cached = cached
+        self._seen: dict[str, list[int]] = {}
+
+    def of(self, name: str) -> int:
+        known = self._known.get(name)
+        if known is not None:
+            return max(_LEAST, int(known * _HEADROOM))
+        kind = kind_of(name)
+        seen = self._seen.get(kind, [])
+        if len(seen) < _ENOUGH:
+            return _GUESS.get(kind, _GUESS[""])
+        # Nine in ten of its kind took no more than this.
+        return max(_LEAST, int(sorted(seen)[len(seen) * 9 // 10] * _HEADROOM))
+
+    def learn(self, name: str, peak: int, *, killed: bool = False) -> None:
+        """`killed`: it wanted more than that."""
+        if not peak or (self._cached and peak < _CACHE_HIT and not killed):
+            return
+        size = max(int(peak * 1.25), self._known.get(name, 0)) if killed else peak
+        self._known[name] = self.measured[name] = size
+        self._seen.setdefault(kind_of(name), []).append(size)
+
+
+def kind_of(name: str) -> str:
+    """The ending of the source that an object is named after: `a.cu.o`, `a.cpp.obj`. What is linked has a kind too."""
+    stem, _, last = name.rpartition(".")
+    if last not in ("o", "obj"):
+        return "link"
+    return "." + stem.rpartition(".")[2].lower() if "." in stem.rpartition("/")[2] else ""

@@ -1,0 +1,134 @@
+"""How much memory a build may still take now, and how many of its processes the system has killed for want of it.
+
+The tightest of all bounds counts: the machine's, and on Linux that of every control group from our own upwards, of
+either version. File pages that the kernel can drop are counted as free. On Windows it is what can still be committed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from rekindle.machine import windows_calls
+from rekindle.machine.memory import parse_meminfo
+from rekindle.machine.run import CouldNotRead
+
+_NO_LIMIT = 1 << 60
+_STAT = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
+Read = Callable[[str], str | None]
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    available: int | None
+    """Bytes that can be taken now. None: nobody could say."""
+    total: int | None
+    """The most that this build can ever have."""
+    killed: int | None = None
+    """How many of our group the kernel has killed for memory, ever. None: not counted."""
+
+
+class Watch:
+    """Looks again each time it is asked."""
+
+    def __init__(self, read: Read | None = None, *, windows: bool = sys.platform == "win32") -> None:
+        self._read = read or _read
+        self._windows = windows
+        self._groups = [] if windows else groups(self._read)
+
+    def sample(self) -> Sample:
+        if self._windows:
+            return of_windows(windows_calls.memory())
+        found = [_machine(self._read("/proc/meminfo") or "")]
+        found += [group.look(self._read) for group in self._groups]
+        bounds = [each for each in found if each is not None]
+        return Sample(
+            available=max(0, min(free for free, _ in bounds)) if bounds else None,
+            total=min(total for _, total in bounds) if bounds else None,
+            killed=self._killed(),
+        )
+
+    def _killed(self) -> int | None:
+        for group in self._groups:
+            count = _stat(self._read(f"{group.folder}/{group.events}") or "").get("oom_kill")
+            if count is not None:
+                return count
+        return _stat(self._read("/proc/vmstat") or "").get("oom_kill")
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One control group with an account of memory."""
+
+    folder: str
+    limit: str
+    usage: str
+    events: str
+    prefix: str
+    """Before the names in its `memory.stat` that count the groups below too."""
+
+    def look(self, read: Read) -> tuple[int, int] | None:
+        """What is free below its limit, and the limit; None when it has none."""
+        limit, usage = _number(read(f"{self.folder}/{self.limit}")), _number(read(f"{self.folder}/{self.usage}"))
+        if limit is None or usage is None or limit >= _NO_LIMIT:
+            return None
+        stat = _stat(read(f"{self.folder}/memory.stat") or "")
+        # Half of what was read more than once is left to the compilers: it is the headers that they share.
+        droppable = stat.get(f"{self.prefix}inactive_file", 0) + stat.get(f"{self.prefix}active_file", 0) // 2
+        return limit - max(0, usage - droppable), limit
+
+
+def groups(read: Read) -> list[Group]:
+    """The control groups of this process that have an account of memory, our own first."""
+    paths: dict[str, str] = {}
+    for line in (read("/proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        paths[names] = path
+    own = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
+    if own is not None:
+        kind = {"limit": "memory.limit_in_bytes", "usage": "memory.usage_in_bytes", "events": "memory.oom_control"}
+        made = [Group(folder=f"/sys/fs/cgroup/memory{part}", prefix="total_", **kind) for part in _upwards(own)]
+    else:
+        kind = {"limit": "memory.max", "usage": "memory.current", "events": "memory.events"}
+        made = [Group(folder=f"/sys/fs/cgroup{part}", prefix="", **kind) for part in _upwards(paths.get("", "/"))]
+    return [group for group in made if read(f"{group.folder}/{group.usage}") is not None]
+
+
+def of_windows(said: dict[str, int] | None) -> Sample:
+    """What can be committed, and no more than is free in RAM: a build that pages does not get on."""
+    if not said:
+        return Sample(available=None, total=None)
+    free = min(said["available"], said["commit_free"])
+    return Sample(available=free, total=min(said["total"], said["commit_total"]))
+
+
+def _machine(text: str) -> tuple[int, int] | None:
+    try:
+        found = parse_meminfo(text)
+    except CouldNotRead:
+        return None
+    return (found["MemAvailable"], found["MemTotal"]) if "MemAvailable" in found else None
+
+
+def _stat(text: str) -> dict[str, int]:
+    return {name: int(value) for name, value in _STAT.findall(text)}
+
+
+def _number(text: str | None) -> int | None:
+    word = (text or "").strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 25 else None
+
+
+def _upwards(path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part]
+    return ["".join(f"/{part}" for part in parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,92 @@
+"""One line per compile in `compiles.jsonl` of the build's folder: what it took, for the next build and for the reader.
+
+    {"object": "b/x.cpp.o", "start": 1794722400.5, "seconds": 31.2, "peak_kb": 812044, "code": 0, "retried": false}
+
+`start` is when the compiler really began, after any wait at the gate; a compile that was cut off has no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rekindle import codec, files
+from rekindle.errors import BadInput, RekindleError
+
+
+class Compile(msgspec.Struct, frozen=True, kw_only=True):
+    object: str
+    """As Ninja names it, below the build folder; `/` on every system."""
+    start: float
+    """Seconds since 1970."""
+    seconds: float
+    peak_kb: int
+    """The most memory that it, or the largest program it started, held. 0: could not be measured."""
+    code: int
+    """The compiler's; negative for a signal."""
+    retried: bool = False
+    """It was killed for memory once and then run alone."""
+
+
+class GovernorUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the governor did in one compile step."""
+
+    jobs: int
+    compiles: int = 0
+    peak_kb: int = 0
+    largest: str | None = None
+    """The object with that peak."""
+    waits: int = 0
+    """Compiles that had to wait for memory."""
+    waited: float = 0.0
+    """How long all of them together, in seconds."""
+    retries: int = 0
+    unfit: tuple[str, ...] = ()
+    """What was killed for memory also when it ran alone, with what it took."""
+
+
+class _Peaks(msgspec.Struct, kw_only=True):
+    schema: str = "rekindle.peaks/1"
+    peaks: dict[str, int] = {}
+
+
+def line(one: Compile) -> bytes:
+    return codec.to_json(one, indent=0).encode("utf-8") + b"\n"
+
+
+def read(path: Path) -> list[Compile]:
+    """The compiles of a build's folder, oldest first; of a line that a power cut tore nothing."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    found = []
+    for text in data.split(b"\n"):
+        try:
+            found.append(codec.from_json(text, Compile))
+        except BadInput:
+            continue
+    return found
+
+
+def read_peaks(path: Path) -> dict[str, int]:
+    """Bytes by object, of earlier builds. A file that cannot be read is as good as none."""
+    try:
+        kept = codec.from_json(path.read_bytes(), _Peaks)
+    except (OSError, RekindleError):
+        return {}
+    return {name: size * 1024 for name, size in kept.peaks.items()}
+
+
+def write_peaks(path: Path, before: Mapping[str, int], measured: Mapping[str, int]) -> None:
+    """Keep what this build has measured, in bytes, over what earlier ones had."""
+    merged = {**before, **measured}
+    peaks = _Peaks(peaks={name: size // 1024 for name, size in sorted(merged.items())})
+    files.write_text(path, codec.to_json(peaks, indent=0))
+
+
+def total(compiles: Iterable[Compile]) -> float:
+    """Seconds of compiling, one after the other."""
+    return sum(each.seconds for each in compiles)

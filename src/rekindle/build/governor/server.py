@@ -1,0 +1,409 @@
+"""The governor: hands out job tokens, hears every gate, and lets compilers in as memory allows.
+
+One thread serves all gates. What they say, line by line, and what they hear:
+
+    start PID OBJECT          go            no WHY
+    end CODE KILLED PEAK_KB   done [WORDS]  again        (`done` and `again` only when the code is not 0)
+
+Ninja looks for new tokens only when one of its jobs ends. So that a core is not idle until then, it has a few more
+tokens than there are cores: their compiles wait at the gate, and one that has room goes as soon as another has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from rekindle.build.governor import record
+from rekindle.build.governor.admission import Compiling, choose
+from rekindle.build.governor.expectation import Expectation
+from rekindle.build.governor.memory import Sample, Watch
+from rekindle.build.governor.processes import held_by
+from rekindle.build.governor.record import Compile, GovernorUse
+from rekindle.build.jobserver import JobServer
+
+VARIABLE = "REKINDLE_GATE"
+_UNBOUNDED = 1 << 62
+_SIGN_OF_LIFE = 10.0
+_LONGEST_LINE = 64 * 1024
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One compile, as a reader sees it."""
+
+    object: str
+    since: float
+    """Seconds since 1970: when it began, or when it came to wait."""
+    expected: int
+    held: int | None = None
+    """Bytes now; None for one that waits, or when nobody could say."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How things stand at this moment."""
+
+    jobs: int
+    running: tuple[Shown, ...]
+    waiting: tuple[Shown, ...]
+    available: int | None
+    total: int | None
+
+
+class Gate(Compiling, kw_only=True):
+    """One gate that has connected."""
+
+    connection: socket.socket
+    buffer: bytes = b""
+    trusted: bool = False
+    object: str = ""
+    pid: int = 0
+    phase: str = "new"
+    attempts: int = 0
+    short_since: float | None = None
+    clock: float = 0.0
+    killed_before: int | None = None
+    lowest: int = _UNBOUNDED
+    """The least memory that was free while it ran."""
+    last_sign: float = 0.0
+
+
+class Governor:
+    """Lets at most `jobs` compiles run at a time. `tokens` is for a Ninja that takes them."""
+
+    def __init__(
+        self,
+        jobs: int,
+        *,
+        expectation: Expectation | None = None,
+        compiles: Path | None = None,
+        tokens: bool = True,
+        measured: bool = True,
+        watch: Watch | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.jobs = jobs
+        self.use = GovernorUse(jobs=jobs)
+        self._expectation = expectation or Expectation()
+        self._compiles = compiles
+        self._measured = measured
+        self._watch = watch or Watch()
+        self._tell = tell
+        self._sample = self._watch.sample()
+        self._sampled = time.monotonic()
+        self._looked = 0.0
+        self._gates: dict[int, Gate] = {}
+        self._count = 0
+        self._short = 0
+        self._unfit: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._spare = 0 if jobs == 1 else min(8, 2 * jobs)
+        self._server = JobServer(jobs + self._spare, most=8 * jobs + self._spare) if tokens else None
+        self._most = 8 * jobs + self._spare
+        self._secret = secrets.token_hex(16)
+        self._listening, self._folder = _listening()
+        self._wake, self._woken = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listening, selectors.EVENT_READ, None)
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="governor", daemon=True)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """`environ` for the Ninja that is governed."""
+        kept = self._server.environment(environ) if self._server else dict(environ)
+        if self._folder is not None:
+            kept[VARIABLE] = str(self._folder / "gate")
+        else:
+            kept[VARIABLE] = f"{self._listening.getsockname()[1]} {self._secret}"
+        return kept
+
+    def standing(self) -> Standing:
+        """For whoever shows it; safe from any thread."""
+        with self._lock:
+            gates = sorted(self._gates.values(), key=lambda gate: gate.number)
+            self._sample, self._sampled = self._watch.sample(), time.monotonic()
+            running = tuple(_shown(gate, gate.clock, held_by(gate.pid)) for gate in gates if gate.phase == "running")
+            waiting = tuple(_shown(gate, gate.clock, None) for gate in gates if gate.phase == "waiting")
+            return Standing(
+                jobs=self.jobs,
+                running=running,
+                waiting=waiting,
+                available=self._sample.available,
+                total=self._sample.total,
+            )
+
+    def close(self) -> None:
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._wake.send(b".")
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+        for each in (self._listening, self._wake, self._woken, *(gate.connection for gate in self._gates.values())):
+            with contextlib.suppress(OSError):
+                each.close()
+        self._selector.close()
+        if self._server:
+            self._server.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Governor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        while not self._closing:
+            for key, _ in self._selector.select(self._patience()):
+                with self._lock:
+                    if key.fileobj is self._listening:
+                        self._accept()
+                    elif key.data is not None:
+                        self._hear(key.data)
+            with self._lock:
+                self._admit()
+                self._signs_of_life()
+                if sys.platform == "win32":
+                    self._note_lowest()
+
+    def _patience(self) -> float:
+        if self._short:
+            return 0.1
+        return 0.5 if sys.platform == "win32" and self._gates else 2.0
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        if self._folder is None:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._count += 1
+        gate = Gate(number=self._count, need=0, connection=connection, trusted=self._folder is not None)
+        self._gates[gate.number] = gate
+        self._selector.register(connection, selectors.EVENT_READ, gate)
+        # It speaks at once: most often its first line is there already.
+        self._hear(gate)
+
+    def _hear(self, gate: Gate) -> None:
+        try:
+            data = gate.connection.recv(65536)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(gate)
+            return
+        *lines, gate.buffer = (gate.buffer + data).split(b"\n")
+        for line in lines:
+            self._take_in(gate, line.decode("utf-8", "replace").strip("\r"))
+        if len(gate.buffer) > _LONGEST_LINE:
+            self._drop(gate)
+
+    def _take_in(self, gate: Gate, line: str) -> None:
+        if not gate.trusted:
+            gate.trusted = secrets.compare_digest(line, self._secret)
+            if not gate.trusted:
+                self._drop(gate)
+            return
+        word, _, rest = line.partition(" ")
+        if word == "start" and gate.phase == "new":
+            pid, _, name = rest.partition(" ")
+            gate.pid, gate.object = int(pid) if pid.isdigit() else 0, name.replace("\\", "/")
+            self._arrive(gate)
+        elif word == "end" and gate.phase == "running":
+            numbers = rest.split()
+            if len(numbers) == 3 and all(number.lstrip("-").isdigit() for number in numbers):
+                self._ended(gate, int(numbers[0]), numbers[1] == "1", int(numbers[2]))
+
+    def _arrive(self, gate: Gate) -> None:
+        if gate.object in self._unfit:
+            self._send(gate, f"no {self._unfit[gate.object]}")
+            return
+        gate.need = self._expectation.of(gate.object)
+        gate.arrived = gate.last_sign = time.monotonic()
+        gate.clock = time.time()
+        gate.phase = "waiting"
+
+    def _ended(self, gate: Gate, code: int, killed: bool, peak_kb: int) -> None:
+        seconds = time.monotonic() - gate.began
+        peak_kb = peak_kb if self._measured else 0
+        killed = code != 0 and (killed or self._killed_since(gate))
+        gate.phase = "done"
+        self._expectation.learn(gate.object, peak_kb * 1024, killed=killed)
+        if killed and gate.attempts == 1:
+            self.use = msgspec.structs.replace(self.use, retries=self.use.retries + 1)
+            self._tell(f"{gate.object}: killed for memory at {size_text(peak_kb * 1024)}; it is compiled again, alone")
+            gate.alone, gate.phase, gate.arrived = True, "waiting", time.monotonic()
+            gate.clock, gate.last_sign = time.time(), gate.arrived
+            self._send(gate, "again")
+            return
+        self._write_down(gate, code, seconds, peak_kb)
+        if killed:
+            words = self._too_much(gate.object, peak_kb * 1024)
+            self._unfit[gate.object] = words
+            self.use = msgspec.structs.replace(self.use, unfit=(*self.use.unfit, words))
+            self._send(gate, f"done {words}")
+        elif code:
+            self._send(gate, "done")
+
+    def _killed_since(self, gate: Gate) -> bool:
+        now = self._watch.sample()
+        if now.killed is not None and gate.killed_before is not None:
+            return now.killed > gate.killed_before
+        # Windows kills nothing: a compiler that gets no memory ends by itself. Was there none?
+        return sys.platform == "win32" and gate.lowest < (now.total or 0) // 32
+
+    def _note_lowest(self) -> None:
+        running = [gate for gate in self._gates.values() if gate.phase == "running"]
+        if not running:
+            return
+        self._sample, self._sampled = self._watch.sample(), time.monotonic()
+        for gate in running:
+            gate.lowest = min(gate.lowest, _UNBOUNDED if self._sample.available is None else self._sample.available)
+
+    def _too_much(self, name: str, peak: int) -> str:
+        total = self._sample.total
+        have = f", and {size_text(total)} is all that this build may have" if total else ""
+        return f"rekindle: {name} was killed for memory, also alone: it needs more than {size_text(peak)}{have}"
+
+    def _write_down(self, gate: Gate, code: int, seconds: float, peak_kb: int) -> None:
+        use = self.use
+        larger = peak_kb > use.peak_kb
+        self.use = msgspec.structs.replace(
+            use,
+            compiles=use.compiles + 1,
+            peak_kb=peak_kb if larger else use.peak_kb,
+            largest=gate.object if larger else use.largest,
+        )
+        if self._compiles is None:
+            return
+        one = Compile(
+            object=gate.object,
+            start=round(gate.clock, 3),
+            seconds=round(seconds, 3),
+            peak_kb=peak_kb,
+            code=code,
+            retried=gate.attempts > 1,
+        )
+        with contextlib.suppress(OSError), self._compiles.open("ab") as stream:
+            stream.write(record.line(one))
+
+    def _admit(self) -> None:
+        waiting = [gate for gate in self._gates.values() if gate.phase == "waiting"]
+        if waiting:
+            self._choose(waiting)
+        self._short = sum(gate.phase == "waiting" and gate.short_since is not None for gate in waiting)
+        if self._server:
+            self._set_tokens(self._server)
+
+    def _choose(self, waiting: list[Gate]) -> None:
+        running = [gate for gate in self._gates.values() if gate.phase == "running"]
+        if len(running) >= self.jobs:
+            return
+        now = time.monotonic()
+        if now - self._sampled > 1.0:
+            self._sample, self._sampled = self._watch.sample(), now
+        # First the careful sum, which counts twice what the running ones hold already. It costs nothing.
+        free = _free(self._sample)
+        choice = choose(waiting, running, jobs=self.jobs, room=free - sum(gate.need for gate in running), capacity=free)
+        if choice.short and running and now - self._looked >= 0.09:
+            self._looked = self._sampled = now
+            self._sample = self._watch.sample()
+            held = {gate.number: held_by(gate.pid) or 0 for gate in running}
+            capacity = _free(self._sample) + sum(held.values())
+            room = capacity - sum(max(gate.need, held[gate.number]) for gate in running)
+            choice = choose(waiting, running, jobs=self.jobs, room=room, capacity=capacity)
+        for number in choice.short:
+            if self._gates[number].short_since is None:
+                self._gates[number].short_since = now
+        for number in choice.start:
+            self._let_in(self._gates[number], now)
+
+    def _let_in(self, gate: Gate, now: float) -> None:
+        if gate.short_since is not None:
+            waited = self.use.waited + now - gate.short_since
+            self.use = msgspec.structs.replace(self.use, waits=self.use.waits + 1, waited=round(waited, 3))
+            gate.short_since = None
+        gate.attempts += 1
+        gate.phase, gate.began, gate.clock = "running", now, time.time()
+        gate.killed_before, gate.lowest = self._sample.killed, _UNBOUNDED
+        self._send(gate, "go")
+
+    def _set_tokens(self, server: JobServer) -> None:
+        """One more for each that waits for memory; taken back when it goes, as soon as Ninja leaves one."""
+        want = min(self.jobs + self._spare + self._short, self._most) if self.jobs > 1 else 1
+        while server.jobs < want:
+            server.give()
+        while server.jobs > want and server.take():
+            pass
+
+    def _signs_of_life(self) -> None:
+        now = time.monotonic()
+        for gate in list(self._gates.values()):
+            if gate.phase == "waiting" and now - gate.last_sign > _SIGN_OF_LIFE:
+                gate.last_sign = now
+                self._send(gate, ".")
+
+    def _send(self, gate: Gate, line: str) -> None:
+        try:
+            gate.connection.sendall(line.replace("\n", " ").encode("utf-8", "replace") + b"\n")
+        except OSError:
+            self._drop(gate)
+
+    def _drop(self, gate: Gate) -> None:
+        if self._gates.pop(gate.number, None) is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(gate.connection)
+            gate.connection.close()
+
+
+def _listening() -> tuple[socket.socket, Path | None]:
+    """Linux: a socket in a folder that only this user can enter. Windows: loopback, and the gate knows a secret."""
+    if sys.platform == "win32":
+        made = socket.create_server(("127.0.0.1", 0), backlog=128)
+        made.setblocking(False)
+        return made, None
+    folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-"))
+    if len(os.fsencode(folder)) > 90:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-", dir="/tmp"))
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.bind(str(folder / "gate"))
+    made.listen(128)
+    made.setblocking(False)
+    return made, folder
+
+
+def _free(sample: Sample) -> int:
+    """What may be given away: a little is kept back for everybody else. Unknown: memory does not decide."""
+    if sample.available is None:
+        return _UNBOUNDED
+    kept = max(32 * 1024**2, min((sample.total or 0) // 25, 512 * 1024**2))
+    return sample.available - kept
+
+
+def _shown(gate: Gate, since: float, held: int | None) -> Shown:
+    return Shown(object=gate.object, since=since, expected=gate.need, held=held)
+
+
+def size_text(size: int) -> str:
+    """`812 MB`, `3.4 GB`."""
+    return f"{size / 1024**3:.1f} GB" if size >= 1024**3 else f"{size / 1024**2:.0f} MB"
