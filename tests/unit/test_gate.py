@@ -86,6 +86,15 @@ def test_a_compiler_that_is_not_there_is_said(gate: str) -> None:
             assert done.returncode == 127 and "no-such-compiler" in done.stdout
 
 
+def test_what_was_said_before_the_end_is_written_down(gate: str, tmp_path: Path) -> None:
+    """A gate that went well does not wait for an answer: it may be gone before it is heard."""
+    for number in range(5):
+        path = tmp_path / f"{number}.jsonl"
+        with Governor(2, compiles=path) as governor:
+            call(gate, *shell("exit 0"), governor=governor)
+        assert len(record.read(path)) == 1
+
+
 def test_a_signal_is_handed_on(gate: str) -> None:
     with Governor(2) as governor:
         assert call(gate, *shell("kill -TERM $$"), governor=governor).returncode == -15

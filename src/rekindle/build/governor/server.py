@@ -168,8 +168,13 @@ class Governor:
         self.close()
 
     def _serve(self) -> None:
-        while not self._closing:
-            for key, _ in self._selector.select(self._patience()):
+        while True:
+            # What a gate said before it ended is heard to the end, also when we are about to close.
+            found = self._selector.select(0 if self._closing else self._patience())
+            found = [(key, mask) for key, mask in found if key.fileobj is not self._woken]
+            if self._closing and not found:
+                return
+            for key, _ in found:
                 with self._lock:
                     if key.fileobj is self._listening:
                         self._accept()
