@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Protocol
 
 import msgspec
@@ -52,7 +51,7 @@ class Backend(Protocol):
     def configure(self, job: Job) -> Sequence[Command]: ...
     def targets(self, job: Job) -> tuple[str, ...]: ...
     def compile(self, job: Job) -> Sequence[Command]: ...
-    def package(self, job: Job, into: Path) -> Sequence[Command]: ...
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]: ...
     def collect(self, job: Job, into: Path) -> Path: ...
 
 
@@ -86,8 +85,7 @@ class PlainCMake:
     def targets(self, job: Job) -> tuple[str, ...]:
         return job.request.targets
 
-    def package(self, job: Job, into: Path) -> Sequence[Command]:
-        _emptied(Path(job.stage))
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
         args = (job.tools.cmake.path, "--install", job.build, "--prefix", job.stage)
         return [Command(args=args, cwd=job.build)]
 
@@ -122,7 +120,7 @@ class SetupPy:
     def targets(self, job: Job) -> tuple[str, ...]:
         return job.request.targets or ("install",)
 
-    def package(self, job: Job, into: Path) -> Sequence[Command]:
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
         args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
         return [Command(args=args, cwd=job.source)]
 
@@ -150,7 +148,7 @@ class ScikitBuildCore:
     def targets(self, job: Job) -> tuple[str, ...]:
         return job.request.targets
 
-    def package(self, job: Job, into: Path) -> Sequence[Command]:
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
         args += ["-C", f"build-dir={job.build}", "-C", "cmake.build-type=Release"]
         # What git ignores is left out of the wheel, and torch/lib is ignored.
@@ -200,9 +198,3 @@ def _detected(source: Path) -> str:
 
 def _cmake_architecture(number: str, *, ptx: bool) -> str:
     return f"{number}-virtual" if ptx else f"{number}-real"
-
-
-def _emptied(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)

@@ -12,7 +12,7 @@ from rekindle.findings import Finding, Fix, State
 from rekindle.formats import fatbin
 from rekindle.knowledge.capability import Target
 
-_CODE = """\
+CODE = """\
 #include <cstdio>
 #include <vector>
 __global__ void twice(int* values) { values[threadIdx.x] *= 2; }
@@ -35,10 +35,9 @@ def smoke(request: BuildRequest, folder: Path, environ: Mapping[str, str], *, gp
     if request.cuda is None:
         return ()
     source, built = folder / "smoke.cu", folder / "smoke.o"
-    files.write_text(source, _CODE)
+    files.write_text(source, CODE)
     built.unlink(missing_ok=True)
-    common = [request.cuda.nvcc, *(["-ccbin", request.compiler.cuda_host] if request.system == "linux" else [])]
-    common += [f"-gencode=arch={_virtual(target)},code={target}" for target in request.gpu_targets]
+    common = command(request)
     said = programs.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=300)
     names = ", ".join(map(str, request.gpu_targets))
     if not said.ok or not built.exists():
@@ -62,6 +61,14 @@ def smoke(request: BuildRequest, folder: Path, environ: Mapping[str, str], *, gp
     if gpu:
         found.append(_ran(common, source, folder, environ))
     return tuple(found)
+
+
+def command(request: BuildRequest) -> list[str]:
+    """nvcc with its host compiler and the architectures of the plan."""
+    assert request.cuda is not None
+    host = ["-ccbin", request.compiler.cuda_host] if request.system == "linux" else []
+    gencode = [f"-gencode=arch={_virtual(target)},code={target}" for target in request.gpu_targets]
+    return [request.cuda.nvcc, *host, *gencode]
 
 
 def _ran(common: list[str], source: Path, folder: Path, environ: Mapping[str, str]) -> Finding:

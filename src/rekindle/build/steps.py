@@ -191,9 +191,10 @@ def run_compile(context: Context) -> dict[str, str]:
 
 def run_package(context: Context) -> dict[str, str]:
     staging = context.folders.root / "p"
-    if staging.exists():
-        shutil.rmtree(staging)
-    staging.mkdir(parents=True)
+    for folder in (staging, context.folders.stage):
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
     _carry_out(context, "package", context.backend.package(context.job, staging))
     if context.backend.configures_again:
         # Its talk is pip's to keep; the cache that it has rewritten tells.

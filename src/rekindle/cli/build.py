@@ -19,6 +19,8 @@ from rekindle.cli import options
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most so many files at a time.")
 @click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build in this folder, not in the cache.")
 @click.option("--cache", "launcher", metavar="PROGRAM|URL", help="Compile through sccache or ccache.")
+@click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
+              help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
 @click.option("--editable", is_flag=True, help="Not possible; says why and what to do instead.")
 @options.machine
 @options.dry_run
@@ -27,6 +29,12 @@ def command(plan: Path, machine: Path | None, dry_run: bool, as_json: bool, **as
     """Take a plan to a wheel, unattended. Killed or stopped, the same command goes on where it was."""
     from rekindle.build import verb
 
+    if asked["script"]:
+        from rekindle.build import script_file
+
+        written = script_file.write(plan, machine=machine, dry_run=dry_run, asked=asked)
+        console.out_json(written) if as_json else console.out(script_file.text(written))
+        return 0
     report = verb.build(plan, machine=machine, dry_run=dry_run, asked=asked, tell=console.say)
     if as_json:
         console.out_json(report)

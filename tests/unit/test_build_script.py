@@ -1,0 +1,326 @@
+"""`rekindle build --script`: the plan as a script that stands alone."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekindle.build import alone, alone_steps, script_text
+from rekindle.knowledge.patches import Setting
+from rekindle.source import patching
+from rekindle.version import Version
+from support import trees
+from support.artefacts import unverified
+from support.command import Seen, rekindle_command
+
+MACHINES = Path(__file__).parent.parent / "machines"
+K40C = 'torch = "1.12.1"\ncuda = "11.4"\narch_list = "3.5"\npython = "3.9"\ntoolset = "14.29"\n'
+PLAIN = 'source = "."\nname = "app"\nversion = "1.0"\nbackend = "cmake"\n'
+STEPS = ["preflight", "source", "python", "patch", "environment", "smoke", "configure", "check", "compile", "package",
+         "tryout"]  # fmt: skip
+
+
+def written(folder: Path, name: str, *words: str, plan: str = K40C, machine: str | None = "k40c-windows") -> str:
+    (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    seen = command(folder, name, *words, machine=machine)
+    assert seen.code == 0, seen.err
+    return (folder / name).read_bytes().decode("ascii")
+
+
+def command(folder: Path, name: str, *words: str, machine: str | None = "k40c-windows") -> Seen:
+    replayed = ["--machine", str(MACHINES / f"{machine}.json")] if machine else []
+    return rekindle_command("build", str(folder / "plan.toml"), *replayed, "--script", str(folder / name), *words)
+
+
+@pytest.mark.parametrize("name", ["build.cmd", "build.ps1"])
+def test_a_windows_script_is_written_on_any_system_from_a_recorded_machine(tmp_path: Path, name: str) -> None:
+    text = written(tmp_path, name)
+    assert text.count("\n") == text.count("\r\n"), "Windows line ends, all of them"
+    assert r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v11.4" in text
+    assert r"C:\Program Files (x86)\Microsoft Visual Studio\2019\Community" in text
+    assert "-vcvars_ver=14.29.30133" in text
+    places = [text.index(f"{step}: ") for step in STEPS if step != "preflight"]
+    assert places == sorted(places), "the steps in the order of the build"
+    assert "import rekindle" not in text and "from rekindle" not in text
+
+
+def test_the_script_says_the_commands_that_the_build_itself_would_run(tmp_path: Path) -> None:
+    text = written(tmp_path, "build.cmd", "--jobs", "3").replace("\r\n", "\n")
+    assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py build --cmake-only' in text
+    assert r'run ninja -C "%RK_SOURCE%\build" -j "%RK_JOBS%" install' in text
+    assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py bdist_wheel --dist-dir "%RK_WORK%\p"' in text
+    assert 'set "RK_JOBS=3"' in text
+    assert 'set "TORCH_CUDA_ARCH_LIST=3.5"' in text
+    assert "refs/tags/v1.12.1" in text
+    # Read in PyTorch's own repository: the tag v1.12.1 is this commit.
+    assert "664058fa83f1d8eede5d66418abff6e20bd76ca8" in text
+    assert '"setuptools<74"' in text and '"cmake>=3.13,<4"' in text
+
+
+def test_a_place_is_named_once_so_that_it_can_be_changed(tmp_path: Path) -> None:
+    text = written(tmp_path, "build.cmd", "--work", "D:\\b")
+    assert text.count("D:\\b") == 1
+    assert text.count("\\CUDA\\v11.4") == 1
+
+
+def test_nothing_in_a_batch_file_is_expanded_inside_parentheses(tmp_path: Path) -> None:
+    """A `)` in a value would end the block: `C:\\Program Files (x86)`."""
+    shell = written(tmp_path, "build.cmd").partition("rem " + script_text.PYTHON_BEGINS)[0]
+    code = [line for line in shell.splitlines() if line and not line.startswith(("rem", "echo"))]
+    outside = [re.sub(r'"[^"]*"', '""', line.replace('%PATH:"=%', "")) for line in code]
+    assert not [line for line in outside if "(" in line or ")" in line]
+    assert not [line for line in outside if re.search(r"[&|<>^!]", line)]
+    assert not [line for line in code if line.count('"') % 2 and "PATH:" not in line]
+
+
+def test_odd_characters_in_a_path_are_spelled_for_each_shell(tmp_path: Path) -> None:
+    odd = r"C:\My Build (x86) & 100% ^ ! 'q'"
+    batch = written(tmp_path, "build.cmd", "--work", odd, plan=PLAIN)
+    assert r'''set "RK_WORK=C:\My Build (x86) & 100%% ^ ! 'q'"''' in batch
+    powershell = written(tmp_path, "build.ps1", "--work", odd, plan=PLAIN)
+    assert r"""$Env:RK_WORK = 'C:\My Build (x86) & 100% ^ ! ''q'''""" in powershell
+
+
+def test_letters_outside_ascii_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(K40C, encoding="utf-8")
+    seen = command(tmp_path, "build.cmd", "--work", "C:\\Größe")
+    assert seen.code == 4 and "RK_WORK" in seen.err and "--work C:\\rk" in seen.err
+    assert not (tmp_path / "build.cmd").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("build.bash", (), "build.cmd"),
+        ("build", (), "build.sh"),
+        ("build.sh", (), "build.cmd"),
+        ("build.cmd", ("--until", "check"), "the script itself"),
+        ("build.cmd", ("--clean",), "--script"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, name: str, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "plan.toml").write_text(K40C, encoding="utf-8")
+    seen = command(tmp_path, name, *words)
+    assert seen.code == 2 and said in seen.err
+    assert not (tmp_path / name).exists()
+
+
+def test_a_dry_run_writes_nothing_and_the_answer_has_a_schema(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(K40C, encoding="utf-8")
+    answer = command(tmp_path, "build.cmd", "--dry-run", "--json").json()
+    assert answer["written"] is False and answer["kind"] == "cmd" and answer["steps"] == STEPS
+    assert not (tmp_path / "build.cmd").exists()
+    assert answer["version"] == "1.12.1+cu114.sm35"
+
+
+def test_the_python_part_is_python_of_any_version_that_builds_a_torch(tmp_path: Path) -> None:
+    text = written(tmp_path, "build.cmd").replace("\r\n", "\n").partition("rem " + script_text.PYTHON_BEGINS)[2]
+    tree = ast.parse(text, feature_version=(3, 7))
+    imported = {
+        name.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+    }
+    imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported <= sys.stdlib_module_names | {"torch"}
+
+
+def test_an_untold_backend_on_another_computer_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('source = "src"\nname = "app"\n', encoding="utf-8")
+    seen = command(tmp_path, "build.cmd")
+    assert seen.code == 4 and "backend" in seen.err
+
+
+def test_a_source_that_is_not_absolute_is_meant_from_the_folder_of_the_script(tmp_path: Path) -> None:
+    text = written(tmp_path, "build.cmd", plan=PLAIN.replace('"."', '"my src"'))
+    assert 'set "RK_GIVEN=%RK_HERE%my src"' in text
+
+
+# ---- what runs in bash
+
+
+BASH = shutil.which("bash")
+
+
+def needs_bash() -> str:
+    if BASH is None or sys.platform == "win32":
+        unverified("there is no bash here")
+    return str(BASH)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A `cmake` and a `ninja` that write down what they are called with and make what the steps look for."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in ("cmake", "ninja"):
+        program = folder / name
+        program.write_text(f"#!{sys.executable}\n{TOOL}", encoding="utf-8")
+        program.chmod(0o755)
+    return folder
+
+
+TOOL = """
+import os, pathlib, sys
+words = sys.argv[1:]
+with open(os.environ["CALLS"], "a") as log:
+    log.write(pathlib.Path(sys.argv[0]).name + " " + repr(words) + "\\n")
+if os.environ.get("BREAK") == pathlib.Path(sys.argv[0]).name:
+    print("broken on purpose")
+    sys.exit(7)
+if "-B" in words:
+    build = pathlib.Path(words[words.index("-B") + 1])
+    build.mkdir(parents=True, exist_ok=True)
+    (build / "CMakeCache.txt").write_text("CMAKE_GENERATOR:INTERNAL=Ninja\\n")
+if "--install" in words:
+    (pathlib.Path(words[words.index("--prefix") + 1]) / "app.txt").write_text("made")
+"""
+
+
+class Runner:
+    """A script for a small CMake project, in a folder whose name would like to be run."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self.bash = needs_bash()
+        self.folder = folder / "a b $(touch ran) `touch ran` & ; ' (c)"
+        self.folder.mkdir()
+        self.calls = folder / "calls"
+        self.work = self.folder / "w"
+        written(self.folder, "build.sh", "--work", str(self.work), "--jobs", "2", plan=PLAIN, machine=None)
+        self.path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+
+    def __call__(self, *words: str, **extra: str) -> tuple[int, str]:
+        env = {**os.environ, "PATH": self.path, "CALLS": str(self.calls), **extra}
+        done = subprocess.run(
+            [self.folder / "build.sh", *words], env=env, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def programs(self) -> list[str]:
+        lines = self.calls.read_text(encoding="utf-8").splitlines() if self.calls.exists() else []
+        self.calls.unlink(missing_ok=True)
+        return [line.split()[0] for line in lines if "--version" not in line]
+
+
+@pytest.fixture
+def runner(tmp_path: Path, tools: Path) -> Runner:
+    return Runner(tmp_path, tools)
+
+
+def test_the_life_of_a_script_in_a_folder_with_any_name(runner: Runner) -> None:
+    """One after the other, because each run starts many interpreters."""
+    assert (runner.folder / "build.sh").stat().st_mode & stat.S_IXUSR
+    # A step that fails stops it, with what to do.
+    code, said = runner(BREAK="ninja")
+    assert code == 1 and "FAILED in the step `compile`" in said and "broken on purpose" in said
+    assert "ended with exit code 7" in said
+    assert runner.programs() == ["cmake", "ninja"]
+    # The same command goes on there.
+    code, said = runner()
+    assert code == 0 and "configure   kept" in said, said
+    assert runner.programs() == ["ninja", "cmake"]
+    assert next((runner.work / "wheels").iterdir()).name.startswith("app-1.0-py3-none-")
+    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d package +done$", said, re.MULTILINE)
+    log = (runner.work / "logs" / "build.log").read_text(encoding="utf-8")
+    assert "broken on purpose" in log and "package     done" in log
+    # What --from names is done again, with all after it, and no more than --until says.
+    code, said = runner("--from", "check", "--until", "compile")
+    assert code == 0 and "configure   kept" in said and "package" not in said
+    assert runner.programs() == ["ninja"]
+    # A script of a changed plan does again what has changed.
+    words = ["--work", str(runner.work), "--jobs", "2", "-D", "A=1"]
+    written(runner.folder, "build.sh", *words, plan=PLAIN, machine=None)
+    assert runner()[0] == 0
+    assert runner.programs() == ["cmake", "ninja", "cmake"]
+    # And nothing in the folder's name was ever run.
+    assert not list(runner.folder.rglob("ran")) and not (runner.folder.parent / "ran").exists()
+
+
+@pytest.mark.parametrize(("words", "code"), [(("--from", "nothing"), 2), (("--what",), 2), (("--help",), 0)])
+def test_arguments_are_checked(runner: Runner, words: tuple[str, ...], code: int) -> None:
+    done, said = runner(*words)
+    assert done == code and not runner.programs()
+    assert "compile" in said or words == ("--what",)
+
+
+def test_a_missing_tool_is_named_in_the_first_step(runner: Runner, tools: Path) -> None:
+    (tools / "ninja").unlink()
+    empty = tools / "system"
+    empty.mkdir()
+    for name in ("bash", "env", "dirname", "mkdir", "cat", "tr", "grep", "paste", "gcc", "g++"):
+        if found := shutil.which(name):
+            (empty / name).symlink_to(found)
+    runner.path = f"{tools}{os.pathsep}{empty}"
+    code, said = runner()
+    assert code == 1 and "MISSING  ninja" in said and "pip install" in said
+    assert runner.programs() == []
+
+
+# ---- the Python part by itself
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    monkeypatch.setenv("RK_WORK", str(tmp_path / "w"))
+    made: dict[str, object] = {"patches": [], "expected": {}, "architectures": [], "cuda": ""}
+    monkeypatch.setattr(alone, "PLAN", made)
+    monkeypatch.setattr(alone_steps, "PLAN", made)
+    return made
+
+
+def test_the_patches_in_a_script_do_what_rekindle_patch_does(tmp_path: Path, plan: dict[str, object]) -> None:
+    text = written(tmp_path, "build.cmd", plan=K40C.replace("1.12.1", "1.13.1").replace("11.4", "11.8"))
+    python = text.replace("\r\n", "\n").partition("rem " + script_text.PYTHON_BEGINS)[2]
+    assigned = next(node for node in ast.parse(python).body if isinstance(node, ast.AnnAssign))
+    assert assigned.value is not None
+    found = ast.literal_eval(assigned.value)["patches"]
+    chosen = [patch for patch in found if patch["id"] == "distutils-vcenv"]
+    assert chosen
+    one, other = trees.pytorch(tmp_path / "one"), trees.pytorch(tmp_path / "other")
+    for root in (one, other):
+        file = root / "tools" / "build_pytorch_libs.py"
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    plan["patches"] = chosen
+    assert alone_steps.patch(str(one)) == 0
+    patching.apply(other, Setting(torch=Version("1.13.1"), os="windows"), only=["distutils-vcenv"])
+    file = Path("tools", "build_pytorch_libs.py")
+    assert (one / file).read_bytes() == (other / file).read_bytes() != b""
+    assert b"get_vc_env" in (one / file).read_bytes()
+    assert alone_steps.patch(str(one)) == 0, "a second time it is there already"
+    assert (one / file).read_bytes() == (other / file).read_bytes()
+
+
+def test_a_patch_that_does_not_fit_changes_nothing_at_all(tmp_path: Path, plan: dict[str, object]) -> None:
+    (tmp_path / "a").write_text("one\n", encoding="utf-8")
+    (tmp_path / "b").write_text("other\n", encoding="utf-8")
+    edit = {"count": 1, "fixed": "", "before": ["one"], "after": ["two"]}
+    plan["patches"] = [{"id": "p", "edits": [{"file": "a", **edit}, {"file": "b", **edit}]}]
+    assert alone_steps.patch(str(tmp_path)) == 1
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("cache", "ninja", "said"),
+    [
+        ("USE_CUDA:BOOL=ON", "FLAGS = -gencode arch=compute_35,code=sm_35", ""),
+        ("USE_CUDA:BOOL=ON", "FLAGS = --generate-code=arch=compute_35,code=[sm_35]", ""),
+        ("USE_CUDA:BOOL=OFF", "", "USE_CUDA=OFF"),
+        ("USE_CUDA:BOOL=ON", "FLAGS = -O2", "CUDA is off"),
+        ("USE_CUDA:BOOL=ON", "FLAGS = -gencode arch=compute_50,code=sm_50", "do not name sm_35"),
+        ("", "", "no cache"),
+    ],
+)
+def test_the_check_reads_what_cmake_decided(
+    tmp_path: Path, plan: dict[str, object], capsys: pytest.CaptureFixture[str], cache: str, ninja: str, said: str
+) -> None:
+    plan.update(expected={"USE_CUDA": "ON"}, architectures=["sm_35"], cuda="11.4")
+    (tmp_path / "CMakeCache.txt").write_text(cache + "\n", encoding="utf-8")
+    (tmp_path / "build.ninja").write_text(ninja + "\n", encoding="utf-8")
+    assert alone_steps.check(str(tmp_path)) == bool(said)
+    assert said in capsys.readouterr().out
