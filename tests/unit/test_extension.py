@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.extensions.building import _satisfied
 from rekindle.extensions.environment import Environment
+from rekindle.extensions.making import satisfied
 from rekindle.extensions.preparation import Preparation, arch_list, prepare
 from rekindle.extensions.verdicts import Card
 from rekindle.findings import State
@@ -168,7 +168,7 @@ def test_a_requirement_that_is_there_is_not_fetched_again(tmp_path: Path) -> Non
         ("pybind11", False),
         ("tomli; python_version < '3'", True),
     ):
-        assert _satisfied(text, place, {"PATH": ""}) is met, text
+        assert satisfied(text, place, {"PATH": ""}) is met, text
 
 
 def test_bad_input_is_said(tmp_path: Path) -> None:

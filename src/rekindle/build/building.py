@@ -105,7 +105,7 @@ def prepare(
         chosen.resolved,
         temp=request.paths.join(root, "t"),
         mark=root,
-        vcvars=_captured(request, environ) if capture else None,
+        vcvars=captured(request, environ) if capture else None,
         launcher=choices.launcher,
         version=version,
         tools=request.paths.join(root, "env"),
@@ -114,7 +114,8 @@ def prepare(
     return chosen, environment, {**environment.over(environ), **choices.cache_place}, version
 
 
-def _captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None:
+def captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None:
+    """What `vcvarsall.bat` changes for this compiler; None where there is no such thing."""
     if os.name != "nt" or request.compiler.studio is None:
         return None
     toolset = str(request.compiler.toolset) if request.compiler.toolset else None

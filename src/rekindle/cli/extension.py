@@ -32,17 +32,22 @@ def command() -> None:
 @options.gpus
 @options.output("Where to put the wheel (default: here).")
 @click.option("--from-source", is_flag=True, help="Do not take a wheel of the index, even one that serves.")
+@click.option(
+    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take its source from the repositories in DIR."
+)
 @options.as_json
 def build_command(
-    project: str, place: Path | None, gpus: tuple[str, ...], output: Path | None, from_source: bool, as_json: bool
-) -> int:
+    project: str, place: Path | None, gpus: tuple[str, ...], output: Path | None, from_source: bool,
+    mirror: Path | None, as_json: bool,
+) -> int:  # fmt: skip
     """A wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) that serves the cards."""
     from rekindle.extensions.building import build
 
     cards, machine = _here(gpus)
     report = build(
-        project, place, cards=cards, machine=machine, output=output or Path(), from_source=from_source, tell=console.say
-    )
+        project, place, cards=cards, machine=machine, output=output or Path(), from_source=from_source, mirror=mirror,
+        tell=console.say,
+    )  # fmt: skip
     _print(report, as_json=as_json)
     return exit_code(report.state)
 

@@ -54,6 +54,14 @@ def open_environment(where: Path | None = None) -> Environment:
     raise NotFound(message, hint=hint)
 
 
+def python_has_headers(interpreter: Path) -> bool:
+    """Can extensions be compiled with this interpreter?"""
+    try:
+        return open_environment(interpreter).has_headers
+    except NotFound:
+        return False
+
+
 def _root(where: Path | None) -> Path:
     if where is None:
         active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")

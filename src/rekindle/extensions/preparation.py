@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from rekindle.build.environment import Action, Change, compute
 from rekindle.build.environment import Environment as BuildEnvironment
 from rekindle.build.request import BuildFile, BuildRequest, resolve
-from rekindle.errors import MissingTool
-from rekindle.extensions.environment import Environment
+from rekindle.errors import MissingTool, StepFailed
+from rekindle.extensions.environment import Environment, python_has_headers
 from rekindle.extensions.verdicts import Card
 from rekindle.findings import Finding, Fix, State
 from rekindle.knowledge.capability import Capability, Target
 from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.vcvars import VcVars
 from rekindle.version import Version
+
+Capture = Callable[[BuildRequest], VcVars | None]
 
 
 class Preparation(msgspec.Struct, frozen=True, kw_only=True):
-    """`request` and `environment` are None when something that cannot be done without is missing."""
+    """`request` and `environment` are None when something that cannot be done without is missing.
+
+    `builder` is the Python that runs the build; `paths` is where it finds the torch when that is in another one.
+    """
 
     findings: tuple[Finding, ...]
     arch_list: str
     toolkit: str | None = None
     request: BuildRequest | None = None
     environment: BuildEnvironment | None = None
+    builder: str | None = None
+    paths: tuple[str, ...] = ()
+
+    def with_changes(self, changes: Sequence[Change]) -> Preparation:
+        """The same with more variables set, when there is an environment at all."""
+        if self.environment is None:
+            return self
+        environment = msgspec.structs.replace(self.environment, changes=(*self.environment.changes, *changes))
+        return msgspec.structs.replace(self, environment=environment)
 
 
 def prepare(
@@ -37,9 +53,14 @@ def prepare(
     *,
     temp: str,
     jobs: int,
+    capture: Capture = lambda _: None,
 ) -> Preparation:
-    """Everything decided before the first compiler starts; each decision is a finding."""
-    findings = [_python(place)]
+    """Everything decided before the first compiler starts; each decision is a finding.
+
+    `capture` gives what the compiler's own set-up (`vcvarsall.bat`) changes in the environment.
+    """
+    builder = _builder(place, machine)
+    findings = [_python(place, builder)]
     kit = _toolkit(machine.toolkits, cuda, cards) if cuda else None
     findings.append(_toolkit_finding(kit, torch, cuda, machine.toolkits))
     architectures = arch_list([card.capability for card in cards], kit.targets if kit else ())
@@ -50,24 +71,27 @@ def prepare(
         source=".",
         name="extension",
         cuda_root=kit.root if kit else None,
-        python=place.interpreter,
+        python=builder,
         arch_list=architectures,
     )
     try:
         request = resolve(wanted, machine)
-    except MissingTool as missing:
+        compiler = capture(request)
+    except (MissingTool, StepFailed) as missing:
         fix = Fix(text=missing.hint or "install it")
         findings.append(Finding(id="extension.compiler", state=State.FAIL, found=missing.message, fix=fix))
         return Preparation(findings=tuple(findings), arch_list=architectures, toolkit=kit.root if kit else None)
     named = f"{request.compiler.cxx} {request.compiler.version or request.compiler.toolset or ''}".strip()
     findings.append(Finding(id="extension.compiler", state=State.PASS, found=f"compiler {named}"))
-    environment = _environment(request, architectures, temp=temp, jobs=jobs)
+    environment = _environment(request, architectures, compiler, temp=temp, jobs=jobs)
     return Preparation(
         findings=tuple(findings),
         arch_list=architectures,
         toolkit=kit.root if kit else None,
         request=request,
         environment=environment,
+        builder=builder,
+        paths=() if builder == place.interpreter else place.site_packages,
     )
 
 
@@ -95,8 +119,10 @@ def arch_list(cards: Sequence[Capability], targets: Sequence[Target], *, ptx: bo
     return ";".join(entries)
 
 
-def _environment(request: BuildRequest, architectures: str, *, temp: str, jobs: int) -> BuildEnvironment:
-    base = compute(request, temp=temp)
+def _environment(
+    request: BuildRequest, architectures: str, compiler: VcVars | None, *, temp: str, jobs: int
+) -> BuildEnvironment:
+    base = compute(request, temp=temp, vcvars=compiler)
     more = [
         Change(
             name="TORCH_CUDA_ARCH_LIST",
@@ -130,19 +156,42 @@ def _environment(request: BuildRequest, architectures: str, *, temp: str, jobs: 
     return msgspec.structs.replace(base, changes=(*base.changes, *more))
 
 
-def _python(place: Environment) -> Finding:
+def _builder(place: Environment, machine: Machine) -> str | None:
+    """The Python that runs the build: the environment's own or, where that has no headers, a full one of its version.
+
+    ComfyUI portable and others bring an embedded Python: it runs everything, and nothing can be compiled with it.
+    """
+    if place.has_headers or place.interpreter is None or place.python is None:
+        return place.interpreter
+    for python in machine.pythons:
+        same = python.version is not None and python.version.major_minor == place.python.major_minor
+        if same and python.kind != "embedded" and not python.trouble and python_has_headers(Path(python.path)):
+            return python.path
+    return None
+
+
+def _python(place: Environment, builder: str | None) -> Finding:
     if place.interpreter is None:
         found = f"{place.root} has no interpreter that could be started here"
         return Finding(
             id="extension.python", state=State.FAIL, found=found, fix=Fix(text="name an environment of this system")
         )
-    if not place.has_headers:
+    if builder is None:
         return Finding(
             id="extension.python",
             state=State.FAIL,
             found=f"Python {place.python} in {place.root} has no headers",
             why="an embedded or minimal Python runs everything, but nothing can be compiled with it",
-            fix=Fix(text=f"build the wheel with a full Python {place.python or ''} and install it here"),
+            fix=Fix(
+                text=f"install a full Python {place.python.major_minor if place.python else ''} beside it; "
+                "it will be found and used for the build"
+            ),
+        )
+    if builder != place.interpreter:
+        return Finding(
+            id="extension.python",
+            state=State.PASS,
+            found=f"Python {place.python} in {place.root} has no headers; {builder} of the same version builds for it",
         )
     return Finding(id="extension.python", state=State.PASS, found=f"Python {place.python} with headers")
 

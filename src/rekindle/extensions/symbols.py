@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from rekindle.errors import RekindleError
 from rekindle.extensions.contents import Module
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
+
+if TYPE_CHECKING:
+    from rekindle.formats.binary import Binary
 
 _LIBRARIES = ("libtorch", "libc10", "libshm", "torch", "c10", "shm")
 # Namespaces of torch in mangled names: c10, at, torch, caffe2, as itself or inside a nested name.
@@ -87,6 +91,18 @@ def wanted(path: Path, module: Module, offered: Offered) -> Wanted:
         return Wanted(count=0, missing=(), stable=False, problem=error.message)
 
 
+def missing_in(binary: Binary, offered: Offered) -> tuple[str, ...]:
+    """The symbols that a file, from wherever it was read, wants of torch and this torch does not have."""
+    if binary.elf is not None and binary.symbols is not None:
+        if not any(name.lower().startswith(_LIBRARIES) for name in binary.elf.needed):
+            return ()
+        asked = {name for name in binary.symbols.undefined if _is_torchs(name)}
+        return tuple(sorted(asked - offered.everything()))
+    if binary.pe is not None:
+        return _of_imports(binary.pe, offered).missing
+    return ()
+
+
 def _in_elf(source: File, offered: Offered) -> Wanted:
     found = elf.symbols(source)
     asked = {name for name in found.undefined if _is_torchs(name)}
@@ -95,7 +111,10 @@ def _in_elf(source: File, offered: Offered) -> Wanted:
 
 
 def _in_pe(source: File, offered: Offered) -> Wanted:
-    image = pe.read(source)
+    return _of_imports(pe.read(source), offered)
+
+
+def _of_imports(image: pe.Pe, offered: Offered) -> Wanted:
     asked: set[str] = set()
     missing: set[str] = set()
     for library, names in image.imports.items():

@@ -1,0 +1,365 @@
+"""Building an extension: a wheel that is there already, torchvision's own way, the log, the cause of a failure."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import os
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rekindle.build.environment import Environment as BuildEnvironment
+from rekindle.build.request import BuildRequest, Compiler
+from rekindle.errors import StepFailed, UsageError
+from rekindle.extensions import named
+from rekindle.extensions.audit import Torch
+from rekindle.extensions.candidates import candidate
+from rekindle.extensions.contents import read
+from rekindle.extensions.environment import Environment, open_environment
+from rekindle.extensions.judging import import_names
+from rekindle.extensions.making import LOG, make
+from rekindle.extensions.preparation import Preparation, prepare
+from rekindle.extensions.verdicts import Card
+from rekindle.findings import State
+from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.companion_builds import settings
+from rekindle.machine.model import FoundPython, Machine
+from rekindle.version import Version
+from support.compiled import Compiler as Linker
+from support.fatbins import container
+from support.small_wheels import record
+
+H200 = Card(name="sm_90", capability=Capability(9, 0))
+K40 = Card(name="sm_35", capability=Capability(3, 5))
+TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+HERE = Environment(
+    root="env",
+    os="windows" if os.name == "nt" else "linux",
+    kind="venv",
+    python=Version(f"{sys.version_info[0]}.{sys.version_info[1]}"),
+    site_packages=(),
+    interpreter=sys.executable,
+    has_headers=True,
+)
+
+
+# -- torchvision and torchaudio --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "torch", "requirement", "belongs"),
+    [
+        ("torchvision", "2.11.0+cu130", "torchvision==0.26.0", True),
+        ("torchvision", "1.13.1+rk.cu118.sm35", "torchvision==0.14.1", True),
+        ("torchaudio", "2.0.1", "torchaudio==2.0.2", None),
+        ("torchvision==0.20.1", "2.7.1", "torchvision==0.20.1", False),
+        ("torchvision==0.99.0", "9.9.0", "torchvision==0.99.0", None),
+    ],
+)
+def test_the_version_that_belongs_to_the_torch(asked: str, torch: str, requirement: str, belongs: bool | None) -> None:
+    found = named.named(asked, torch)
+    assert found is not None
+    if belongs is not None or "99" in asked:
+        assert (found.requirement, found.belongs) == (requirement, belongs)
+    else:
+        assert found.requirement.startswith("torchaudio==2.0.")
+
+
+def test_other_projects_are_not_named_ones() -> None:
+    for text in ("torch-scatter", "torchvision-extra==1", "torchvision>=0.20", "./torchvision"):
+        assert named.named(text, "2.7.1") is None or text == "torchvision>=0.20"
+
+
+def test_a_torch_that_the_tables_do_not_know_needs_a_version() -> None:
+    with pytest.raises(UsageError, match="not in the tables") as caught:
+        named.named("torchvision", "9.9.0")
+    assert "torchvision==X.Y.Z" in (caught.value.hint or "")
+
+
+def test_a_pair_that_does_not_belong_is_said() -> None:
+    found = named.named("torchvision==0.20.1", "2.7.1")
+    assert found is not None
+    said = named.finding(found)
+    assert said.state is State.WARN
+    assert "goes with 0.22.1" in said.found
+
+
+def test_what_its_build_is_told() -> None:
+    found = named.named("torchvision", "2.7.1+rk.cu118.sm35")
+    assert found is not None
+    told = {change.name: change.value for change in named.changes(found)}
+    assert told["BUILD_VERSION"] == "0.22.1"
+    assert told["PYTORCH_VERSION"] == "2.7.1"  # `torch==2.7.1` is met by a torch 2.7.1+anything
+    assert told["TORCHVISION_USE_FFMPEG"] == "0"
+    assert all(change.why for change in named.changes(found))
+
+
+def test_settings_follow_the_version() -> None:
+    assert {row.name for row in settings("torchaudio", "0.13.1")} == {
+        "USE_CUDA", "BUILD_SOX", "BUILD_KALDI", "BUILD_CTC_DECODER",
+    }  # fmt: skip
+    assert {row.name for row in settings("torchaudio", "2.7.1")} == {"USE_CUDA", "BUILD_SOX", "USE_FFMPEG"}
+    assert {row.name for row in settings("torchaudio", "2.11.0")} == {"USE_CUDA"}
+    assert settings("torchvision", "0.26.0") == ()
+
+
+# -- a wheel that is there already -----------------------------------------------------------------------------------
+
+
+class _Index(http.server.BaseHTTPRequestHandler):
+    """A package index with one wheel, and a server that gives out parts of it."""
+
+    name = ""
+    data = b""
+    ranges = True
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_HEAD(self) -> None:
+        self.do_GET(body=False)
+
+    def do_GET(self, *, body: bool = True) -> None:
+        if not self.path.endswith(".whl"):
+            page = f'<!DOCTYPE html><html><body><a href="/files/{self.name}">{self.name}</a></body></html>'.encode()
+            self._answer(200, page if "/ext" in self.path else b"", "text/html", body=body)
+            return
+        wanted = self.headers.get("Range", "").removeprefix("bytes=")
+        self.asked.append(wanted)
+        if not wanted or not self.ranges:
+            self._answer(200, self.data, "application/zip", body=body)
+            return
+        first, _, last = wanted.partition("-")
+        begin = int(first) if first else max(len(self.data) - int(last), 0)
+        end = int(last) + 1 if first and last else len(self.data)
+        self._answer(206, self.data[begin:end], "application/zip", body=body, begin=begin)
+
+    def _answer(self, code: int, data: bytes, kind: str, *, body: bool, begin: int | None = None) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        if self.ranges:
+            self.send_header("Accept-Ranges", "bytes")
+        if begin is not None:
+            self.send_header("Content-Range", f"bytes {begin}-{begin + len(data) - 1}/{len(self.data)}")
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the test's output."""
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Index]]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple/")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr(_Index, "ranges", True)
+        monkeypatch.setattr(_Index, "asked", [])
+        yield _Index
+        server.shutdown()
+
+
+def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, bytes, Torch]:
+    """A wheel for this Python with GPU code for `targets`, linked to a torch that offers TORCH."""
+    site = tmp_path / "site"
+    (site / "torch" / "lib").mkdir(parents=True)
+    linker = Linker(site, "")
+    linker.build("torch/lib/libc10.so", offers=(TORCH,), options=("-Wl,-soname,libc10.so",))
+    options = ("-Wl,--unresolved-symbols=ignore-all", "-L", str(site / "torch/lib"), "-Wl,--no-as-needed", "-lc10")
+    built = linker.build("ext/_C.so", wants=(wants,), options=options)
+    code = linker.work / "code.fatbin"
+    code.write_bytes(container(*targets))
+    linker.run(["objcopy", "--add-section", f".nv_fatbin={code}", str(built)])
+    files = {
+        "ext/_C.so": built.read_bytes(),
+        "ext/padding.bin": os.urandom(1 << 20),
+        "ext-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: ext\nVersion: 1.0\n",
+        "ext-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+        archive.writestr("ext-1.0.dist-info/RECORD", record(files, "ext-1.0.dist-info"))
+    torch = Torch(version="2.7.1", cuda=Version("12.6"), root=str(site / "torch"))
+    return "ext-1.0-py3-none-any.whl", stream.getvalue(), torch
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_wheel_that_serves_is_taken(
+    index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: bool
+) -> None:
+    name, data, torch = _wheel_of(tmp_path, "sm_90")
+    monkeypatch.setattr(index, "name", name)
+    monkeypatch.setattr(index, "data", data)
+    monkeypatch.setattr(index, "ranges", ranges)
+    wheel, finding = candidate("ext", HERE, torch, [H200], tmp_path, lambda _: None)
+    assert finding is not None
+    assert finding.state is State.PASS, finding
+    assert wheel is not None
+    assert wheel.read_bytes() == data
+
+
+def test_one_that_does_not_serve_is_not_even_fetched(
+    index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, data, torch = _wheel_of(tmp_path, "sm_80", "compute_90")
+    monkeypatch.setattr(index, "name", name)
+    monkeypatch.setattr(index, "data", data)
+    said: list[str] = []
+    wheel, finding = candidate("ext==1.0", HERE, torch, [K40], tmp_path, said.append)
+    assert wheel is None
+    assert finding is not None
+    assert finding.state is State.WARN
+    assert "does not serve sm_35: it has sm_80, compute_90" in finding.found
+    assert said == [finding.found]
+    assert not list((tmp_path / "index").glob("*")) if (tmp_path / "index").exists() else True
+
+
+def test_one_for_another_torch_does_not_fit(
+    index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, data, torch = _wheel_of(tmp_path, "sm_90", wants="_ZN2at3addERKNS_6TensorES2_")
+    monkeypatch.setattr(index, "name", name)
+    monkeypatch.setattr(index, "data", data)
+    wheel, finding = candidate("ext", HERE, torch, [H200], tmp_path, lambda _: None)
+    assert wheel is None
+    assert finding is not None
+    assert "was built for another torch" in finding.found
+
+
+def test_no_wheel_means_that_pip_would_build(
+    index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "name", "ext-1.0.tar.gz")
+    said: list[str] = []
+    torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
+    assert candidate("ext", HERE, torch, [H200], tmp_path, said.append) == (None, None)
+    assert "pip would build it from source" in said[0]
+
+
+# -- the build itself ------------------------------------------------------------------------------------------------
+
+
+REQUEST = BuildRequest(
+    source="s",
+    name="extension",
+    system=HERE.os,
+    arch="x86_64",
+    python=sys.executable,
+    compiler=Compiler(kind="gcc", c="gcc", cxx="g++", cuda_host="g++"),
+)
+FOUND = Preparation(
+    findings=(),
+    arch_list="9.0",
+    toolkit="/usr/local/cuda",
+    request=REQUEST,
+    environment=BuildEnvironment(system=HERE.os, changes=()),
+    builder=sys.executable,
+)
+
+
+def _project(folder: Path, setup: str) -> Path:
+    folder.mkdir()
+    (folder / "setup.py").write_text(setup, encoding="utf-8")
+    (folder / "ext").mkdir()
+    (folder / "ext" / "__init__.py").write_text("VALUE = 3\n", encoding="utf-8")
+    return folder
+
+
+SAYS = 'import sys\nprint("""{}""", flush=True)\nsys.exit(1)\n'
+# As nvcc and GCC wrote them; tests/real provokes the same ones with the real compilers.
+TOO_NEW = (
+    "/usr/include/crt/host_config.h:132:2: error: #error -- unsupported GNU version! gcc versions later than 11 are "
+    "not supported! The nvcc flag '-allow-unsupported-compiler' can be used to override this version check"
+)
+NO_HEADER = "src/k.cu:3:10: fatal error: cusolverDn.h: No such file or directory\n    3 | #include <cusolverDn.h>"
+MISTAKE = 'src/k.cu(5): error: identifier "undefined_thing" is undefined\n\n1 error detected in the compilation'
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"), [(TOO_NEW, "newer than the cuda"), (NO_HEADER, "header"), (MISTAKE, "source")]
+)
+def test_a_build_that_fails_ends_with_its_cause(tmp_path: Path, said: str, cause: str) -> None:
+    project = _project(tmp_path / "project", SAYS.format(said))
+    (tmp_path / "work").mkdir()
+    with pytest.raises(StepFailed) as caught:
+        make(
+            "project", project, HERE, FOUND, work=tmp_path / "work", output=tmp_path / "out", tell=lambda _: None
+        )  # fmt: skip
+    assert cause in caught.value.message.lower()
+    assert LOG in (caught.value.hint or "")
+    assert said.splitlines()[0][:40] in (tmp_path / "out" / LOG).read_text(encoding="utf-8")
+
+
+def test_a_build_that_works_leaves_the_source_alone(tmp_path: Path) -> None:
+    setup = "from setuptools import setup\nsetup(name='ext', version='1.0', packages=['ext'])\n"
+    project = _project(tmp_path / "project", setup)
+    (tmp_path / "work").mkdir()
+    before = sorted(path.name for path in project.rglob("*"))
+    wheel, log = make(
+        str(project), project, HERE, FOUND, work=tmp_path / "work", output=tmp_path / "out", tell=lambda _: None
+    )  # fmt: skip
+    assert wheel.name == "ext-1.0-py3-none-any.whl"
+    assert log.is_file()
+    assert sorted(path.name for path in project.rglob("*")) == before
+
+
+# -- what is imported, and with which Python it is built --------------------------------------------------------------
+
+
+def test_what_is_imported_of_a_wheel(tmp_path: Path) -> None:
+    """A package with `__init__.py` by its name; a module that lies bare, or in a folder without one, by its own."""
+    for name in (
+        "pkg/_C.cpython-311-x.so",
+        "simple_knn/_C.cpython-311-x.so",
+        "bare_C.cpython-311-x.so",
+        "pkg/lib/x.so",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "pkg" / "__init__.py").touch()
+    place = msgspec.structs.replace(HERE, site_packages=(str(tmp_path),))
+    assert sorted(import_names(tmp_path, read(place).modules)) == ["bare_C", "pkg", "simple_knn._C"]
+
+
+def _embedded(root: Path) -> Environment:
+    """ComfyUI's portable folder: an embedded Python with torch and without headers."""
+    site = root / "python_embeded" / "Lib" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (root / "python_embeded" / "python311._pth").write_text("python311.zip\n", encoding="utf-8")
+    (root / "python_embeded" / "python311.dll").write_bytes(b"")
+    (root / "python_embeded" / "python.exe").write_bytes(b"")
+    return open_environment(root)
+
+
+def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path: Path) -> None:
+    portable = _embedded(tmp_path / "ComfyUI_windows_portable")
+    assert (portable.kind, portable.has_headers) == ("embedded", False)
+    pythons = []
+    for version in ("3.12", "3.11"):
+        root = tmp_path / f"Python{version}"
+        (root / "Lib" / "site-packages").mkdir(parents=True)
+        (root / "include").mkdir()
+        (root / "include" / "Python.h").touch()
+        (root / "python.exe").touch()
+        pythons.append(FoundPython(path=str(root / "python.exe"), version=Version(f"{version}.4")))
+    alone = prepare(portable, "2.7.1", None, [], Machine(os="windows", arch="x86_64"), temp="t", jobs=1)
+    assert alone.findings[0].state is State.FAIL
+    assert alone.findings[0].fix is not None
+    assert "full Python 3.11" in alone.findings[0].fix.text
+    machine = Machine(os="windows", arch="x86_64", pythons=tuple(pythons))
+    found = prepare(portable, "2.7.1", None, [], machine, temp="t", jobs=1)
+    assert found.findings[0].state is State.PASS
+    assert pythons[1].path in found.findings[0].found
