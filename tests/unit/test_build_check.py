@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from rekindle.build import preflight
 from rekindle.build.check import check
 from rekindle.build.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
+from rekindle.build.folders import Folders
 from rekindle.build.options import Options, Resolved
 from rekindle.build.request import BuildRequest, Compiler, Cuda, Cudnn
 from rekindle.findings import State
@@ -128,3 +130,21 @@ def test_only_the_flags_of_cuda_compiles_count() -> None:
         "build b.o: CUDA_COMPILER__x_unscanned_Release b.cu\n  FLAGS = --generate-code=arch=compute_35,code=[sm_35]\n"
     )
     assert parse_ninja(text) == (((Target.parse("sm_35"),),), 1)
+
+
+def test_a_folder_that_has_no_short_name_is_refused_before_anything_is_done() -> None:
+    """On Windows; elsewhere nvcc takes what the shell takes."""
+    from pathlib import PurePosixPath
+
+    for root, expected in (
+        ("C:/Users/Jane Doe/rk", {"root-spelling"}),
+        ("C:/Bücher", {"root-spelling"}),
+        ("C:/" + "x" * 70, {"root-length"}),
+        ("C:/rk", set()),
+    ):
+        folders = Folders(PurePosixPath(root))  # type: ignore[arg-type]
+        windows = msgspec.structs.replace(REQUEST, system="windows", torch=None)
+        found = list(preflight._places(windows, folders))
+        assert {item.id for item in found} == expected
+        assert all(item.fix and "--work" in item.fix.text for item in found)
+        assert not list(preflight._places(msgspec.structs.replace(REQUEST, torch=None), folders))

@@ -127,3 +127,25 @@ def test_another_kind_of_machine_has_its_own_wheels() -> None:
     v100 = resolve(named(["Tesla V100-PCIE-16GB"], system="linux", machine="aarch64"), Wish())
     assert v100.recommended.route is RouteKind.CONDA_FORGE
     assert all(each.route is not RouteKind.OFFICIAL_WHEEL for each in v100.routes)
+
+
+@pytest.mark.parametrize(
+    ("card", "torch", "cuda", "driver", "expected"),
+    [
+        # R575 was released with CUDA 12.9 and compiles its PTX; R570, with 12.8, runs its native code only.
+        ("RTX 5070", "2.6.0", "12.9", "575.57.08", "12.0+PTX"),
+        ("RTX 5070", "2.6.0", "12.9", "570.86.10", "12.0"),
+        # R470 knows CUDA 11.4's PTX. But every newer card has wheels of its own: a Kepler build carries none.
+        ("Tesla K40c", "1.12.1", "11.4", "470.256.02", "3.5"),
+        ("GTX 1080 Ti", "2.6.0", "12.6", "560.35.05", "6.1"),
+        # The newest generation of CUDA 11.8 was 9.0.
+        ("H100 PCIe", "2.0.1", "11.8", "520.61.05", "9.0+PTX"),
+    ],
+)
+def test_ptx_goes_with_the_newest_generation_where_the_driver_compiles_it(
+    card: str, torch: str, cuda: str, driver: str, expected: str
+) -> None:
+    found = named([card], system="linux", driver=driver)
+    verdict = resolve(found, Wish(torch=torch, cuda=Version(cuda)))
+    routes = [route for route in (verdict.recommended, *verdict.routes) if route.route is RouteKind.SOURCE_BUILD]
+    assert routes[0].arch_list == expected

@@ -22,9 +22,10 @@ from programs import program, stand_in
 
 from rekindle.build import building, orphans, requirements, tools
 from rekindle.build.environment import MARK
+from rekindle.build.folders import without_spaces
 from rekindle.cli.main import run
 from rekindle.console import colourful
-from rekindle.machine import surroundings
+from rekindle.machine import surroundings, windows_calls
 from rekindle.source import tree
 from rekindle.version import Version
 from rekindle.wheels import trial
@@ -229,3 +230,23 @@ def test_the_ptxas_that_nvcc_calls_is_an_exe(tmp_path: Path) -> None:
     assert found is not None
     assert Path(found.path) == bin_folder / "ptxas.exe"
     assert found.version == Version("11.4.152")
+
+
+def test_a_build_in_a_folder_with_a_space_goes_by_its_short_name(tmp_path: Path) -> None:
+    """`C:\\Users\\Jane Doe`: nvcc takes the path apart at the space. Only what exists has a short name."""
+    folder = tmp_path / "Jane Doe" / "work"
+    folder.mkdir(parents=True)
+    found = without_spaces(folder)
+    assert " " not in str(found)
+    assert found.samefile(folder)
+    (found / "b").mkdir()
+    assert (folder / "b").is_dir()
+    later = without_spaces(folder / "not yet there")
+    assert later.name == "not yet there"
+    assert without_spaces(Path("C:/rk")) == Path("C:/rk")
+
+
+def test_where_a_drive_has_no_short_names_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "Jane Doe"
+    monkeypatch.setattr(windows_calls, "short_path", lambda _: None)
+    assert without_spaces(folder) == folder

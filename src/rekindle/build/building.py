@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle.build import backends, naming, options, orphans, runner, steps, tools, tree
 from rekindle.build.environment import Environment, compute
-from rekindle.build.folders import Folders, folder_of, source_of
+from rekindle.build.folders import Folders, folder_of, source_of, without_spaces
 from rekindle.build.governor.making import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.journal import Journal
@@ -83,7 +83,9 @@ def build(
         if asked is not None and asked not in names:
             message = f"there is no step `{asked}`"
             raise UsageError(message, hint="the steps are " + ", ".join(names))
-    folders = Folders(Path(choices.work) if choices.work else folder_of(request))
+    root = Path(choices.work) if choices.work else folder_of(request)
+    root.mkdir(parents=True, exist_ok=True)
+    folders = Folders(without_spaces(root))
     with held(folders), runner.stoppable():
         folders.make()
         if choices.clean:

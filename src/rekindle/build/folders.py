@@ -9,6 +9,9 @@ from pathlib import Path
 
 from rekindle.build.request import BuildRequest
 
+LONGEST = 60
+"""As long as a build's folder may be on Windows: PyTorch's own paths need the other 200 characters."""
+
 
 class Folders:
     """The parts of a build's folder. Short names: Windows counts the characters of a path."""
@@ -33,6 +36,24 @@ class Folders:
     def make(self) -> None:
         for folder in (self.root, self.logs, self.temp, self.wheels):
             folder.mkdir(parents=True, exist_ok=True)
+
+
+def without_spaces(folder: Path) -> Path:
+    """On Windows the 8.3 name of a folder whose own name breaks nvcc or is long, where the drive has such names.
+
+    nvcc takes a path with a space apart, and cannot read letters outside the code page; a Windows user is often called
+    `C:\\Users\\Jane Doe`. Only the part of the path that exists has a short name.
+    """
+    text = str(folder)
+    if os.name != "nt" or (" " not in text and text.isascii() and len(text) <= LONGEST):
+        return folder
+    from rekindle.machine import windows_calls
+
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    short = windows_calls.short_path(str(there))
+    return Path(short, *folder.relative_to(there).parts) if short else folder
 
 
 def cache_root() -> Path:

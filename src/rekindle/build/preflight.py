@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from rekindle.build.folders import Folders
+from rekindle.build.folders import LONGEST, Folders
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
 from rekindle.findings import Finding, Fix, State
@@ -97,7 +97,7 @@ def _host(request: BuildRequest) -> Iterable[Finding]:
 def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
     root = str(folders.root)
     if request.system == "windows":
-        if len(root) > 60:
+        if len(root) > LONGEST:
             yield _fail(
                 "root-length",
                 f"the build's folder has {len(root)} characters: `{root}`",
@@ -106,8 +106,8 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
         if not root.isascii() or " " in root:
             yield _fail(
                 "root-spelling",
-                f"the build's folder has spaces or letters that nvcc cannot read: `{root}`",
-                "name another with `--work C:\\rk`",
+                f"the build's folder has spaces or letters that nvcc cannot read, and no 8.3 name: `{root}`",
+                "name another with `--work C:\\rk`; `fsutil 8dot3name query C:` says whether that drive has short names",
             )
     if request.torch:
         free = _free(folders.root)

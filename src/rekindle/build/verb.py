@@ -12,7 +12,7 @@ import msgspec
 from rekindle.build import building, jobs, options, request, steps, view
 from rekindle.build.building import BuildReport, Choices, StepReport
 from rekindle.build.environment import Environment, difference
-from rekindle.build.folders import Folders, folder_of
+from rekindle.build.folders import Folders, folder_of, without_spaces
 from rekindle.build.governor import governing
 from rekindle.build.launcher import find_launcher, remote
 from rekindle.build.options import Resolved
@@ -171,7 +171,7 @@ def _wanted(asked: Mapping[str, Any], seen: Machine) -> BuildFile:
 def _root(resolved: BuildRequest, seen: Machine, *, elsewhere: bool) -> str:
     """The build's folder. On another machine the cache's place is not known: a short one stands for it."""
     if not elsewhere:
-        return str(folder_of(resolved))
+        return str(without_spaces(folder_of(resolved)))
     return "C:\\rk\\b" if seen.os == "windows" else "/var/tmp/rk/b"
 
 
@@ -207,7 +207,7 @@ def _with_source(wanted: BuildFile, source: Path | None) -> BuildFile:
 
 
 def _would(resolved: BuildRequest, choices: Choices) -> BuildReport:
-    folders = Folders(Path(choices.work) if choices.work else folder_of(resolved))
+    folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
     chosen, _, _, version = building.prepare(resolved, choices, str(folders.root), {}, capture=False)
     return BuildReport(
         folder=str(folders.root),

@@ -160,7 +160,7 @@ def _built(
     chosen = choose_cudnn(release, version, toolkit, situation)
     toolset = _toolset(release, toolkit, situation, wish)
     proof = _proof(release, version, toolkit, situation)
-    arch_list = ";".join(str(capability) for capability in situation.capabilities)
+    arch_list = _arch_list(situation, toolkit, driving)
     loses: list[str] = []
     if chosen is None:
         loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
@@ -195,6 +195,21 @@ def _built(
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
     return Built(route=route, proof=proof)
+
+
+def _arch_list(situation: Situation, toolkit: Toolkit, driving: Driving) -> str:
+    """`8.6;12.0+PTX`: PTX goes with the newest card where it can be of use, that is
+
+    - the driver compiles this toolkit's PTX (by minor-version compatibility alone it does not), and
+    - the card is of the newest generation that the toolkit knows. A card that comes after it is then served by JIT. Of an
+      older one (Kepler, Pascal) every newer card already has wheels with native code, and PTX would only cost time.
+    """
+    newest = max(situation.capabilities)
+    frontier = max(target.capability.major for target in toolkit.plain)
+    ptx = driving.jit and newest.major == frontier
+    return ";".join(
+        f"{capability}{'+PTX' if ptx and capability == newest else ''}" for capability in situation.capabilities
+    )
 
 
 def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Version | None:
