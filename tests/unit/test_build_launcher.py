@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.build.launcher import CacheUse, find_launcher, parse_ccache, parse_sccache, remote
-from rekindle.errors import BadInput, MissingTool
+from rekindle.errors import BadInput, MissingTool, UsageError
 
 
 def on_path(folder: Path, *names: str) -> dict[str, str]:
@@ -32,9 +32,20 @@ def test_one_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
         find_launcher("redis://cache:6379", on_path(tmp_path, "ccache"))
 
 
+def test_without_a_value_what_is_there_is_taken_and_something_must_be(tmp_path: Path) -> None:
+    assert "ccache" in (find_launcher("any", on_path(tmp_path, "ccache")) or "")
+    with pytest.raises(MissingTool, match="neither sccache nor ccache"):
+        find_launcher("any", {"PATH": ""})
+    with pytest.raises(UsageError, match="took `plan.toml` for a cache"):
+        find_launcher("plan.toml", on_path(tmp_path, "ccache"))
+
+
 def test_an_address_becomes_the_variable_that_sccache_reads() -> None:
-    assert remote("redis://cache:6379") == {"SCCACHE_REDIS_ENDPOINT": "redis://cache:6379"}
-    assert remote("s3://bucket/some/prefix") == {"SCCACHE_BUCKET": "bucket", "SCCACHE_S3_KEY_PREFIX": "some/prefix"}
+    assert remote("redis://cache:6379")["SCCACHE_REDIS_ENDPOINT"] == "redis://cache:6379"
+    s3 = remote("s3://bucket/some/prefix")
+    assert (s3["SCCACHE_BUCKET"], s3["SCCACHE_S3_KEY_PREFIX"]) == ("bucket", "some/prefix")
+    # A server that runs already keeps its own place; each address has a server of its own.
+    assert s3["SCCACHE_SERVER_PORT"] != remote("redis://cache:6379")["SCCACHE_SERVER_PORT"]
     assert remote("sccache") == {} == remote(None)
     with pytest.raises(BadInput, match="gopher"):
         remote("gopher://old")

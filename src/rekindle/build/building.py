@@ -15,7 +15,7 @@ from rekindle.build.folders import Folders, folder_of, source_of, without_spaces
 from rekindle.build.governor.making import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.journal import Journal
-from rekindle.build.launcher import CacheUse, through
+from rekindle.build.launcher import CacheUse, start, through
 from rekindle.build.lock import held
 from rekindle.build.progress import Progress
 from rekindle.build.request import BuildRequest
@@ -162,6 +162,8 @@ def _run(
         findings=list(chosen.findings),
         launcher=choices.launcher,
     )
+    if choices.launcher:
+        start(choices.launcher, computed)
     reports = _steps(context, choices, tell)
     made = [journal.last_word(name) for name in ("repair", "package")]
     wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)

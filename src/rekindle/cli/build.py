@@ -18,7 +18,10 @@ from rekindle.cli import options
 @click.option("--clean", is_flag=True, help="Empty the build's folder first.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most so many files at a time.")
 @click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build in this folder, not in the cache.")
-@click.option("--cache", "launcher", metavar="PROGRAM|URL", help="Compile through sccache or ccache.")
+@click.option(
+    "--cache", "launcher", is_flag=False, flag_value="any", metavar="[PROGRAM|URL]",
+    help="Compile through sccache or ccache; `none` for neither.",
+)  # fmt: skip
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
               help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
 @click.option("--editable", is_flag=True, help="Not possible; says why and what to do instead.")
