@@ -107,7 +107,7 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
             yield _fail(
                 "root-spelling",
                 f"the build's folder has spaces or letters that nvcc cannot read, and no 8.3 name: `{root}`",
-                "name another with `--work C:\\rk`; `fsutil 8dot3name query C:` says whether that drive has short names",
+                "name another with `--work C:\\rk`; `fsutil 8dot3name query C:` tells whether it has short names",
             )
     if request.torch:
         free = _free(folders.root)

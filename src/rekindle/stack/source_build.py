@@ -201,8 +201,8 @@ def _arch_list(situation: Situation, toolkit: Toolkit, driving: Driving) -> str:
     """`8.6;12.0+PTX`: PTX goes with the newest card where it can be of use, that is
 
     - the driver compiles this toolkit's PTX (by minor-version compatibility alone it does not), and
-    - the card is of the newest generation that the toolkit knows. A card that comes after it is then served by JIT. Of an
-      older one (Kepler, Pascal) every newer card already has wheels with native code, and PTX would only cost time.
+    - the card is of the newest generation that the toolkit knows: a card that comes after it is then served by JIT.
+      After an older one (Kepler, Pascal) every newer card has wheels with native code, and PTX would only cost time.
     """
     newest = max(situation.capabilities)
     frontier = max(target.capability.major for target in toolkit.plain)
