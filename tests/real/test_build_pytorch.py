@@ -1,7 +1,8 @@
 """The real PyTorch 1.13.1 for the K40c: configured for sm_35 with CUDA 11.8, checked, and in part compiled.
 
 REKINDLE_PYTORCH_SOURCE names the whole upstream tree of v1.13.1 with its submodules (`rekindle source --torch 1.13.1`).
-A configure run takes two minutes on two cores, the compiles twenty: REKINDLE_PYTORCH_WORK keeps the build between runs.
+A configure run takes two minutes on two cores, the 285 steps to c10 and the kernels twenty: REKINDLE_PYTORCH_WORK keeps
+the build between runs, and a run that was cut off goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -116,6 +117,7 @@ def test_pytorch_is_configured_for_sm_35_and_the_check_passes(bench: Bench) -> N
     assert {tuple(map(str, flags)) for flags in result.gpu_flags} == {("sm_35",)}
 
 
+@pytest.mark.long
 def test_c10_and_four_real_kernels_compile_to_sm_35_and_nothing_else(bench: Bench) -> None:
     seen = bench.run(until="compile", targets=("c10", *OBJECTS))
     assert seen.code == 0, seen.err

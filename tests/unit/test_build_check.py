@@ -9,6 +9,7 @@ from rekindle.build import preflight
 from rekindle.build.check import check
 from rekindle.build.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
 from rekindle.build.folders import Folders
+from rekindle.build.governor.memory import Sample
 from rekindle.build.options import Options, Resolved
 from rekindle.build.request import BuildRequest, Compiler, Cuda, Cudnn
 from rekindle.findings import State
@@ -148,3 +149,18 @@ def test_a_folder_that_has_no_short_name_is_refused_before_anything_is_done() ->
         assert {item.id for item in found} == expected
         assert all(item.fix and "--work" in item.fix.text for item in found)
         assert not list(preflight._places(msgspec.structs.replace(REQUEST, torch=None), folders))
+
+
+@pytest.mark.parametrize(
+    ("total", "available", "states"),
+    [(16, 12, []), (16, 1, [State.WARN]), (3, 3, [State.WARN]), (1.5, 1, [State.FAIL]), (None, None, [])],
+)
+def test_memory_that_cannot_hold_one_compile_is_said_before_it_is_killed(
+    total: float | None, available: float | None, states: list[State]
+) -> None:
+    sample = Sample(
+        total=int(total * 1024**3) if total else None, available=int(available * 1024**3) if available else None
+    )
+    torch = msgspec.structs.replace(REQUEST, torch="1.12.1")
+    assert [item.state for item in preflight._memory(torch, sample)] == states
+    assert not list(preflight._memory(msgspec.structs.replace(REQUEST, torch=None), sample))

@@ -65,6 +65,34 @@ def test_only_what_changed_is_copied_again_and_a_patched_copy_stays_patched(tmp_
     assert tree.manifest_fingerprint(now) != tree.manifest_fingerprint(before)
 
 
+def test_a_link_in_the_copy_leads_to_the_copy_whatever_the_users_tree_is_called(tmp_path: Path) -> None:
+    if os.name == "nt":
+        return
+    root = source(tmp_path / "real", x="1", sub__y="2")
+    outside = source(tmp_path / "other", file="3", folder__z="4")
+    (tmp_path / "a").symlink_to("real")
+    (root / "sub" / "by_its_path").symlink_to(root / "x")
+    (root / "by_its_other_path").symlink_to(tmp_path / "a" / "sub")
+    (root / "a_file_outside").symlink_to(outside / "file")
+    (root / "sub" / "a_folder_outside").symlink_to("../../other/folder")
+    for spelled in ("a", "real"):
+        copy = tmp_path / f"copy-{spelled}"
+        found = tree.manifest(tmp_path / spelled)
+        tree.copy(tmp_path / spelled, copy, found, {})
+        (copy / "sub" / "by_its_path").write_text("built", encoding="utf-8")
+        (copy / "by_its_other_path" / "y").write_text("built", encoding="utf-8")
+        (copy / "a_file_outside").write_text("built", encoding="utf-8")
+        assert (copy / "x").read_text(encoding="utf-8") == "built"
+        assert (copy / "sub" / "a_folder_outside" / "z").read_text(encoding="utf-8") == "4"
+        assert [(root / name).read_text(encoding="utf-8") for name in ("x", "sub/y", "a_file_outside")] == [
+            "1",
+            "2",
+            "3",
+        ]
+    (outside / "file").write_text("33", encoding="utf-8")
+    assert tree.manifest(root)["a_file_outside"] != found["a_file_outside"]
+
+
 def test_the_users_tree_is_never_written_through_a_link(tmp_path: Path) -> None:
     """The copy must be copies: what writes into it in place must not reach the original."""
     root = source(tmp_path / "a", x="1")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rekindle.build.folders import LONGEST, Folders
+from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
 from rekindle.findings import Finding, Fix, State
@@ -17,6 +18,9 @@ from rekindle.knowledge.releases import torch_release
 _DISK = 25 * 1024**3
 """What a whole PyTorch with CUDA takes in objects, libraries and the wheel, for a few architectures."""
 
+_HEAVIEST = {True: 4 * 1024**3, False: 2 * 1024**3}
+"""What the heaviest compile of a PyTorch takes, with CUDA files in the build and without."""
+
 
 def preflight(request: BuildRequest, tools: Tools, folders: Folders) -> tuple[Finding, ...]:
     return (
@@ -24,6 +28,7 @@ def preflight(request: BuildRequest, tools: Tools, folders: Folders) -> tuple[Fi
         *_toolkit(request, tools),
         *_host(request),
         *_places(request, folders),
+        *_memory(request, Watch().sample()),
         *_ninja(request, tools),
     )
 
@@ -119,6 +124,24 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
                 found=text,
                 fix=Fix(text="free some space, or name another place with `--work DIR`"),
             )
+
+
+def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
+    """The governor makes compiles wait for each other; one that does not fit alone no waiting helps."""
+    if not request.torch or sample.total is None:
+        return
+    heaviest = _HEAVIEST[request.cuda is not None]
+    have, want = f"{sample.total / 1024**3:.1f} GiB", f"{heaviest / 1024**3:.0f} GiB"
+    what = f"the heaviest files of PyTorch take {want} each to compile, even one at a time"
+    advice = "add swap or a page file, raise the container's limit, or build on another machine"
+    if sample.total < heaviest // 2:
+        yield _fail("memory", f"this build can have {have} of memory; {what}", advice)
+    elif sample.total < heaviest:
+        text = f"this build can have {have} of memory; {what}, and may be killed"
+        yield Finding(id="memory", state=State.WARN, found=text, fix=Fix(text=advice))
+    elif sample.available is not None and sample.available < heaviest:
+        text = f"{sample.available / 1024**3:.1f} GiB of memory are free now; {what}"
+        yield Finding(id="memory", state=State.WARN, found=text, fix=Fix(text="close what else runs on this machine"))
 
 
 def _ninja(request: BuildRequest, tools: Tools) -> Iterable[Finding]:

@@ -25,7 +25,7 @@ def manifest(root: Path) -> Manifest:
     if not root.is_dir():
         message = f"there is no folder `{root}` with the source"
         raise NotFound(message, hint="`rekindle source --torch X.Y.Z -o DIR` brings one")
-    return dict(_walk(root, ""))
+    return dict(_walk(root))
 
 
 def manifest_fingerprint(found: Manifest) -> str:
@@ -50,7 +50,10 @@ def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(target):
                 target.unlink()
-            shutil.copy2(root / name, target, follow_symlinks=False)
+            if (root / name).is_symlink():
+                _copy_link(root, name, target)
+            else:
+                shutil.copy2(root / name, target)
             copied += 1
     except OSError as error:
         message = f"cannot copy the source to `{into}`: {error.strerror or error}"
@@ -58,15 +61,49 @@ def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
     return copied
 
 
-def _walk(root: Path, prefix: str) -> Iterator[tuple[str, str]]:
-    with os.scandir(root) as entries:
+def _copy_link(root: Path, name: str, target: Path) -> None:
+    """A link within the tree leads to the copy's own file, however it was written: through one that led back, the build
+    would write into the user's tree. A file outside is copied; a folder outside is linked where it lies.
+    """
+    link = root / name
+    leads = _end_of(link)
+    inside = _inside(root, leads)
+    if inside is not None:
+        target.symlink_to(os.path.relpath(root / inside, link.parent), target_is_directory=leads.is_dir())
+    elif leads.is_file():
+        shutil.copy2(leads, target)
+    else:
+        target.symlink_to(leads, target_is_directory=leads.is_dir())
+
+
+def _end_of(link: Path) -> Path:
+    return Path(os.path.normpath(link.parent / link.readlink()))
+
+
+def _inside(root: Path, leads: Path) -> Path | None:
+    """The path within the tree, whose own folder may be called by another name; None when it is outside."""
+    pairs = ((leads, root), (leads.parent.resolve() / leads.name, root.resolve()))
+    return next((end.relative_to(top) for end, top in pairs if end.is_relative_to(top)), None)
+
+
+def _walk(root: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
+    with os.scandir(root / prefix) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             name = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):
-                    yield from _walk(Path(entry.path), f"{name}/")
+                    yield from _walk(root, f"{name}/")
             elif entry.is_symlink():
-                yield name, f"-> {Path(entry.path).readlink()}"
+                yield name, f"-> {Path(entry.path).readlink()}{_content(root, Path(entry.path))}"
             elif entry.name != ".git":
-                found = entry.stat()
-                yield name, f"{found.st_size}:{found.st_mtime_ns}"
+                yield name, _mark(entry.stat())
+
+
+def _content(root: Path, link: Path) -> str:
+    """A file outside is copied, so that a change of it counts."""
+    leads = _end_of(link)
+    return "" if _inside(root, leads) is not None or not leads.is_file() else f" {_mark(leads.stat())}"
+
+
+def _mark(found: os.stat_result) -> str:
+    return f"{found.st_size}:{found.st_mtime_ns}"
