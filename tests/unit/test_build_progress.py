@@ -226,22 +226,23 @@ def moment(**values: object) -> Now:
     known: dict[str, object] = {
         "step": "compile", "number": 7, "of": 11, "seconds": 2400.0, "done": 331, "total": 1598, "running": jobs,
         "estimate": Estimate(seconds=6720.0, share=0.25, known=0.9), "memory_free": 11 * GIB, "disk_free": 41 * GIB,
-        "tokens": (2, 4),
+        "jobs": 4, "waiting": 1,
     }  # fmt: skip
     return Now(**{**known, **values})  # type: ignore[arg-type]
 
 
 def test_the_log_says_where_it_is_and_what_takes_long() -> None:
-    lines = view.log_lines(moment(), "06:12:03")
-    assert lines == [
-        "06:12:03  compile  331/1598  about 1 h 52 min left  2 running  memory 11.0 GiB free  disk 41.0 GiB free",
+    jobs = "2 of 4 running, 1 waiting for memory"
+    assert view.log_lines(moment(), "06:12:03") == [
+        f"06:12:03  compile  331/1598  about 1 h 52 min left  {jobs}  11.0 GiB memory and 41.0 GiB disk free",
         "          still compiling aten/src/ATen/core/Tensor.cpp, 4 min, 3.0 GiB",
     ]
 
 
 def test_a_step_without_counts_says_how_long_it_has_been_at_it() -> None:
     lines = view.log_lines(
-        moment(step="configure", total=0, done=0, running=(), estimate=None, last_line="-- Found x"), "06:12:03"
+        moment(step="configure", total=0, done=0, running=(), waiting=0, estimate=None, last_line="-- Found x"),
+        "06:12:03",
     )
     assert lines == ["06:12:03  configure  for 40 min", "          -- Found x"]
 
@@ -260,7 +261,7 @@ def test_the_view_fits_any_terminal_and_is_ascii(width: int) -> None:
 
 def test_the_view_shows_files_with_age_and_memory_and_what_is_left() -> None:
     text = "\n".join(view.live_lines(moment(), 80))
-    facts = "memory 11.0 GiB free|disk 41.0 GiB free|2 of 4 jobs allowed"
+    facts = "2 of 4 running, 1 waiting for memory, 11.0 GiB memory and 41.0 GiB disk free"
     files = "4 min|3.0 GiB|aten/src/ATen/core/Tensor.cpp|41 s"
     for words in f"331/1598 files|25%|40 min gone|about 1 h 52 min left|{facts}|{files}".split("|"):
         assert words in text, words

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build import backends, naming, options, orphans, runner, steps, tools, tree
+from rekindle.build import backends, fixing, naming, options, orphans, patches, runner, steps, tools, tree
 from rekindle.build.environment import Environment, compute
+from rekindle.build.fixing import Consent, Force
 from rekindle.build.folders import Folders, folder_of, source_of, without_spaces
 from rekindle.build.governor.making import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
@@ -18,6 +19,7 @@ from rekindle.build.journal import Journal
 from rekindle.build.launcher import CacheUse, start, through
 from rekindle.build.lock import held
 from rekindle.build.progress import Progress
+from rekindle.build.remedy import Remedy
 from rekindle.build.request import BuildRequest
 from rekindle.errors import Interrupted, RekindleError, StepFailed, UsageError
 from rekindle.findings import Finding, State
@@ -48,6 +50,8 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What sccache or ccache did for the compiles of this run."""
     governor: GovernorUse | None = None
     """What the compiles of this run took, and which had to wait for memory."""
+    fixes: tuple[Remedy, ...] = ()
+    """What was fixed on the way, in this run."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +70,10 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     gpu: bool = False
     launcher: str | None = None
     cache_place: dict[str, str] = {}
+    auto_fix: bool = False
+    """Fixes that need no decision are made without asking."""
+    again: str = "rekindle build"
+    """The command that goes on with this build."""
 
 
 def build(
@@ -75,8 +83,12 @@ def build(
     environ: Mapping[str, str] | None = None,
     tell: Teller = lambda text: None,
     progress: Progress | None = None,
+    consent: Consent | None = None,
 ) -> BuildReport:
-    """Take the request to a wheel, or go on where an earlier run stopped."""
+    """Take the request to a wheel, or go on where an earlier run stopped.
+
+    `consent` is asked before a fix is made on the way; without it, and without `auto_fix`, none is made.
+    """
     choices = choices or Choices()
     names = [step.name for step in steps.STEPS]
     for asked in (choices.until, choices.start):
@@ -93,11 +105,17 @@ def build(
 
             clean(folders, keep=(folders.lock, folders.running))
             folders.make()
-        return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress)
+        return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress, consent)
 
 
 def prepare(
-    request: BuildRequest, choices: Choices, root: str, environ: Mapping[str, str], *, capture: bool = True
+    request: BuildRequest,
+    choices: Choices,
+    root: str,
+    environ: Mapping[str, str],
+    *,
+    capture: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[options.Options, Environment, dict[str, str], str]:
     """Options, environment and version of a build in the folder `root`: all that can be said without touching it."""
     chosen = options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
@@ -112,7 +130,7 @@ def prepare(
         version=version,
         tools=request.paths.join(root, "env"),
         git_ceiling=root,
-    )
+    ).with_variables(variables or {}, "a fix made on the way")
     return chosen, environment, {**environment.over(environ), **choices.cache_place}, version
 
 
@@ -131,19 +149,66 @@ def _run(
     environ: Mapping[str, str],
     tell: Teller,
     progress: Progress | None,
+    consent: Consent | None,
 ) -> BuildReport:
-    chosen, environment, computed, version = prepare(request, choices, str(folders.root), environ)
     journal = Journal(folders.journal)
     journal.write("start", pid=os.getpid())
     ended = orphans.end_orphans(journal, str(folders.root))
     if ended:
         tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
+    source = _source(request, tell)
+    fixer = _Fixer(journal, choices, tell, consent)
+    while True:
+        context = _context(request, fixer.choices, fixer.force, folders, environ, source, journal, progress, tell)
+        try:
+            reports = _steps(context, fixer.choices, tell)
+            break
+        except StepFailed as error:
+            if not fixer.fixed(context):
+                raise fixer.said(error) from error.__cause__
+    made = [journal.last_word(name) for name in ("repair", "package")]
+    wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
+    journal.write("finish")
+    return BuildReport(
+        folder=str(folders.root),
+        wheel=wheel,
+        version=context.version,
+        steps=tuple(reports),
+        findings=tuple(context.findings),
+        orphans=ended,
+        cache=context.cache,
+        governor=context.governed,
+        fixes=tuple(fixer.made),
+    )
+
+
+def _context(
+    request: BuildRequest,
+    choices: Choices,
+    force: Force,
+    folders: Folders,
+    environ: Mapping[str, str],
+    source: Path,
+    journal: Journal,
+    progress: Progress | None,
+    tell: Teller,
+) -> steps.Context:
+    """What the steps of one attempt share: the request, and what fixes on the way have put in force over it."""
+    found = tools.find(request, prepare(request, choices, str(folders.root), environ)[2]) if force.patches else None
+    if found:
+        request = msgspec.structs.replace(
+            request, patches=tuple(dict.fromkeys((*patches.wanted(request, found), *force.patches)))
+        )
+    chosen, environment, computed, version = prepare(
+        request, choices, str(folders.root), environ, variables=force.variables
+    )
     gate = make_or_do_without(folders.root, request, computed)
     if gate:
         environment = through(environment, gate.words)
         computed = {**environment.over(environ), **choices.cache_place}
-    source = _source(request, tell)
-    context = steps.Context(
+    if choices.launcher:
+        start(choices.launcher, computed)
+    return steps.Context(
         request=request,
         options=chosen,
         environment=environment,
@@ -153,8 +218,8 @@ def _run(
         backend=backends.choose(request, source),
         journal=journal,
         version=version,
-        jobs=choices.jobs,
-        ceiling=choices.ceiling,
+        jobs=force.jobs or choices.jobs,
+        ceiling=force.jobs or choices.ceiling,
         tell=tell,
         gpu=choices.gpu,
         sources=tree.manifest(source),
@@ -162,22 +227,57 @@ def _run(
         findings=list(chosen.findings),
         launcher=choices.launcher,
     )
-    if choices.launcher:
-        start(choices.launcher, computed)
-    reports = _steps(context, choices, tell)
-    made = [journal.last_word(name) for name in ("repair", "package")]
-    wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
-    journal.write("finish")
-    return BuildReport(
-        folder=str(folders.root),
-        wheel=wheel,
-        version=version,
-        steps=tuple(reports),
-        findings=tuple(context.findings),
-        orphans=ended,
-        cache=context.cache,
-        governor=context.governed,
-    )
+
+
+class _Fixer:
+    """Decides after a failed step whether to go on, and with what. Each fix is made once in a run."""
+
+    def __init__(self, journal: Journal, choices: Choices, tell: Teller, consent: Consent | None) -> None:
+        self.journal, self.tell, self.consent = journal, tell, consent
+        self.choices = choices
+        self.force = fixing.in_force(journal.entries)
+        self.made: list[Remedy] = []
+        self.declined: Remedy | None = None
+        earlier = fixing.offered(journal.entries)
+        if earlier and choices.auto_fix:
+            self._make(earlier)
+
+    def fixed(self, context: steps.Context) -> bool:
+        found = context.diagnosis
+        step = context.step or ""
+        # What does not fit into memory even alone has been tried alone: fewer jobs would change nothing.
+        unfit = context.governed is not None and context.governed.unfit
+        remedy = found and fixing.remedy(
+            found,
+            step=step,
+            request=context.request,
+            tools=context.tools,
+            jobs=context.compiles_at_once,
+            force=self.force,
+        )
+        if unfit or not remedy:
+            return False
+        if not (self.choices.auto_fix or (self.consent and self.consent(remedy))):
+            self.journal.write("offer", step=step, fix=remedy)
+            self.declined = remedy
+            return False
+        self._make(remedy)
+        return True
+
+    def said(self, error: StepFailed) -> StepFailed:
+        """The error, with the command that makes the fix where there is one."""
+        if self.declined is None:
+            return error
+        hint = f"Rekindle can {self.declined.summary} and go on:\n\n  {self.choices.again} --auto-fix\n\n{error.hint}"
+        return StepFailed(error.message, hint=hint)
+
+    def _make(self, remedy: Remedy) -> None:
+        self.journal.write("fix", step=remedy.step, fix=remedy)
+        self.tell(f"{'fix':<10} {remedy.summary}; going on")
+        self.force = self.force.plus(remedy)
+        self.made.append(remedy)
+        # Nothing is done again that the fix does not touch, whatever the command line asked for at first.
+        self.choices = msgspec.structs.replace(self.choices, start=None, clean=False)
 
 
 def _source(request: BuildRequest, tell: Teller) -> Path:
@@ -246,6 +346,7 @@ def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tel
     except RekindleError as error:
         journal.write("failed", step=step.name, seconds=time.monotonic() - begun, note=error.message[:2000])
         tell(f"{step.name:<10} failed after {time.monotonic() - begun:.1f} s")
+        context.step, context.diagnosis = step.name, None
         if isinstance(error, StepFailed):
             _explain(context, tell)
         raise
@@ -263,6 +364,7 @@ def _explain(context: steps.Context, tell: Teller) -> None:
     from rekindle.build import failure
 
     found = failure.diagnose(context.log, context.request) if context.log else None
+    context.diagnosis = found
     if found:
         tell("")
         tell(failure.text(found))

@@ -60,6 +60,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         found = [each.value for each in self.changes if each.name == name and each.action is Action.SET]
         return found[-1] if found else None
 
+    def with_variables(self, variables: Mapping[str, str], why: str) -> Environment:
+        more = tuple(_set(name, value, why) for name, value in variables.items())
+        return msgspec.structs.replace(self, changes=(*self.changes, *more)) if more else self
+
     def digest_text(self) -> str:
         """What a step's fingerprint takes of it."""
         return "\n".join(f"{each.name} {each.action.value} {each.value}" for each in self.changes if each.name != MARK)

@@ -18,9 +18,13 @@ from typing import Any
 import msgspec
 
 from rekindle import codec
+from rekindle.build.remedy import Remedy
 from rekindle.errors import BadInput, NotWritable
 
-EVENTS = ("start", "begin", "process", "ended", "done", "failed", "interrupted", "orphans", "governor", "finish")
+EVENTS = (
+    "start", "begin", "process", "ended", "done", "failed", "interrupted",
+    "orphans", "governor", "offer", "fix", "finish",
+)  # fmt: skip
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +43,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: int | None = None
     log: str | None = None
     note: str | None = None
+    fix: Remedy | None = None
+    """What was fixed on the way, or could have been."""
 
 
 class Journal:

@@ -17,6 +17,7 @@ import msgspec
 
 from rekindle.build import pending, timed, view
 from rekindle.build.eta import Estimate, Estimator
+from rekindle.build.governor.server import Standing
 from rekindle.build.running import Running, Watcher
 from rekindle.build.view import Now
 from rekindle.build.weights import Weight, Weights
@@ -50,8 +51,8 @@ class Progress:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._state: _State | None = None
-        self.tokens: Callable[[], tuple[int, int] | None] = lambda: None
-        """How many jobs may run now, and how many at most; None when nobody governs them."""
+        self.standing: Callable[[], Standing] | None = None
+        """What the governor says, while there is one: which compiles run and which wait for memory."""
 
     def begin(self, step: str, number: int, of: int) -> None:
         with self._lock:
@@ -111,9 +112,11 @@ class Progress:
     def _now(self, state: _State) -> Now:
         watcher = state.watcher
         jobs = watcher.look() if watcher else []
+        asked = self.standing
+        standing = asked() if asked else None
         with self._lock:
             state.take_in()
-            return state.now(jobs, self.tokens())
+            return state.now(_governed(jobs, standing) if standing else jobs, standing)
 
 
 class _State:
@@ -164,7 +167,7 @@ class _State:
                 self.left.discard(name)
                 del self._arrived[name]
 
-    def now(self, jobs: Sequence[Running], tokens: tuple[int, int] | None) -> Now:
+    def now(self, jobs: Sequence[Running], standing: Standing | None) -> Now:
         import psutil
 
         estimate: Estimate | None = None
@@ -184,12 +187,28 @@ class _State:
             total=self.total or self.listed,
             running=tuple(jobs),
             estimate=estimate,
-            tokens=tokens,
-            memory_free=int(psutil.virtual_memory().available),
+            jobs=standing.jobs if standing else None,
+            waiting=len(standing.waiting) if standing else 0,
+            memory_free=(standing.available if standing else None) or int(psutil.virtual_memory().available),
             disk_free=shutil.disk_usage(place).free if place else None,
             last_line=self.last_line,
-            silent=time.monotonic() - self.heard_at,
         )
+
+
+def _governed(jobs: Sequence[Running], standing: Standing) -> list[Running]:
+    """The jobs without those that only wait at the gate; the others as old as their compilers are."""
+    waiting = {shown.object for shown in standing.waiting}
+    shown = {each.object: each for each in standing.running}
+    found = []
+    for job in jobs:
+        known = shown.get(job.output or "")
+        if known:
+            job = msgspec.structs.replace(
+                job, seconds=max(0.0, time.time() - known.since), memory=known.held or job.memory
+            )
+        if job.output not in waiting:
+            found.append(job)
+    return found
 
 
 def _sizes(source: Path, names: Sequence[str]) -> dict[str, int]:

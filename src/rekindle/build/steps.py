@@ -41,6 +41,7 @@ from rekindle.build.options import Options
 from rekindle.build.progress import Compile, Progress
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
+from rekindle.diagnose.answer import Diagnosis
 from rekindle.errors import ChecksFailed, RekindleError, StepFailed
 from rekindle.findings import Finding, State, worst
 from rekindle.knowledge import setup_py
@@ -73,6 +74,9 @@ class Context(msgspec.Struct, kw_only=True):
     governor: Governor | None = None
     """While the compile step runs: `governor.standing()` says what runs and what waits."""
     governed: GovernorUse | None = None
+    step: str | None = None
+    diagnosis: Diagnosis | None = None
+    """Of the step that failed, where its log shows a cause."""
 
     @property
     def source(self) -> Path:
@@ -91,6 +95,12 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def python(self) -> str:
         return str(requirements.python_of(self.folders.tools)) if self.requirements else self.request.python
+
+    @property
+    def compiles_at_once(self) -> int:
+        """At most; with tokens the governor may allow fewer."""
+        tokens = governing.takes_tokens(self.tools.ninja)
+        return (self.ceiling or self.jobs if tokens else self.jobs) or os.cpu_count() or 1
 
     @property
     def job(self) -> backends.Job:
@@ -274,7 +284,7 @@ def fingerprints(context: Context) -> dict[str, str]:
 def _compile(context: Context) -> None:
     """Ninja, with a governor that gives it job tokens and holds compilers back while memory is short."""
     tokens = governing.takes_tokens(context.tools.ninja)
-    jobs = (context.ceiling or context.jobs if tokens else context.jobs) or os.cpu_count() or 1
+    jobs = context.compiles_at_once
     if not tokens:
         version = context.tools.ninja.version or "of unknown version"
         context.tell(f"Ninja {version} takes no job tokens ({governing.TOKENS_FROM} does): {jobs} compiles at a time")
@@ -283,6 +293,8 @@ def _compile(context: Context) -> None:
         context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
     ) as governor:
         context.governor = governor
+        if context.progress:
+            context.progress.standing = governor.standing
         environ = governor.environment(context.environ)
         try:
             _carry_out(context, "compile", context.backend.compile(job), environ=environ)
@@ -298,6 +310,8 @@ def _compile(context: Context) -> None:
             raise StepFailed(message, hint=f"{hint}, and the same command goes on with what is missing") from None
         finally:
             context.governor, context.governed = None, governor.use
+            if context.progress:
+                context.progress.standing = None
             context.journal.write("governor", step="compile", note=codec.to_json(governor.use, indent=0))
 
 
@@ -314,7 +328,7 @@ def _compiles(context: Context) -> Compile:
         source=context.source,
         targets=context.backend.targets(context.job),
         environ=context.environ,
-        jobs=context.jobs,
+        jobs=context.compiles_at_once,
         name=context.folders.root.name,
     )
 

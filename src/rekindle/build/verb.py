@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,13 @@ import msgspec
 from rekindle.build import building, jobs, options, request, steps, view
 from rekindle.build.building import BuildReport, Choices, StepReport
 from rekindle.build.environment import Environment, difference
+from rekindle.build.fixing import Consent
 from rekindle.build.folders import Folders, folder_of, without_spaces
 from rekindle.build.governor import governing
 from rekindle.build.launcher import find_launcher, remote
 from rekindle.build.options import Resolved
 from rekindle.build.progress import Progress
+from rekindle.build.remedy import Remedy
 from rekindle.build.request import BuildFile, BuildRequest
 from rekindle.errors import UsageError
 from rekindle.findings import Finding
@@ -55,13 +60,17 @@ def build(
         gpu=bool(seen.gpus),
         launcher=find_launcher(asked["launcher"], os.environ),
         cache_place=remote(asked["launcher"]),
+        auto_fix=asked["auto_fix"],
+        again=_again(asked.get("words") or ("build", str(plan))),
     )
     if dry_run or machine is not None:
         if not dry_run:
             message = "a build cannot be carried out on a recorded machine"
             raise UsageError(message, hint="add `--dry-run` to see what would be done there")
         return _would(resolved, choices)
-    return building.build(resolved, choices, tell=tell, progress=Progress(tell, live=view.terminal()))
+    return building.build(
+        resolved, choices, tell=tell, progress=Progress(tell, live=view.terminal()), consent=_consent()
+    )
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +209,30 @@ def text(report: BuildReport) -> str:
         lines.append(f"memory  {used}")
     lines.append(f"folder  {report.folder}")
     return "\n".join(lines)
+
+
+def _again(words: Sequence[str]) -> str:
+    """The same command once more, as it is typed, without what would throw away what is done."""
+    kept = [
+        word
+        for before, word in zip(("", *words), words, strict=False)
+        if word not in ("--clean", "--from", "--auto-fix") and before != "--from" and not word.startswith("--from=")
+    ]
+    quoted = subprocess.list2cmdline(kept) if os.name == "nt" else shlex.join(kept)
+    return f"rekindle {quoted}"
+
+
+def _consent() -> Consent | None:
+    """A question on the terminal; where there is none nobody can be asked."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def asked(remedy: Remedy) -> bool:
+        from click import confirm
+
+        return confirm(f"Rekindle can {remedy.summary} and go on. Shall it?", default=True, err=True)
+
+    return asked
 
 
 def _with_source(wanted: BuildFile, source: Path | None) -> BuildFile:

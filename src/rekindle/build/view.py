@@ -26,7 +26,7 @@ _SHOWN = 8
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of a step. `tokens`: how many jobs may run now, and at most; `silent`: seconds since the last line."""
+    """One moment of a step. `jobs`: how many may run now; `waiting`: how many wait for memory."""
 
     step: str
     number: int
@@ -36,11 +36,11 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     total: int = 0
     running: tuple[Running, ...] = ()
     estimate: Estimate | None = None
-    tokens: tuple[int, int] | None = None
+    jobs: int | None = None
+    waiting: int = 0
     memory_free: int | None = None
     disk_free: int | None = None
     last_line: str = ""
-    silent: float = 0.0
 
 
 def log_lines(now: Now, clock: str) -> list[str]:
@@ -49,10 +49,8 @@ def log_lines(now: Now, clock: str) -> list[str]:
     if now.total:
         parts.append(f"{now.done}/{now.total}")
     parts.append(_left(now) or f"for {duration(now.seconds)}")
-    if now.running:
-        parts.append(f"{len(now.running)} running")
-    parts += [_free("memory", now.memory_free)] if now.memory_free is not None and now.total else []
-    parts += [_free("disk", now.disk_free)] if now.disk_free is not None and now.total else []
+    parts += [", ".join(_running(now))] if now.running or now.waiting else []
+    parts += _free(now) if now.total else []
     lines = ["  ".join(parts)]
     long = [job for job in now.running if job.seconds >= _LONG]
     lines += [f"{'':<10}still {_doing(job)} {_name(job, 44)}, {_age(job)}" for job in long[:3]]
@@ -75,14 +73,7 @@ def live_lines(now: Now, width: int, height: int = 24) -> list[str]:
         lines.append(_spread(head, f"{duration(now.seconds)} gone", width))
         if now.last_line:
             lines.append("  " + _cut(console.clean(now.last_line), width - 2))
-    facts = []
-    if now.running:
-        facts.append(f"{len(now.running)} running")
-    if now.tokens:
-        facts.append(f"{now.tokens[0]} of {now.tokens[1]} jobs allowed")
-    facts += [_free("memory", now.memory_free)] if now.memory_free is not None else []
-    facts += [_free("disk", now.disk_free)] if now.disk_free is not None else []
-    lines.append(_cut("   ".join(facts), width))
+    lines.append(_cut(", ".join([*_running(now), *_free(now)]), width))
     room = max(0, min(_SHOWN, height - len(lines) - 2))
     for job in now.running[:room]:
         lead = f"  {duration(job.seconds):>10}  {_gib(job.memory):>8}  "
@@ -139,6 +130,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def _running(now: Now) -> list[str]:
+    found = []
+    if now.running:
+        found.append(f"{len(now.running)} of {now.jobs} running" if now.jobs else f"{len(now.running)} running")
+    if now.waiting:
+        found.append(f"{now.waiting} waiting for memory")
+    return found
+
+
 def _left(now: Now) -> str | None:
     estimate = now.estimate
     if estimate is None:
@@ -164,8 +164,10 @@ def _bar(share: float, width: int) -> str:
     return f"[{'#' * filled}{'.' * (inner - filled)}] {min(share, 1.0):5.0%}"
 
 
-def _free(what: str, size: int | None) -> str:
-    return f"{what} {_gib(size)} free"
+def _free(now: Now) -> list[str]:
+    found = [f"{_gib(now.memory_free)} memory"] if now.memory_free is not None else []
+    found += [f"{_gib(now.disk_free)} disk"] if now.disk_free is not None else []
+    return [" and ".join(found) + " free"] if found else []
 
 
 def _gib(size: int | None) -> str:

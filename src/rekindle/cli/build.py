@@ -24,6 +24,7 @@ from rekindle.cli import options
 )  # fmt: skip
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
               help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
+@click.option("--auto-fix", is_flag=True, help="Make fixes that need no decision without asking, and go on.")
 @click.option("--editable", is_flag=True, help="Not possible; says why and what to do instead.")
 @options.machine
 @options.dry_run
@@ -38,7 +39,8 @@ def command(plan: Path, machine: Path | None, dry_run: bool, as_json: bool, **as
         written = script_file.write(plan, machine=machine, dry_run=dry_run, asked=asked)
         console.out_json(written) if as_json else console.out(script_file.text(written))
         return 0
-    report = verb.build(plan, machine=machine, dry_run=dry_run, asked=asked, tell=console.say)
+    words = click.get_current_context().obj or ()
+    report = verb.build(plan, machine=machine, dry_run=dry_run, asked={**asked, "words": words}, tell=console.say)
     if as_json:
         console.out_json(report)
     else:

@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     try:
-        result: Any = cli.main(args=argv, prog_name="rekindle", standalone_mode=False)
+        result: Any = cli.main(args=argv, prog_name="rekindle", standalone_mode=False, obj=tuple(argv))
     except RekindleError as error:
         console.error(error.message, error.hint)
         return error.exit_code

@@ -9,6 +9,7 @@ from rekindle.console import clean
 from rekindle.diagnose.facts import Facts
 from rekindle.findings import Fix
 from rekindle.knowledge import compilers
+from rekindle.knowledge.mechanical import of_cause
 from rekindle.knowledge.signatures import CauseRow, Step
 from rekindle.version import Version
 
@@ -27,7 +28,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
         filled = [step for step in steps if step]
     texts = dict.fromkeys(text for text, _ in filled)
     commands = dict.fromkeys(command for _, command in filled if command)
-    return Fix(text=" ".join(texts), commands=tuple(commands))
+    return Fix(text=" ".join(texts), commands=tuple(commands), mechanical=bool(of_cause(cause.id)))
 
 
 def _fits(step: Step, facts: Facts) -> bool:

@@ -1,0 +1,40 @@
+"""Which fixes Rekindle may carry out itself, with consent, and how."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class Action(str, Enum):
+    JOBS = "jobs"
+    RERUN = "rerun"
+    VARIABLES = "variables"
+    PATCH = "patch"
+
+
+class Mechanical(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`text` says what is done, as it follows "I can"."""
+
+    id: str
+    cause: str
+    action: Action
+    text: str
+    divide: int = 1
+    patches: tuple[str, ...] = ()
+
+
+class _Table(msgspec.Struct, frozen=True):
+    row: tuple[Mechanical, ...]
+
+
+@cached
+def mechanical() -> tuple[Mechanical, ...]:
+    return decided("mechanical", _Table).row
+
+
+def of_cause(label: str) -> tuple[Mechanical, ...]:
+    return tuple(row for row in mechanical() if row.cause == label)
