@@ -151,6 +151,8 @@ def _run(
     progress: Progress | None,
     consent: Consent | None,
 ) -> BuildReport:
+    # A wrong option is told before anything is brought.
+    options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
     journal = Journal(folders.journal)
     journal.write("start", pid=os.getpid())
     ended = orphans.end_orphans(journal, str(folders.root))

@@ -19,6 +19,7 @@ _LEAN = 8.0
 """A folder's own pace outweighs that of its target once this many ordinary files are done."""
 _FORGET = 1200.0
 """Seconds after which what was seen counts half."""
+_FORGET_GUESSED = 1e9
 _WILD = 5.0
 """A file this many times slower or faster than expected was stuck or came from a cache: it counts no more than this."""
 _WINDOW = 600.0
@@ -64,7 +65,9 @@ class Estimator:
             for place in reversed(_places(weight)):
                 wider = self._ratio_of(place[:-1], at)
                 bounded = min(max(seconds, weight.seconds * wider / _WILD), weight.seconds * wider * _WILD)
-                self._pace.setdefault(place, _Pace()).add(bounded, weight.seconds, at)
+                self._pace.setdefault(place, _Pace(_FORGET if weight.known else _FORGET_GUESSED)).add(
+                    bounded, weight.seconds, at
+                )
 
     def remaining(
         self, now: float, running: Mapping[str, float] | None = None, *, unlisted: int = 0, fewer: int = 0
@@ -142,18 +145,19 @@ class Estimator:
 class _Pace:
     """Seconds seen and seconds expected, both fading."""
 
-    def __init__(self) -> None:
+    def __init__(self, forget: float) -> None:
+        self.forget = forget
         self.seen = self.expected = 0.0
         self.at = 0.0
 
     def add(self, seen: float, expected: float, at: float) -> None:
-        fade = 0.5 ** (max(at - self.at, 0.0) / _FORGET) if self.at else 1.0
+        fade = 0.5 ** (max(at - self.at, 0.0) / self.forget) if self.at else 1.0
         self.seen = self.seen * fade + seen
         self.expected = self.expected * fade + expected
         self.at = max(at, self.at)
 
     def against(self, ratio: float, lean: float, now: float) -> float:
-        fade = 0.5 ** (max(now - self.at, 0.0) / _FORGET)
+        fade = 0.5 ** (max(now - self.at, 0.0) / self.forget)
         seen, expected = self.seen * fade, self.expected * fade
         return (seen + ratio * lean) / (expected + lean) if expected + lean > 0 else ratio
 

@@ -30,7 +30,7 @@ from rekindle.build import (
     tree,
 )
 from rekindle.build.environment import Environment
-from rekindle.build.folders import Folders, source_of
+from rekindle.build.folders import Folders, folder_of, source_of
 from rekindle.build.governor import governing
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
@@ -195,7 +195,7 @@ def run_compile(context: Context) -> dict[str, str]:
         context.cache = after.since(before) if before and after else None
         # What came out of a cache says nothing about how long a file takes.
         if not (context.cache and context.cache.hits):
-            timed.keep(context.build / ".ninja_log", context.folders.root.name)
+            timed.keep(context.build / ".ninja_log", folder_of(context.request).name)
     return {}
 
 
@@ -329,7 +329,7 @@ def _compiles(context: Context) -> Compile:
         targets=context.backend.targets(context.job),
         environ=context.environ,
         jobs=context.compiles_at_once,
-        name=context.folders.root.name,
+        name=folder_of(context.request).name,
     )
 
 

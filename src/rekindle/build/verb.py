@@ -20,7 +20,7 @@ from rekindle.build.folders import Folders, folder_of, without_spaces
 from rekindle.build.governor import governing
 from rekindle.build.launcher import find_launcher, remote
 from rekindle.build.options import Resolved
-from rekindle.build.progress import Progress
+from rekindle.build.progress import HEARTBEAT, Progress
 from rekindle.build.remedy import Remedy
 from rekindle.build.request import BuildFile, BuildRequest
 from rekindle.errors import UsageError
@@ -69,7 +69,11 @@ def build(
             raise UsageError(message, hint="add `--dry-run` to see what would be done there")
         return _would(resolved, choices)
     return building.build(
-        resolved, choices, tell=tell, progress=Progress(tell, live=view.terminal()), consent=_consent()
+        resolved,
+        choices,
+        tell=tell,
+        progress=Progress(tell, live=view.terminal(), every=_heartbeat()),
+        consent=_consent(),
     )
 
 
@@ -220,6 +224,12 @@ def _again(words: Sequence[str]) -> str:
     ]
     quoted = subprocess.list2cmdline(kept) if os.name == "nt" else shlex.join(kept)
     return f"rekindle {quoted}"
+
+
+def _heartbeat() -> float:
+    """Seconds between two lines in a log."""
+    named = os.environ.get("REKINDLE_HEARTBEAT", "")
+    return max(1.0, float(named)) if named.isdigit() else HEARTBEAT
 
 
 def _consent() -> Consent | None:
