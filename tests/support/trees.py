@@ -28,6 +28,13 @@ CMAKE_1_13 = {
     "cmake/Dependencies.cmake": "# RPATH stuff here.\n",
 }
 
+# third_party/flatbuffers of 1.11 to 2.0, the member that clang and Intel's compilers refuse.
+FLATBUFFERS = {
+    "third_party/flatbuffers/include/flatbuffers/stl_emulation.h": (
+        "  pointer const data_;\n  const size_type count_;\n"
+    )
+}
+
 
 def pytorch(root: Path, version: str = "1.13.0a0") -> Path:
     """A tree that the catalogue takes for PyTorch 1.13: three CMake files below 3.5, and the distutils call."""

@@ -142,6 +142,39 @@ def test_a_source_that_is_not_absolute_is_meant_from_the_folder_of_the_script(tm
     assert 'set "RK_GIVEN=%RK_HERE%my src"' in text
 
 
+# ---- other people's eyes
+
+
+LINUX = 'torch = "1.13.1"\ncuda = "11.8"\narch_list = "3.5;5.0+PTX"\n'
+
+
+@pytest.mark.parametrize("plan", [LINUX, PLAIN.replace('"."', '"my src"')])
+def test_a_script_for_bash_is_bash_and_shellcheck_has_nothing_to_say(tmp_path: Path, plan: str) -> None:
+    odd = "/srv/it's (odd) & more"
+    written(tmp_path, "build.sh", "--work", odd, plan=plan, machine="debian-two-cudas")
+    script = tmp_path / "build.sh"
+    assert subprocess.run([needs_bash(), "-n", script], check=False).returncode == 0
+    shellcheck = shutil.which("shellcheck")
+    if shellcheck is None:
+        unverified("shellcheck is not installed (Debian: apt-get install shellcheck)")
+    said = subprocess.run([str(shellcheck), "--severity=style", script], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout
+
+
+@pytest.mark.parametrize("plan", [K40C, PLAIN])
+def test_a_script_for_powershell_has_its_syntax(tmp_path: Path, plan: str) -> None:
+    try:
+        import tree_sitter
+        import tree_sitter_powershell
+    except ImportError:
+        unverified("tree-sitter-powershell is not installed, and there is no PowerShell to ask")
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_powershell.language()))
+    written(tmp_path, "build.ps1", "--work", "C:\\it's ${x} $(y) `z", plan=plan)
+    text = (tmp_path / "build.ps1").read_bytes()
+    assert not parser.parse(text).root_node.has_error
+    assert parser.parse(text.replace(b"if (Test-Step 'check') {", b"if (Test-Step 'check' {")).root_node.has_error
+
+
 # ---- what runs in bash
 
 
@@ -294,6 +327,19 @@ def test_the_patches_in_a_script_do_what_rekindle_patch_does(tmp_path: Path, pla
     assert b"get_vc_env" in (one / file).read_bytes()
     assert alone_steps.patch(str(one)) == 0, "a second time it is there already"
     assert (one / file).read_bytes() == (other / file).read_bytes()
+
+
+@pytest.mark.parametrize(("before", "after"), [("a b", "a"), ("a", "a b"), ("a", "c")])
+def test_a_patch_is_told_from_its_text_also_when_one_holds_the_other(
+    tmp_path: Path, plan: dict[str, object], before: str, after: str
+) -> None:
+    file = tmp_path / "f"
+    file.write_text(f"[{before}]\n", encoding="utf-8")
+    edit = {"file": "f", "count": 1, "fixed": "", "before": [before], "after": [after]}
+    plan["patches"] = [{"id": "p", "edits": [edit]}]
+    for _ in range(2):
+        assert alone_steps.patch(str(tmp_path)) == 0
+        assert file.read_text(encoding="utf-8") == f"[{after}]\n"
 
 
 def test_a_patch_that_does_not_fit_changes_nothing_at_all(tmp_path: Path, plan: dict[str, object]) -> None:

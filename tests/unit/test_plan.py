@@ -212,3 +212,14 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
     assert verdict.recommended.route is RouteKind.SHELF
     assert verdict.recommended.commands == ('pip install "torch-2.7.1-cp311-cp311-win_amd64.whl"',)
+
+
+def test_a_cudnn_that_is_here_is_not_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its header says 8.7.0, its archive is called 8.7.0.84."""
+    machines = Path(__file__).parent.parent / "machines"
+    said = []
+    for name in ("k40c-windows", "k40c-ready-windows"):
+        words = ["plan", "--machine", str(machines / f"{name}.json"), "--torch", "1.12.1", "--cuda", "11.4"]
+        assert run(words) == 0
+        said.append(capsys.readouterr().out)
+    assert ["cuDNN 8.7.0.84 for CUDA 11" in text for text in said] == [True, False]

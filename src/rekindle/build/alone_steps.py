@@ -126,16 +126,19 @@ def patch(root: str) -> int:
                 return stop(f"{each['id']}: `{path}` cannot be read: {error}")
             ends = b"\r\n" if b"\r\n" in data else b"\n"
             before, after = (ends.join(line.encode("utf-8") for line in edit[key]) for key in ("before", "after"))
-            if after and data.count(after) == edit["count"]:
+            # One of the two texts may hold the other: a line put beside it, a word taken out.
+            made = data.count(after) - data.count(before) * before.count(after) if after else 0
+            pending = data.count(before) - (data.count(after) * after.count(before) if after else 0)
+            if made == edit["count"] and not pending:
                 say(f"{each['id']}: already in {edit['file']}")
-            elif data.count(before) == edit["count"]:
+            elif pending == edit["count"] and not made:
                 drafts[path] = data.replace(before, after)
                 say(f"{each['id']}: {edit['file']}")
             elif edit["fixed"] and edit["fixed"].encode("utf-8") in data:
                 say(f"{each['id']}: {edit['file']} has upstream's own fix")
             else:
                 return stop(
-                    f"{each['id']}: its text stands {data.count(before)} times in `{path}`, not {edit['count']}",
+                    f"{each['id']}: its text stands {pending} times in `{path}`, not {edit['count']}",
                     "nothing was changed; is this the release that the script is for?",
                 )
     for path, data in drafts.items():

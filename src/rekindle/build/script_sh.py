@@ -18,7 +18,7 @@ def text(script: Script, file: str) -> str:
         *(_comment(line) for line in script_text.head(script, file)),
         "",
         "set -u",
-        'RK_HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd) || exit 1',
+        *_here(script),
         "",
         *_title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),
@@ -55,6 +55,12 @@ def _comment(line: str) -> str:
 
 def _title(words: str) -> list[str]:
     return ["# " + "-" * 70, _comment(words)]
+
+
+def _here(script: Script) -> list[str]:
+    if not any(place.beside for place in script.places):
+        return []
+    return ['RK_HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd) || exit 1']
 
 
 def _place(script: Script, place: Place) -> list[str]:

@@ -347,7 +347,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 commands=("https://developer.nvidia.com/cuda-toolkit-archive",),
             )
         )
-    if chosen is not None and not any(each.starts_with(chosen) for each in situation.cudnns or ()):
+    if chosen is not None and not any(_same_cudnn(each, chosen) for each in situation.cudnns or ()):
         found.append(
             Missing(
                 what="cudnn",
@@ -394,6 +394,11 @@ def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Sit
     words += f" --profile {wish.profile}" if wish.profile else ""
     # The build brings the source itself.
     return (f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml")
+
+
+def _same_cudnn(found: Version, wanted: Version) -> bool:
+    """A header says 8.7.0, the archive is called 8.7.0.84; a bare 8 from a file's name says too little."""
+    return found.starts_with(wanted) or (len(found.parts) >= 3 and wanted.starts_with(found))
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:

@@ -1,0 +1,178 @@
+r"""Scripts of `rekindle build --script`, run by Windows' `cmd`: exit codes, resuming, and folders whose names `cmd`
+would like to read. The compiler is tcc, through the real cmake.exe and ninja.exe; Visual Studio, nvcc, venv and pip are
+stand-ins.
+
+Wine cannot vouch for: MSVC (the K40c's script stops at the first step that needs it, and says so), PowerShell (it has
+none: `.ps1` files are parsed elsewhere, not run), what a parenthesis from a variable does inside a block (there are no
+blocks), and a `%` in the name of the script's own folder: Wine reads `%~f0` twice, Windows does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import studio
+from programs import program, stand_in
+
+from rekindle import run
+from rekindle.build import options, script, script_cmd
+from rekindle.build.request import BuildRequest, Compiler
+from rekindle.version import Version
+from support import trees
+from support.command import rekindle_command
+from support.pace import seconds
+
+MACHINES = Path(__file__).parent.parent / "machines"
+ODD = "rk & (x86) 100% ^ ! "
+CMAKE = """cmake_minimum_required(VERSION 3.20)
+project(app C)
+add_executable(app main.c)
+install(TARGETS app DESTINATION app)
+"""
+MAIN = '#include <stdio.h>\nint main(void) { printf("it runs\\n"); return 42; }\n'
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """On the drive itself: the user's temporary folder has letters outside ASCII, which a script may not hold."""
+    made = Path(tempfile.mkdtemp(prefix=ODD, dir="C:\\"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def beside() -> Iterator[Path]:
+    """For batch files that are not ours, and do not stand a `%` or a `^`: real ones do not either."""
+    made = Path(tempfile.mkdtemp(prefix="Programs (x86) & ", dir="C:\\"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def cmd(path: Path, *words: str, **extra: str) -> run.Result:
+    """As a person starts it, from the folder it lies in."""
+    env = {**os.environ, "PATH": f"{program('cmake').parent};{program('ninja').parent};{os.environ['PATH']}", **extra}
+    return run.call([path, *words], env=env, cwd=path.parent, timeout=seconds(120))
+
+
+def test_a_project_is_built_from_any_folder_fails_resumes_and_starts_again(
+    folder: Path, beside: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "My Project (x86) & ^ ! Größe"
+    (home / "src").mkdir(parents=True)
+    (home / "src" / "CMakeLists.txt").write_text(CMAKE, encoding="utf-8")
+    (home / "src" / "main.c").write_text(MAIN.replace("42", "oops"), encoding="utf-8")
+    visual = studio.make(beside / "Visual Studio", "14.29.30133")
+    cl = visual / "VC/Tools/MSVC/14.29.30133/bin/Hostx64/x64/cl.exe"
+    request = BuildRequest(
+        source="src",
+        system="windows",
+        arch="x86_64",
+        python=sys.executable,
+        name="app",
+        version="1.0",
+        backend="cmake",
+        compiler=Compiler(
+            kind="cl", cxx="cl", c="cl", cuda_host=str(cl), studio=str(visual), toolset=Version("14.29.30133")
+        ),
+        options={},
+    )
+    chosen = options.resolve(request, {"CMAKE_C_COMPILER": program("tcc").as_posix()}, allow_unknown=False)
+    made = script.compose(request, chosen, work=str(folder / "w"), jobs=2, beside=True)
+    build = home / "build.cmd"
+    build.write_bytes(script_cmd.text(made, "build.cmd").replace("\n", "\r\n").encode("ascii"))
+
+    said = cmd(build)
+    assert said.code == 1, said.out + said.err
+    assert "FAILED in the step `compile`" in said.out and "main.c:2: error" in said.out
+    assert "Visual Studio Developer Command Prompt" in said.out, "vcvarsall.bat was called in its odd folder"
+
+    (home / "src" / "main.c").write_text(MAIN, encoding="utf-8")
+    said = cmd(build)
+    assert said.code == 0, said.out + said.err
+    assert "configure   kept" in said.out and "compile     done" in said.out
+    wheel = next((folder / "w" / "wheels").glob("app-1.0-py3-none-win*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.testzip() is None
+        archive.extract("app/app.exe", folder)
+    assert run.call([folder / "app" / "app.exe"]).code == 42
+
+    said = cmd(build, "--from", "package", "--until", "package")
+    assert said.code == 0 and "compile     kept" in said.out and "package     done" in said.out
+    assert sorted(path.name for path in folder.iterdir()) == ["app", "w"], "nothing else was made"
+    assert sorted(path.name for path in home.iterdir()) == ["build.cmd", "src"]
+
+
+@pytest.mark.parametrize(("words", "code"), [(("--help",), 0), (("--nonsense",), 2), (("--from", "nothing"), 2)])
+def test_arguments_have_exit_codes(kepler: Path, words: tuple[str, ...], code: int) -> None:
+    said = cmd(kepler, *words)
+    assert said.code == code
+    assert "preflight" in said.out
+
+
+@pytest.fixture
+def kepler(tmp_path: Path, folder: Path) -> Iterator[Path]:
+    """The script for the recorded K40c machine: torch 1.12.1, CUDA 11.4, VS 2019; of the source a few files."""
+    work = Path(tempfile.mkdtemp(prefix="rk", dir="C:\\"))
+    source = trees.pytorch(folder / "src", version="1.12.0a0")
+    trees.write(source, trees.FLATBUFFERS)
+    plan = tmp_path / "plan.toml"
+    text = 'torch = "1.12.1"\ncuda = "11.4"\narch_list = "3.5"\ntoolset = "14.29"\n'
+    plan.write_text(f"{text}python = '{sys.executable}'\nsource = '{source}'\n", encoding="utf-8")
+    words = ["--machine", str(MACHINES / "k40c-windows.json"), "--work", str(work)]
+    seen = rekindle_command("build", str(plan), *words, "--script", str(tmp_path / "build.cmd"))
+    assert seen.code == 0, seen.err
+    yield tmp_path / "build.cmd"
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def test_the_script_for_a_k40c_names_everything_that_is_missing_at_once(kepler: Path) -> None:
+    said = cmd(kepler)
+    assert said.code == 1
+    assert "MISSING  Visual Studio" in said.out and "MISSING  MSVC toolset 14.29.30133" in said.out
+    assert "MISSING  CUDA 11.4" in said.out
+    assert "FAILED in the step `preflight`" in said.out
+
+
+def test_the_script_for_a_k40c_goes_up_to_the_first_step_that_needs_msvc(
+    kepler: Path, folder: Path, beside: Path
+) -> None:
+    text = kepler.read_bytes().decode("ascii")
+    visual = studio.make(beside / "Visual Studio", "14.29.30133")
+    nvcc = folder / "cuda" / "bin" / "nvcc.exe"
+    # The last is what the real nvcc says of a `cl` that it cannot use.
+    stand_in(
+        nvcc,
+        ("--version", "Cuda compilation tools, release 11.4, V11.4.152\n", 0),
+        ("smoke.cu", "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH\n", 1),
+    )
+    for name, value in (("RK_STUDIO", visual), ("RK_CUDA", nvcc.parent.parent)):
+        old = next(line for line in text.splitlines() if line.startswith(f'set "{name}='))
+        text = text.replace(old, f'set "{name}={str(value).replace("%", "%%")}"')
+    kepler.write_bytes(text.encode("ascii"))
+    packages = folder / "packages"
+    stand_in(packages / "python.exe", ("pip", "installed\n", 0), ("freeze", "frozen\n", 0))
+    (packages / "venv.py").write_text(VENV, encoding="utf-8")
+
+    said = cmd(kepler, PYTHONPATH=str(packages))
+    assert said.code == 1, said.out + said.err
+    for step in ("preflight", "source", "python", "patch", "environment"):
+        assert f"{step:<11} done" in said.out, said.out
+    assert "distutils-vcenv: tools/build_pytorch_libs.py" in said.out
+    assert "Cannot find compiler 'cl.exe' in PATH" in said.out
+    assert "FAILED in the step `smoke`" in said.out
+    again = cmd(kepler, PYTHONPATH=str(packages))
+    assert again.code == 1 and "patch       kept" in again.out and "FAILED in the step `smoke`" in again.out
+
+
+VENV = """import pathlib, shutil, sys
+target = pathlib.Path(sys.argv[-1], "Scripts")
+target.mkdir(parents=True)
+shutil.copy(pathlib.Path(__file__).with_name("python.exe"), target)
+"""
