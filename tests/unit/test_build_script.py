@@ -142,6 +142,16 @@ def test_a_source_that_is_not_absolute_is_meant_from_the_folder_of_the_script(tm
     assert 'set "RK_GIVEN=%RK_HERE%my src"' in text
 
 
+def test_a_users_folder_that_the_recording_hides_is_the_readers_own(tmp_path: Path) -> None:
+    plan = K40C.replace('"3.9"', "'C:\\Users\\<the üser>\\Python39\\python.exe'")
+    text = written(tmp_path, "build.cmd", plan=plan)
+    assert 'set "RK_PYTHON=%USERPROFILE%\\Python39\\python.exe"' in text
+    assert "$Env:RK_PYTHON = ($Env:USERPROFILE + '\\Python39\\python.exe')" in written(tmp_path, "build.ps1", plan=plan)
+    (tmp_path / "plan.toml").write_text(plan.replace("Users", "<name>"), encoding="utf-8")
+    seen = command(tmp_path, "build.cmd")
+    assert seen.code == 4 and "RK_PYTHON" in seen.err and "build file" in seen.err
+
+
 # ---- other people's eyes
 
 
@@ -301,7 +311,7 @@ def test_a_missing_tool_is_named_in_the_first_step(runner: Runner, tools: Path) 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.setenv("RK_WORK", str(tmp_path / "w"))
-    made: dict[str, object] = {"patches": [], "expected": {}, "architectures": [], "cuda": ""}
+    made: dict[str, object] = {"steps": [], "patches": [], "expected": {}, "architectures": [], "cuda": ""}
     monkeypatch.setattr(alone, "PLAN", made)
     monkeypatch.setattr(alone_steps, "PLAN", made)
     return made

@@ -21,6 +21,7 @@ from typing import Any
 
 PLAN: dict[str, Any] = {}
 KEPT, ENOUGH = 10, 11
+BETWEEN = "between steps"
 
 
 def place(*parts: str) -> Path:
@@ -49,8 +50,8 @@ def say(text: str) -> None:
     encoding = sys.stdout.encoding or "ascii"
     print(line.encode(encoding, "replace").decode(encoding), flush=True)
     place("logs").mkdir(parents=True, exist_ok=True)
-    step = read(place("step")) or "start"
-    for name in ("build", step):
+    step = read(place("step"))
+    for name in ("build", step) if step in names() else ("build",):
         with place("logs", f"{name}.log").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
 
@@ -78,7 +79,7 @@ def forget(steps: Sequence[str]) -> None:
 
 
 def start() -> int:
-    write(place("step"), "start")
+    write(place("step"), BETWEEN)
     asked, until = os.environ.get("RK_FROM", ""), os.environ.get("RK_UNTIL", "")
     for word in (asked, until):
         if word and word not in names():
@@ -90,7 +91,17 @@ def start() -> int:
     return 0
 
 
+def ended() -> None:
+    """The step that ran has come to its end: the script would not have come here otherwise."""
+    step = read(place("step"))
+    if step in names():
+        write(place("done", step), mark(step))
+        say(f"{step:<11} done")
+    write(place("step"), BETWEEN)
+
+
 def begin(step: str) -> int:
+    ended()
     until = os.environ.get("RK_UNTIL", "")
     if until and names().index(step) > names().index(until):
         return ENOUGH
@@ -98,17 +109,12 @@ def begin(step: str) -> int:
     write(place("step"), step)
     if not always and read(place("done", step)) == mark(step):
         say(f"{step:<11} kept: it is done")
+        write(place("step"), BETWEEN)
         return KEPT
     if not always:
         # What stands on this step is out of date once it has begun.
         forget(names()[names().index(step) :])
     say(f"{step:<11} begins")
-    return 0
-
-
-def end(step: str) -> int:
-    write(place("done", step), mark(step))
-    say(f"{step:<11} done")
     return 0
 
 

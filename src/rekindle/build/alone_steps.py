@@ -14,12 +14,12 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rekindle.build.alone import PLAN, begin, end, failed, names, place, read, run, say, start, stop, write
+from rekindle.build.alone import PLAN, begin, ended, failed, names, place, read, run, say, start, stop, write
 
 
 def main(words: Sequence[str]) -> int:
     commands: dict[str, Callable[..., int]] = {
-        "start": start, "begin": begin, "end": end, "failed": failed, "run": run, "preflight": preflight,
+        "start": start, "begin": begin, "failed": failed, "run": run, "preflight": preflight,
         "commit": commit, "copy": copy, "freeze": freeze, "patch": patch, "environment": environment,
         "smoke-file": smoke_file, "smoke-run": smoke_run, "fresh": fresh, "check": check, "empty": empty,
         "collect": collect, "pack": pack, "install": install, "tryout": tryout, "finish": finish,
@@ -282,6 +282,7 @@ def tryout() -> int:
 
 
 def finish() -> int:
+    ended()
     wheel = only_wheel(place("wheels"))
     if wheel is None:
         return stop("there is no wheel")

@@ -75,12 +75,20 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     def known(self) -> tuple[tuple[str, str], ...]:
         """(text, variable), the longest first, for whoever writes a command."""
         found = [(place.stands_for or place.value, place.variable) for place in self.places]
-        return tuple(sorted(found, key=lambda pair: -len(pair[0])))
+        return tuple(sorted([*found, *_hidden(self.system)], key=lambda pair: -len(pair[0])))
 
     def before(self, place: Place) -> tuple[tuple[str, str], ...]:
         """Those that stand above it: a place below another one is spelled by it."""
         above = {each.variable for each in self.places[: self.places.index(place)]}
-        return tuple(pair for pair in self.known if pair[1] in above)
+        return tuple(pair for pair in self.known if pair[1] in above or pair in _hidden(self.system))
+
+
+def _hidden(system: str) -> tuple[tuple[str, str], ...]:
+    """The user's folder as a recording spells it, and the variable that has the real one."""
+    shapes = ("<user>", "<the user>", "<üser>", "<the üser>")
+    if system == "windows":
+        return tuple((f"C:\\Users\\{shape}", "USERPROFILE") for shape in shapes)
+    return tuple((f"/home/{shape}", "HOME") for shape in shapes)
 
 
 def compose(request: BuildRequest, chosen: Options, *, work: str, jobs: int | None, beside: bool = False) -> Script:

@@ -125,7 +125,7 @@ def _step(script: Script, step: ScriptStep, following: str) -> list[str]:
         lines += _environment(script)
     for call in step.calls:
         lines += [*_call(script, call), "if errorlevel 1 goto :failed"]
-    return [*lines, f'"%RK_PYTHON%" "%RK_STEPS%" end {step.name}', "if errorlevel 1 goto :failed", ""]
+    return [*lines, ""]
 
 
 def _environment(script: Script) -> list[str]:

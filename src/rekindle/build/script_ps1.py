@@ -140,7 +140,6 @@ def _step(script: Script, step: ScriptStep) -> list[str]:
         *(_comment(line) for line in step.about[1:]),
         f"if (Test-Step '{step.name}') {{",
         *(f"  {line}" for line in body),
-        f"  Invoke-Part $Env:RK_PYTHON @('end', '{step.name}')",
         "}",
         "",
     ]

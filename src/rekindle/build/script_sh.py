@@ -130,7 +130,6 @@ def _step(script: Script, step: ScriptStep) -> list[str]:
         *(_comment(line) for line in step.about[1:]),
         f"if begin {step.name}; then",
         *(f"  {line}" for line in body),
-        f'  part "$RK_PYTHON" end {step.name}',
         "fi",
         "",
     ]

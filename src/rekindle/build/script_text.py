@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from rekindle.build.render import split
 from rekindle.build.script import Script
 from rekindle.errors import BadInput
 
@@ -56,6 +57,10 @@ def python_part(script: Script) -> list[str]:
 
 def checked(script: Script, text: str) -> str:
     """ASCII, or an error that names what is not: a batch file is read in whatever code page the console has."""
+    for place in script.places:
+        if any(not named and re.search("<.*>", part) for named, part in split(place.value, script.before(place))):
+            message = f"the recording of that computer hides a name in {place.variable}, `{place.value}`"
+            raise BadInput(message, hint="write that path into the build file, as it is there")
     if text.isascii():
         return text
     where = [place for place in script.places if not place.value.isascii()]
