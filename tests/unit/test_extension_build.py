@@ -28,7 +28,7 @@ from rekindle.extensions.preparation import Preparation, prepare
 from rekindle.extensions.verdicts import Card
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.companion_builds import settings
+from rekindle.knowledge.extension_builds import settings
 from rekindle.machine.model import FoundPython, Machine
 from rekindle.version import Version
 from support.compiled import Compiler as Linker
@@ -93,11 +93,19 @@ def test_a_pair_that_does_not_belong_is_said() -> None:
 def test_what_its_build_is_told() -> None:
     found = named.named("torchvision", "2.7.1+rk.cu118.sm35")
     assert found is not None
-    told = {change.name: change.value for change in named.changes(found)}
+    changes = (*named.changes(found), *named.told(found.requirement, "3.5"))
+    told = {change.name: change.value for change in changes}
     assert told["BUILD_VERSION"] == "0.22.1"
     assert told["PYTORCH_VERSION"] == "2.7.1"  # `torch==2.7.1` is met by a torch 2.7.1+anything
     assert told["TORCHVISION_USE_FFMPEG"] == "0"
-    assert all(change.why for change in named.changes(found))
+    assert all(change.why for change in changes)
+
+
+def test_what_others_must_be_told() -> None:
+    """flash-attn looks at a list of its own, and would fetch somebody's wheel instead of building."""
+    told = {change.name: change.value for change in named.told("flash_attn", "8.6;9.0+PTX;12.0")}
+    assert told == {"FLASH_ATTENTION_FORCE_BUILD": "TRUE", "FLASH_ATTN_CUDA_ARCHS": "86;90;120"}
+    assert named.told("numpy", "9.0") == ()
 
 
 def test_settings_follow_the_version() -> None:

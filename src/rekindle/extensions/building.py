@@ -131,6 +131,8 @@ def build(
             project = companion.requirement
             report.findings.append(named.finding(companion))
             found = found.with_changes(named.changes(companion))
+        if source is None:
+            found = found.with_changes(named.told(project, found.arch_list))
         if source is None and not from_source:
             wheel, finding = candidate(project, environment, torch, cards, work, tell)
             if wheel is not None and finding is not None:

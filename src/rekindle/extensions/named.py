@@ -15,9 +15,9 @@ import msgspec
 from rekindle.build.environment import Action, Change
 from rekindle.errors import UnknownName, UsageError
 from rekindle.findings import Finding, State
-from rekindle.knowledge import companion_builds
-from rekindle.knowledge.companion_builds import Project
-from rekindle.knowledge.releases import companions
+from rekindle.knowledge import extension_builds
+from rekindle.knowledge.extension_builds import Project
+from rekindle.knowledge.releases import companions, parse_arch_list
 from rekindle.source import checkout
 from rekindle.source.origin import Mirrors, Network, Origin
 
@@ -38,7 +38,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 def named(requirement: str, torch: str) -> Named | None:
     """What `torchvision` or `torchaudio==2.0.2` means for this torch; None for any other project."""
     match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*?)\s*(?:==\s*([\w.+]+))?\s*", requirement)
-    project = companion_builds.project(match[1]) if match else None
+    project = extension_builds.project(match[1]) if match else None
     if match is None or project is None:
         return None
     expected = _expected(project.name, torch)
@@ -73,9 +73,9 @@ def finding(this: Named) -> Finding:
 
 
 def changes(this: Named) -> tuple[Change, ...]:
-    """What its build must be told, each with the reason."""
+    """What its build must be told besides what the table says, each with the reason."""
     plain = this.torch.partition("+")[0]
-    own = (
+    return (
         Change(name="BUILD_VERSION", action=Action.SET, value=this.version, why="the plain version, no commit"),
         Change(
             name="PYTORCH_VERSION",
@@ -84,8 +84,17 @@ def changes(this: Named) -> tuple[Change, ...]:
             why="the wheel then asks for this torch, and pip does not put another in its place",
         ),
     )
-    known = companion_builds.settings(this.project.name, this.version)
-    return (*own, *(Change(name=row.name, action=Action.SET, value=row.value, why=row.why) for row in known))
+
+
+def told(requirement: str, arch_list: str) -> tuple[Change, ...]:
+    """What the table says that the build of a requirement (`flash-attn==2.8.3`) reads."""
+    match = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
+    pinned = re.search(r"==\s*(\d+(?:\.\d+)*)", requirement)
+    if match is None:
+        return ()
+    rows = extension_builds.settings(match[1], pinned[1] if pinned else None)
+    targets = parse_arch_list(arch_list)
+    return tuple(Change(name=row.name, action=Action.SET, value=row.told(targets), why=row.why) for row in rows)
 
 
 def bring(this: Named, root: Path, mirror: Path | None, tell: Callable[[str], None]) -> Path:
