@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.extensions.answer import Card
 from rekindle.extensions.audit import audit
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability
 from support.artefacts import unverified

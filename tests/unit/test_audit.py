@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.extensions import contents, history
-from rekindle.extensions.audit import Audit, audit
-from rekindle.extensions.environment import open_environment
-from rekindle.extensions.verdicts import Card
+from rekindle.extensions import contents, remembered
+from rekindle.extensions.answer import Audit, Card
+from rekindle.extensions.audit import audit
+from rekindle.extensions.environment import kept_file, open_environment
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability
 from rekindle.version import Version
@@ -246,11 +246,77 @@ def test_the_second_look_reads_nothing_again(
     assert place.audit(H200, cache=tmp_path) == first
 
 
+def _ask(place: Environment, cache: Path, names: tuple[str, ...] = ("H200",)) -> Audit:
+    return remembered.audit(place.root, names=names, machine=None, driver=None, cache=cache)
+
+
+def test_the_last_answer_is_given_again_while_nothing_has_changed(
+    place: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])
+    cache = tmp_path / "cache"
+    first = _ask(place, cache)
+    assert ids(first) == ["audit.gpu-code"]
+    with monkeypatch.context() as patched:
+        patched.setattr(contents, "read", lambda *_, **__: pytest.fail("the environment was read again"))
+        assert _ask(place, cache) == first
+    assert ids(_ask(place, cache, ("sm_75",))) == []  # another question
+    assert _ask(place, cache) == first
+
+
+@pytest.mark.parametrize("change", ["module", "version", "distribution", "removed", "pth", "library"])
+def test_whatever_changes_is_seen(
+    place: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_90",))
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])
+    place.distribution("torchvision", "0.22.1")
+    (place.site / "a.pth").write_text("# nothing\n", encoding="utf-8")
+    cache = tmp_path / "cache"
+    assert ids(_ask(place, cache), fails=False) == []
+    expected = {
+        "module": ["audit.gpu-code"],
+        "version": ["audit.changed", "audit.companions"],
+        "distribution": ["audit.companions"],
+        "removed": [],
+        "pth": ["audit.mixed"],
+        "library": [],
+    }[change]
+    if change == "module":
+        place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
+    elif change == "version":
+        (place.site / "torch" / "version.py").write_text("__version__ = '2.8.0'\ncuda = '12.8'\n", encoding="utf-8")
+    elif change == "distribution":
+        metadata = place.site / "torchvision-0.22.1.dist-info" / "METADATA"
+        metadata.write_text("Name: torchvision\nVersion: 0.20.1\n\n", encoding="utf-8")
+    elif change == "removed":
+        shutil.rmtree(place.site / "ext")
+    elif change == "pth":
+        (place.site / "a.pth").write_text("/opt/python3.9/lib/python3.9/site-packages\n", encoding="utf-8")
+    else:
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+        monkeypatch.setattr(contents, "read", _counting(read := []))
+        assert ids(_ask(place, cache), fails=False) == []
+        assert read
+    assert ids(_ask(place, cache), fails=False) == expected
+
+
+def _counting(read: list[int]) -> object:
+    real = contents.read
+
+    def reading(*args: object, **named: object) -> contents.Contents:
+        read.append(1)
+        return real(*args, **named)  # type: ignore[arg-type]
+
+    return reading
+
+
 def test_a_broken_cache_is_as_none(place: Environment, tmp_path: Path) -> None:
     place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
     environment = open_environment(place.root)
-    for name in ("modules", "built"):
-        file = history.file_of(tmp_path, environment, name)
+    for name in ("modules", "built", "answer"):
+        file = kept_file(tmp_path, environment, name)
         assert file is not None
         file.write_bytes(b'{"format": 7, "modules": [')
     assert ids(place.audit(H200, cache=tmp_path)) == ["audit.gpu-code"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.extensions.answer import Card
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.making import satisfied
 from rekindle.extensions.preparation import Preparation, arch_list, prepare
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability, Target
 from rekindle.knowledge.toolkits import toolkit

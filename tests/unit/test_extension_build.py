@@ -18,14 +18,13 @@ from rekindle.build.environment import Environment as BuildEnvironment
 from rekindle.build.request import BuildRequest, Compiler
 from rekindle.errors import StepFailed, UsageError
 from rekindle.extensions import named
-from rekindle.extensions.audit import Torch
+from rekindle.extensions.answer import Card, Torch
 from rekindle.extensions.candidates import candidate
 from rekindle.extensions.contents import read
 from rekindle.extensions.environment import Environment, open_environment
 from rekindle.extensions.judging import import_names
 from rekindle.extensions.making import LOG, make
 from rekindle.extensions.preparation import Preparation, prepare
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.extension_builds import settings

@@ -12,7 +12,7 @@ from rekindle.cli import options
 from rekindle.findings import Finding, State, exit_code
 
 if TYPE_CHECKING:
-    from rekindle.extensions.audit import Audit, AuditedModule
+    from rekindle.extensions.answer import Audit, AuditedModule
 
 
 @click.command("audit")
@@ -33,12 +33,10 @@ def command(
     """Which compiled modules of ENVIRONMENT (a folder or a python; the active one by default) will fail, and why."""
     from platformdirs import user_cache_path
 
-    from rekindle.extensions.audit import audit
-    from rekindle.extensions.cards import cards_for
+    from rekindle.extensions.remembered import audit
 
-    cards, version = cards_for(gpus, machine, driver)
     cache = None if no_cache else user_cache_path("rekindle", appauthor=False) / "audit"
-    answer = audit(environment, cards=cards, driver=version, cache=cache)
+    answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)
     if as_json:
         console.out_json(answer)
     else:

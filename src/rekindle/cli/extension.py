@@ -12,8 +12,8 @@ from rekindle.cli import options
 from rekindle.findings import exit_code
 
 if TYPE_CHECKING:
+    from rekindle.extensions.answer import Card
     from rekindle.extensions.building import ExtensionReport
-    from rekindle.extensions.verdicts import Card
     from rekindle.machine.model import Machine
 
 environment = click.option(

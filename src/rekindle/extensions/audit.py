@@ -4,54 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from rekindle.extensions import contents, history, rebuild, verdicts, whole
+from rekindle.extensions.answer import Audit, AuditedModule, Card, Torch
 from rekindle.extensions.contents import Contents, Module
-from rekindle.extensions.environment import Environment, open_environment
+from rekindle.extensions.environment import Environment, kept_file, open_environment
 from rekindle.extensions.symbols import Offered, uses_torch
-from rekindle.extensions.verdicts import Card
-from rekindle.findings import Finding, State, worst
+from rekindle.findings import worst
 from rekindle.machine.torch_installed import parse as parse_torch
 from rekindle.version import Version
-
-
-class Torch(msgspec.Struct, frozen=True, kw_only=True):
-    """The torch in the environment. `cuda` None: a CPU build."""
-
-    version: str
-    cuda: Version | None
-    root: str
-
-
-class AuditedModule(msgspec.Struct, frozen=True, kw_only=True):
-    """A compiled module that has GPU code, uses torch, or has something wrong with it."""
-
-    path: str
-    distribution: str | None
-    version: str | None
-    size: int
-    targets: dict[str, int]
-    coverage: dict[str, str]
-    uses_torch: bool
-    stable_abi: bool
-    state: State
-    findings: tuple[Finding, ...]
-
-
-class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `rekindle audit`. `examined` counts all compiled modules, listed or not."""
-
-    schema: str = "rekindle.audit/1"
-    environment: Environment
-    torch: Torch | None
-    cards: tuple[Card, ...]
-    driver: Version | None
-    examined: int
-    modules: tuple[AuditedModule, ...]
-    findings: tuple[Finding, ...]
-    rebuild: tuple[rebuild.Rebuild, ...]
-    state: State
 
 
 def audit(
@@ -61,12 +21,15 @@ def audit(
     driver: Version | None = None,
     cache: Path | None = None,
 ) -> Audit:
-    """Read the environment and judge it. Nothing in it is imported or run."""
+    """Read the environment and judge it. Nothing in it is imported or run.
+
+    `remembered.audit` is the same, and gives the last answer again while nothing has changed.
+    """
     environment = open_environment(where)
-    found = contents.read(environment, cache=history.file_of(cache, environment, "modules"))
+    found = contents.read(environment, cache=kept_file(cache, environment, "modules"))
     torch = installed_torch(environment)
     offered = Offered(Path(torch.root)) if torch else None
-    past = history.load(history.file_of(cache, environment, "built"))
+    past = history.load(kept_file(cache, environment, "built"))
     place = verdicts.Place(
         environment=environment,
         contents=found,
@@ -80,7 +43,7 @@ def audit(
     judged = [_judge(place, module, past) for module in found.modules]
     listed = tuple(module for module in judged if module.targets or module.uses_torch or module.findings)
     findings = tuple(whole.findings(place))
-    history.remember(history.file_of(cache, environment, "built"), past, place, listed)
+    history.remember(kept_file(cache, environment, "built"), past, place, listed)
     states = [worst(findings), *(module.state for module in listed)]
     return Audit(
         environment=environment,

@@ -15,13 +15,13 @@ from rekindle.build.environment import Change
 from rekindle.build.render import render
 from rekindle.errors import MissingTool, NotFound, UsageError
 from rekindle.extensions import named
-from rekindle.extensions.audit import Torch, installed_torch
+from rekindle.extensions.answer import Card, Torch
+from rekindle.extensions.audit import installed_torch
 from rekindle.extensions.candidates import candidate
 from rekindle.extensions.environment import Environment, open_environment
 from rekindle.extensions.judging import judged
 from rekindle.extensions.making import keep, make
 from rekindle.extensions.preparation import Preparation, prepare
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import Finding, State, worst
 from rekindle.machine.model import Machine
 from rekindle.wheels.inspection import inspect

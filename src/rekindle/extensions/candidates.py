@@ -16,10 +16,9 @@ import msgspec
 from rekindle import codec
 from rekindle.errors import RekindleError
 from rekindle.extensions import pip
-from rekindle.extensions.audit import Torch
+from rekindle.extensions.answer import Card, Torch
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.judging import served_by, unfit
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import Finding, State
 
 _FETCHING = 1800.0

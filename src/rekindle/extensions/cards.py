@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.errors import UsageError
-from rekindle.extensions.verdicts import Card
+from rekindle.extensions.answer import Card
 from rekindle.knowledge import gpus
 from rekindle.version import Version
 

@@ -122,6 +122,26 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
     )
 
 
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders and the files that a reading depended on."""
+
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+def seen(cache: Path | None) -> Seen:
+    """What the last reading that was kept in `cache` looked at."""
+    kept = _load(cache)
+    lines = [
+        os.path.join(folder, name)
+        for folder, held in kept.folders.items()
+        for name in held.files
+        if name.endswith(".pth")
+    ]
+    metadata = [os.path.join(folder, "METADATA") for folder in kept.distributions]
+    return Seen(folders=tuple(kept.folders), files=(*kept.modules, *metadata, *lines))
+
+
 def is_module(name: str) -> bool:
     return name.endswith(_SUFFIXES) or (".so." in name and _VERSIONED.search(name) is not None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,15 @@ def open_environment(where: Path | None = None) -> Environment:
     message = f"`{root}` is not a Python environment: it has no site-packages"
     hint = "name the folder of a venv or conda environment, its python executable, or a ComfyUI portable folder"
     raise NotFound(message, hint=hint)
+
+
+def kept_file(cache: Path | None, environment: Environment, name: str) -> Path | None:
+    """Where something about this environment is kept, in Rekindle's own cache folder."""
+    if cache is None:
+        return None
+    # No hashlib: loading OpenSSL takes as long as everything else an unchanged answer needs.
+    root = environment.root.encode("utf-8", "surrogateescape")
+    return cache / f"{zlib.crc32(root):08x}{zlib.adler32(root):08x}-{name}.json"
 
 
 def python_has_headers(interpreter: Path) -> bool:

@@ -7,7 +7,6 @@ folder, not in the environment.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +16,12 @@ import msgspec
 from rekindle import codec, files
 from rekindle.errors import RekindleError
 from rekindle.extensions.contents import Module
-from rekindle.extensions.environment import Environment
 from rekindle.extensions.symbols import Wanted, uses_torch
 from rekindle.extensions.verdicts import Place, stable
 from rekindle.findings import Finding, Fix, State
 
 if TYPE_CHECKING:
-    from rekindle.extensions.audit import AuditedModule
+    from rekindle.extensions.answer import AuditedModule
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +39,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     modules: dict[str, Built] = {}
     asked: dict[str, Wanted] = {}
-
-
-def file_of(cache: Path | None, environment: Environment, name: str) -> Path | None:
-    """Where something about this environment is kept."""
-    if cache is None:
-        return None
-    key = hashlib.sha256(environment.root.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return cache / f"{key}-{name}.json"
 
 
 def load(file: Path | None) -> History:

@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 
 from rekindle.extensions import verdicts
-from rekindle.extensions.audit import Torch
+from rekindle.extensions.answer import Card, Torch
 from rekindle.extensions.contents import Contents, Module, is_module, read
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.symbols import Offered, missing_in, uses_torch
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import Finding, Fix, State
 from rekindle.formats.package import open_package
 from rekindle.knowledge.capability import Coverage

@@ -11,8 +11,8 @@ from rekindle.build.environment import Action, Change, compute
 from rekindle.build.environment import Environment as BuildEnvironment
 from rekindle.build.request import BuildFile, BuildRequest, resolve
 from rekindle.errors import MissingTool, StepFailed
+from rekindle.extensions.answer import Card
 from rekindle.extensions.environment import Environment, python_has_headers
-from rekindle.extensions.verdicts import Card
 from rekindle.findings import Finding, Fix, State
 from rekindle.knowledge.capability import Capability, Target
 from rekindle.machine.model import FoundToolkit, Machine

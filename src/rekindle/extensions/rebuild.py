@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
+from rekindle.extensions.answer import Rebuild
 from rekindle.extensions.contents import Contents, normal
 from rekindle.extensions.environment import Environment
 from rekindle.findings import Finding, State
 
 # A finding of these is mended by building the module again; the others by something else.
 _MENDED = {"audit.gpu-code", "audit.cuda-runtime", "audit.torch-symbols", "audit.python", "audit.changed"}
-
-
-class Rebuild(msgspec.Struct, frozen=True, kw_only=True):
-    distribution: str
-    version: str
-    reasons: tuple[str, ...]
-    command: str
 
 
 def rebuild_list(

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.extensions.answer import Card
 from rekindle.extensions.contents import Contents, Module, is_nvidias, normal
 from rekindle.extensions.environment import Environment
 from rekindle.extensions.symbols import Offered, Wanted, uses_torch, wanted
 from rekindle.findings import Finding, Fix, State
 from rekindle.formats.access import File
 from rekindle.formats.gpu_sections import gpu_code
-from rekindle.knowledge.capability import Capability, Coverage
+from rekindle.knowledge.capability import Coverage
 from rekindle.knowledge.gpu_code import GpuCode, Served, served
 from rekindle.knowledge.toolkits import driver_ptx
 from rekindle.version import Version
@@ -21,11 +22,6 @@ from rekindle.version import Version
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d+)", re.IGNORECASE)
 # NVIDIA's own libraries that torch uses for every model; what the others lack costs one feature, not the card.
 _ESSENTIAL = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cufft", "nvidia-cusolver", "nvidia-cusparse-", "nvidia-curand")
-
-
-class Card(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    capability: Capability
 
 
 class Place(msgspec.Struct, kw_only=True):

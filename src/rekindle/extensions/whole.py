@@ -19,6 +19,7 @@ from rekindle.knowledge.releases import companions
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
 _SYSTEM_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+_LOADER = "/etc/ld.so.conf.d"
 _ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
 _CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 
@@ -196,8 +197,13 @@ def _system_folders() -> list[Path]:
     return [folder for folder in folders if folder.is_dir()]
 
 
+def looked_in() -> list[str]:
+    """The folders of the system on which the answer depends."""
+    return [_LOADER, *(str(folder) for folder in _system_folders())]
+
+
 def _loader_lines() -> Iterator[str]:
-    for path in sorted(Path("/etc/ld.so.conf.d").glob("*.conf")):
+    for path in sorted(Path(_LOADER).glob("*.conf")):
         try:
             yield from (line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("/"))
         except OSError:

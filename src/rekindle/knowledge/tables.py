@@ -74,7 +74,7 @@ def decided(name: str, kind: type[T]) -> T:
 
 def names(folder: str) -> tuple[str, ...]:
     """The tables of a folder that holds one file per entry (`decided/patches`), the overlay's own ones among them."""
-    roots = [_HERE, *([over] if (over := _overlay_folder()) else [])]
+    roots = [_HERE, *([over] if (over := overlay_folder()) else [])]
     return tuple(sorted({path.stem for root in roots for path in (root / folder).glob("*.*") if path.is_file()}))
 
 
@@ -95,12 +95,12 @@ def _read_merged(relative: str, kind: Any) -> Any:
     return codec.from_builtins(_merge(base, _plain(over)), kind, name=f"`{over}`")
 
 
-def _overlay_folder() -> Path | None:
+def overlay_folder() -> Path | None:
     return _overlay or (Path(os.environ["REKINDLE_KNOWLEDGE"]) if os.environ.get("REKINDLE_KNOWLEDGE") else None)
 
 
 def _overlay_file(relative: str) -> Path | None:
-    folder = _overlay_folder()
+    folder = overlay_folder()
     if folder is None:
         return None
     for candidate in (folder / relative, folder / Path(relative).name):
