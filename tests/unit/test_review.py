@@ -292,3 +292,30 @@ def test_mistakes_of_the_caller() -> None:
     assert rekindle_command("review", "no-such.bat").code == 14
     assert rekindle_command("review", "a.bat", "--fix").code == 2
     assert rekindle_command("review", "a.bat", "--torch", "two").code == 2
+
+
+@pytest.mark.parametrize("name", ["build.cmd", "build.ps1"])
+def test_a_script_that_rekindle_writes_has_nothing_wrong_with_it(tmp_path: Path, name: str) -> None:
+    """It carries Python with it, takes another CUDA out of PATH, and quotes out of values."""
+    machine = Path(__file__).parent.parent / "machines" / "k40c-ready-windows.json"
+    plan = tmp_path / "plan.toml"
+    text = 'torch = "1.12.1"\ncuda = "11.4"\ncudnn = "8.7.0"\narch_list = "3.5"\npython = "3.9"\ntoolset = "14.29"\n'
+    plan.write_text(text, encoding="utf-8")
+    words = ["build", str(plan), "--machine", str(machine), "--script", str(tmp_path / name)]
+    assert rekindle_command(*words).code == 0
+    answer = rekindle_command("review", str(tmp_path / name), "--json").json()["scripts"][0]
+    assert answer["refused"] is False and answer["cuda"] == "11.4" and answer["architectures"] == ["sm_35"]
+    # Others have built this pair for this card; PyTorch itself never did, and that is what remains to be said.
+    assert {each["id"] for each in answer["remarks"] if each["state"] == "WARN"} <= {"toolkit-never-released"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.sh", "set -e\ncat >x <<'END'\nNAME = \"open\nEND\ncmake .\n"),
+        ("a.ps1", "$text = @'\nset NAME=\"open\n'@\n"),
+        ("a.cmd", 'cmake . || exit /b 1\nexit /b 1\nNAME = "open <name>\n'),
+    ],
+)
+def test_a_text_that_a_script_carries_is_no_command(name: str, text: str) -> None:
+    assert not [remark for remark in review_script(read(text, name=name)).remarks if remark.state is State.FAIL]

@@ -14,6 +14,8 @@ def text(script: Script, file: str) -> str:
     assert not any(line.startswith("'@") for line in python), "it would end the text early"
     lines = [
         *(_comment(line) for line in script_text.head(script, file)),
+        "#",
+        "# Start it with `powershell -ExecutionPolicy Bypass -File build.ps1`: the variables that it sets end with it.",
         "",
         *_arguments(script, file),
         *_title("What you may change"),
@@ -29,7 +31,7 @@ def text(script: Script, file: str) -> str:
     ]
     for step in script.steps:
         lines += _step(script, step)
-    lines += [*_title("The end"), "Invoke-Part $Env:RK_PYTHON @('finish')", "exit 0"]
+    lines += [*_title("The end"), "Invoke-Part $Env:RK_PYTHON @('finish')"]
     return script_text.checked(script, "\n".join(lines) + "\n")
 
 

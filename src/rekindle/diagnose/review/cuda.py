@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rekindle.diagnose.review.remark import Remark
-from rekindle.diagnose.review.said import Said, Setting
+from rekindle.diagnose.review.said import Said, Setting, named_in
 from rekindle.errors import RekindleError
 from rekindle.findings import State
 from rekindle.knowledge import compilers, toolkits
@@ -98,7 +98,7 @@ def _toolkit(said: Said) -> Iterator[Remark]:
     if said.cuda is None:
         return
     for setting in said.settings:
-        other = re.search(r"(?i)CUDA[\\/]+v(\d+\.\d+)|cuda-(\d+\.\d+)", setting.value)
+        other = re.search(r"(?i)CUDA[\\/]+v(\d+\.\d+)|cuda-(\d+\.\d+)", named_in(setting.value))
         number = (other[1] or other[2]) if other else None
         if number and Version(number) != said.cuda and setting.how == "environment":
             yield _at(

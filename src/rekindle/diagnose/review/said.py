@@ -180,10 +180,17 @@ def _cuda(script: Script, settings: Sequence[Setting]) -> tuple[str, int] | None
             if match:
                 return next(group for group in match.groups() if group), setting.line
     for item in script.commands:
-        match = _CUDA.search(item.text)
+        match = _CUDA.search(named_in(item.text))
         if match:
             return next(group for group in match.groups() if group), item.line_of(match[0])
     return None
+
+
+def named_in(text: str) -> str:
+    """A command without the folders that it takes out of PATH: they are named, but not used."""
+    if text.startswith("rk_drop ") or " -notin " in text:
+        return ""
+    return re.sub(r"%\w+:[^%]*=%", "", text)
 
 
 def _torch(text: str, settings: Sequence[Setting]) -> Version | None:

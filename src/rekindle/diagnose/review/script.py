@@ -186,7 +186,36 @@ def _comment(line: str, dialect: Dialect) -> bool:
     return bare.startswith("#")
 
 
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_ENDS_HERE = re.compile(r"(?i)\s*@?(?:exit(?:\s|$)|goto\s+:?eof\b)")
+
+
+def _without_data(lines: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
+    """The same lines with what the shell never reads as a command left blank: texts that a script carries with it."""
+    if dialect is Dialect.BATCH:
+        last = max((number for number, line in enumerate(lines) if _ENDS_HERE.match(line)), default=len(lines))
+        beyond = lines[last + 1 :]
+        reached = any(re.match(r"\s*:\w", line) for line in beyond)
+        return lines if reached else (*lines[: last + 1], *("" for _ in beyond))
+    kept: list[str] = []
+    until = ""
+    for line in lines:
+        if until:
+            over = line.strip() == until if dialect is Dialect.SHELL else line.startswith(until)
+            kept.append("")
+            until = "" if over else until
+            continue
+        kept.append(line)
+        if dialect is Dialect.SHELL and not _comment(line, dialect):
+            begun = _HEREDOC.search(line)
+            until = begun[2] if begun else ""
+        elif dialect is Dialect.POWERSHELL and line.rstrip().endswith(("@'", '@"')):
+            until = line.rstrip()[-1] + "@"
+    return tuple(kept)
+
+
 def _statements(first: int, lines: tuple[str, ...], dialect: Dialect) -> Iterator[Statement]:
+    lines = _without_data(lines, dialect)
     index = 0
     while index < len(lines):
         start = index

@@ -69,9 +69,13 @@ def _lines(script: Script, item: Statement) -> Iterator[Remark]:
 
 def _quotes(script: Script, item: Statement) -> Iterator[Remark]:
     # Where a line is continued, a quote left open on it swallows the sign; two such lines look balanced together.
-    odd = script.dialect is not Dialect.SHELL and any(line.count('"') % 2 for line in item.lines)
-    if (odd or open_quote(item.text, script.dialect)) and not re.match(r"(?i)@?echo\b", item.text):
-        uneven = [index for index, line in enumerate(item.lines) if line.count('"') % 2]
+    # `%PATH:"=%` takes quotes out of a value; the one in it opens nothing.
+    # What opens a here-string in PowerShell opens no other either.
+    shown = [re.sub(r"""%\w+:"=|@['"]$""", "%", each.rstrip()) for each in (item.text, *item.lines)]
+    text, *lines = shown if script.dialect is not Dialect.SHELL else [item.text, *item.lines]
+    odd = script.dialect is not Dialect.SHELL and any(line.count('"') % 2 for line in lines)
+    if (odd or open_quote(text, script.dialect)) and not re.match(r"(?i)@?echo\b", item.text):
+        uneven = [index for index, line in enumerate(lines) if line.count('"') % 2]
         for index in uneven or [0]:
             yield _closed(script, item, index)
 
@@ -215,7 +219,7 @@ def _powershell(script: Script, item: Statement) -> Iterator[Remark]:
             "PowerShell, about_Environment_Variables",
             f"$env:{match[1]} = '{match[2].strip(chr(34))}'",
         )
-    if re.search(r"\s&&\s|\s\|\|\s", item.text):
+    if re.search(r"\s&&\s|\s\|\|\s", re.sub(r"'[^']*'|\"[^\"]*\"", "''", item.text)):
         yield _at(
             script,
             item.line,
@@ -225,9 +229,8 @@ def _powershell(script: Script, item: Statement) -> Iterator[Remark]:
             "it stops with a ParserError; PowerShell 7 knows them",
             "PowerShell, about_Pipeline_Chain_Operators",
         )
-    if re.search(r"(?i)vcvars\w*\.bat", item.text) and not re.search(
-        r"(?i)cmd(?:\.exe)?\s.*(?:&&|&).*\bset\b", item.text
-    ):
+    taken_over = any(re.search(r"(?i)cmd(?:\.exe)?\s.*(?:&&|&).*\bset\b", each.text) for each in script.commands)
+    if re.search(r"(?i)vcvars\w*\.bat", item.text) and not taken_over:
         yield _at(
             script,
             item.line,
