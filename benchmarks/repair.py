@@ -6,7 +6,8 @@ neither may share blocks with its source. Prints medians and peak memory; ends w
     python benchmarks/repair.py                 --add against cp: at most 3 times as long, under 300 MB
     python benchmarks/repair.py --unpack        and against `wheel unpack` + `wheel pack`: 40 times faster
     python benchmarks/repair.py --closure       the whole repair against inflating every library once: at most 1.3
-    python benchmarks/repair.py --peers         the Windows wheel: delvewheel and repairwheel, where installed
+    python benchmarks/repair.py --peers         the Windows wheel: delvewheel and repairwheel, where installed; each is
+                                                ended after REKINDLE_BENCH_LIMIT seconds (900)
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ LIBRARIES = (
     ("intel-openmp==2025.3.1", "libiomp5.so"),
     ("nvidia-cuda-cupti-cu11==11.7.101", "libcupti.so.11.7"),
 )
+
+LIMIT = float(os.environ.get("REKINDLE_BENCH_LIMIT", "900"))
 
 
 def main() -> int:
@@ -115,7 +118,11 @@ def _peers() -> int:
                 continue
             target = place / name
             begun = time.perf_counter()
-            used = _processor([*command, str(target)], check=False)
+            try:
+                used = _processor([*command, str(target)], check=False, limit=LIMIT)
+            except subprocess.TimeoutExpired:
+                print(f"{name:<12} > {LIMIT:.0f} s: it was ended then")
+                continue
             took = time.perf_counter() - begun
             made = next(iter(sorted(target.glob("*.whl"))), None)
             if made is None:
@@ -127,9 +134,9 @@ def _peers() -> int:
     return 0
 
 
-def _processor(command: list[str], *, check: bool = True) -> float:
+def _processor(command: list[str], *, check: bool = True, limit: float | None = None) -> float:
     before = os.times()
-    subprocess.run(command, check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 

@@ -12,8 +12,9 @@ import pefile
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.formats import pe
-from rekindle.formats.access import Buffer
+from rekindle.formats import package, pe
+from rekindle.formats.access import Buffer, File
+from rekindle.formats.archive import Archive
 from rekindle.wheels.inspection import Inspection, inspect
 from support.artefacts import wheel
 
@@ -128,3 +129,13 @@ def test_healthy_wheels_of_others_raise_no_alarm(project: str, platform: str) ->
     path = wheel(project, platform=tag if project.startswith(("numpy", "scipy")) else platform)
     bad = [item for item in inspect(path).findings if item.state.value == "FAIL"]
     assert bad == []
+
+
+def test_the_static_libraries_of_the_windows_wheel_are_read_in_one_pass() -> None:
+    """dnnl.lib alone is 709 MB; six of them were once said to be damaged, because they were read by jumping."""
+    with File(wheel("torch==2.7.1", platform="win_amd64")) as file:
+        archive = Archive(file)
+        libraries = [package.Wheel(archive).binary(name) for name in archive.members if name.endswith(".lib")]
+    assert len(libraries) == 19
+    assert {found.format for found in libraries} == {"static"}
+    assert not [found.name for found in libraries if found.problem]

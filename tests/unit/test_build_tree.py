@@ -226,3 +226,29 @@ def test_a_build_on_a_recorded_machine_is_only_shown(tmp_path: Path) -> None:
     assert {step["state"] for step in shown["steps"]} == {"planned"}
     assert shown["version"] == "1.12.1+cu114.sm35"
     assert rekindle_command("build", str(file), "--machine", snapshot).code == 2
+
+
+def test_the_wheel_gets_the_libraries_that_the_build_was_linked_with(tmp_path: Path) -> None:
+    """The toolkit's, CUPTI's and NVTX's own folders, and MKL of the build's own environment."""
+    from rekindle.build.finishing import folders_of
+
+    programs = tmp_path / "Program Files"
+    toolkit = programs / "NVIDIA GPU Computing Toolkit" / "CUDA" / "v11.4"
+    expected = [
+        toolkit / "bin",
+        toolkit / "extras" / "CUPTI" / "lib64",
+        programs / "NVIDIA Corporation" / "NvToolsExt" / "bin" / "x64",
+        tmp_path / "env" / "Library" / "bin",
+    ]
+    for folder in (*expected, toolkit / "lib"):
+        folder.mkdir(parents=True)
+    asked = BuildRequest(
+        source="s", system="windows" if os.name == "nt" else "linux", arch="x86_64", python="p", torch="1.12.1",
+        compiler=GCC, cuda=Cuda(root=str(toolkit), nvcc="nvcc", version=Version("11.4")),
+    )  # fmt: skip
+    if os.name == "nt":
+        assert list(folders_of(asked, tmp_path / "env")) == expected
+        return
+    (tmp_path / "env" / "lib").mkdir()
+    assert list(folders_of(asked, tmp_path / "env")) == [toolkit / "lib", expected[1], tmp_path / "env" / "lib"]
+    assert folders_of(asked) == (toolkit / "lib", expected[1])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -189,3 +190,37 @@ def test_a_plan_says_what_it_should_be(tmp_path: Path) -> None:
     assert expected.torch and expected.cuda
     seen = _read_only(small_wheels.make(tmp_path), "--plan", str(tmp_path / "plan.toml"), "--json")
     assert _states(seen.json())["coverage"] == "FAIL"
+
+
+@pytest.mark.parametrize(("body", "state", "said"), [("x = 1", "PASS", "glow"), ("import nowhere", "FAIL", "nowhere")])
+def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, state: str, said: str
+) -> None:
+    """An extension or a small project of one's own: there is no torch in it to ask."""
+    files = {
+        "glow/__init__.py": body.encode(),
+        "spark.py": b"",
+        "glow/data/__init__.py": b"",
+        "glow-1.0.data/scripts/run": b"",
+        "glow-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: glow\nVersion: 1.0\n",
+        "glow-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    wheel = small_wheels.make(tmp_path, files, name="glow-1.0-py3-none-any.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as zipped:
+        zipped.extractall(site)
+
+    def installed(*_: object) -> trial.Environment:
+        made = Finding(id="install", state=State.PASS, found="installed")
+        return trial.Environment(python=Path(sys.executable), finding=made)
+
+    monkeypatch.setattr(trial, "_installed", installed)
+    monkeypatch.setattr(trial, "_clean_environment", lambda: {**os.environ, "PYTHONPATH": str(site)})
+    answer = verify.verify(wheel)
+    found = {check.id: check for check in answer.checks}
+    assert found["import"].state.value == state
+    assert said in found["import"].found
+    assert found["config"].state is State.UNVERIFIED
+    assert answer.state is (State.UNVERIFIED if state == "PASS" else State.FAIL)
+    with verify.verify_static.opened(wheel) as read:
+        assert verify.verify_static.modules(read) == ("glow", "spark")

@@ -12,14 +12,28 @@ from rekindle.wheels.repair import Repair
 from rekindle.wheels.verify import Verification
 
 
-def folders_of(request: BuildRequest) -> tuple[Path, ...]:
-    """Where the build's own libraries lie: the toolkit and cuDNN that it was linked with, and no other."""
+def folders_of(request: BuildRequest, tools: Path | None = None) -> tuple[Path, ...]:
+    """Where the build's own libraries lie: the toolkit, cuDNN and MKL that it was linked with, and no other.
+
+    `tools` is the build's own environment, into which pip brings MKL.
+    """
+    join = request.paths.join
+    windows = request.system == "windows"
     found: list[str] = []
-    parts = ("bin",) if request.system == "windows" else ("lib64", "lib")
+    parts = ("bin",) if windows else ("lib64", "lib")
     for root in (request.cuda.root if request.cuda else None, request.cudnn.root if request.cudnn else None):
         if root:
-            found += [request.paths.join(root, part) for part in parts]
-    found += [request.paths.join(request.mkl, "bin")] if request.mkl and request.system == "windows" else []
+            found += [join(root, part) for part in parts]
+    if request.cuda:
+        found.append(join(request.cuda.root, "extras", "CUPTI", "lib64"))
+        if windows:
+            # NVTX has a folder of its own beside the toolkits.
+            programs = request.paths.dirname(request.paths.dirname(request.paths.dirname(request.cuda.root)))
+            found.append(join(programs, "NVIDIA Corporation", "NvToolsExt", "bin", "x64"))
+    if windows and request.mkl:
+        found.append(join(request.mkl, "bin"))
+    if tools is not None and request.pip_mkl:
+        found.append(join(str(tools), "Library", "bin") if windows else join(str(tools), "lib"))
     return tuple(folder for folder in dict.fromkeys(map(Path, found)) if folder.is_dir())
 
 
@@ -27,8 +41,8 @@ def cards_of(request: BuildRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
 
 
-def repaired(request: BuildRequest, wheel: Path, into: Path) -> Repair:
-    wish = repair.Wish(folders=folders_of(request), cards=cards_of(request))
+def repaired(request: BuildRequest, wheel: Path, into: Path, tools: Path | None = None) -> Repair:
+    wish = repair.Wish(folders=folders_of(request, tools), cards=cards_of(request))
     return repair.repair(wheel, into, wish=wish)
 
 

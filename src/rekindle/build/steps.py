@@ -221,7 +221,7 @@ def run_repair(context: Context) -> dict[str, str]:
     into = context.folders.root / "repaired"
     if into.exists():
         shutil.rmtree(into)
-    done = finishing.repaired(context.request, wheel, into)
+    done = finishing.repaired(context.request, wheel, into, context.folders.tools)
     _stop_at(finishing.plain(done.findings), context, "the wheel lacks libraries that could not be brought")
     path = str(into / wheel.name)
     return {path: output(path) or THERE}

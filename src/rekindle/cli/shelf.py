@@ -21,10 +21,14 @@ def command() -> None:
 def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_json: bool) -> int:
     """Put verified wheels on the shelf, each with its report."""
     from rekindle.wheels import shelf as shelves
+    from rekindle.wheels import shelf_report
 
     folder = shelf or shelves.default_folder()
     added = shelves.add(folder, wheels, report=report)
-    return _answer(shelves.Shelf(folder=folder, wheels=added), as_json)
+    _answer(shelves.Shelf(folder=folder, wheels=added), as_json)
+    for entry in added:
+        console.say(shelf_report.install_command(folder, entry))
+    return 0
 
 
 @command.command("list")
@@ -49,7 +53,7 @@ def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
 
     folder = shelf or shelves.default_folder()
     found = shelves.find(folder, gpus)
-    _answer(shelves.Shelf(folder=folder, wheels=found), as_json)
+    _answer(shelves.Shelf(folder=folder, wheels=found), as_json, gpus)
     return 0 if found else NoRoute.exit_code
 
 
@@ -103,7 +107,7 @@ def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _answer(done: object, as_json: bool) -> int:
+def _answer(done: object, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
     from rekindle.wheels import shelf_report
     from rekindle.wheels.shelf import Shelf
 
@@ -111,6 +115,6 @@ def _answer(done: object, as_json: bool) -> int:
     if as_json:
         console.out_json(done)
     else:
-        console.out(shelf_report.text(done.wheels))
+        console.out(shelf_report.text(done.wheels, gpus))
         console.say(f"shelf: {done.folder}")
     return 0

@@ -2,6 +2,7 @@
 # Python 3.7. One line of JSON before and one after each check, so that a crash or a hang tells where it was.
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -14,6 +15,8 @@ MARK = "rekindle-verify: "
 def main(words: list[str]) -> None:
     if words[0] == "facts":
         facts()
+    elif words[0] == "import":
+        modules(words[1:])
     elif words[0] == "card":
         card(int(words[1]))
     elif words[0] == "launch":
@@ -43,6 +46,20 @@ def facts() -> None:
     )
     run("cpu", cpu, torch)
     run("numpy", numpy_bridge, torch)
+
+
+def modules(names: list[str]) -> None:
+    """A wheel that is not torch: only whether what it brings can be imported."""
+    begun = time.perf_counter()
+    tell(begin="import")
+    try:
+        for name in names:
+            importlib.import_module(name)
+    except BaseException as error:
+        tell(id="import", ok=False, found=f"{name}: {type(error).__name__}: {error}")
+        return
+    seconds = time.perf_counter() - begun
+    tell(id="import", ok=True, found=f"{', '.join(names)} imported in {seconds:.1f} s", seconds=seconds)
 
 
 def known(torch: Any) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def people_page(entries: Sequence[Entry]) -> str:
     table = "<tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr>\n"
     table += "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     body = (
-        f"<h1>Wheel shelf</h1>\n<p>{len(entries)} wheels. Install from here with "
+        f"<h1>Wheel shelf</h1>\n<p>{len(entries)} {'wheel' if len(entries) == 1 else 'wheels'}. Install from here with "
         f"<code>pip install --extra-index-url &lt;this address&gt;/simple/ torch</code></p>\n<table>\n{table}\n</table>"
     )
     return _page("Wheel shelf", body)

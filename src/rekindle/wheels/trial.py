@@ -104,6 +104,12 @@ def facts(environment: Environment) -> list[Answer]:
     return _answers(said, lines, ("import", "cpu", "numpy"))
 
 
+def imported(environment: Environment, modules: Sequence[str]) -> list[Answer]:
+    """Of a wheel that is not torch: can what it brings be imported?"""
+    said = _ask(environment, ["import", *modules], timeout=300.0)
+    return _answers(said, _lines(said.out), ("import",))
+
+
 def on_card(environment: Environment, index: int, names: Sequence[str]) -> list[Answer]:
     """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
     # Compiled PTX that the driver keeps from an earlier run would hide that a card is served by JIT.

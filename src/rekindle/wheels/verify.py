@@ -174,11 +174,12 @@ def _run(
     findings: dict[str, Finding],
     seconds: dict[str, float],
 ) -> list[Check]:
-    for answer in trial.facts(environment):
+    own = verify_static.modules(read) if read.inspection.torch is None else ()
+    for answer in trial.imported(environment, own) if own else trial.facts(environment):
         findings[answer.id] = answer.finding
         if answer.seconds is not None:
             seconds[answer.id] = answer.seconds
-    if findings["import"].state is State.FAIL:
+    if findings["import"].state is State.FAIL or own:
         return []
     links = findings["closure"]
     if links.state is State.FAIL:
@@ -238,7 +239,9 @@ def _numbered(
 
 def _blocker(findings: dict[str, Finding]) -> str:
     if findings.get("import") and findings["import"].state is State.FAIL:
-        return "not run, because torch cannot be imported"
+        return "not run, because it cannot be imported"
+    if "import" in findings and "cuda" not in findings:
+        return "not run: this wheel is not of torch"
     return findings["cuda"].found if "cuda" in findings else "not run"
 
 

@@ -40,6 +40,17 @@ def opened(path: Path, cards: Sequence[str] = ()) -> Iterator[Subject]:
         yield Subject(path=path, package=found, inspection=known)
 
 
+def modules(subject: Subject) -> tuple[str, ...]:
+    """What a wheel brings to import: its packages, and modules that lie at the top."""
+    found = set()
+    for name in subject.package.files:
+        top, _, rest = name.partition("/")
+        stem = re.sub(r"(\.(cpython|cp|abi)[^.]*)?\.(py|so|pyd)$", "", top)
+        if (rest == "__init__.py" and top.isidentifier()) or (not rest and stem != top and stem.isidentifier()):
+            found.add(stem)
+    return tuple(sorted(found))
+
+
 def file(subject: Subject, cards: Sequence[str]) -> Finding:
     broken = [item for item in subject.inspection.findings if item.id == "header"]
     if broken:
