@@ -169,6 +169,7 @@ class Bench:
         if self.architecture == "amd64":
             _must([*self._enter(), *apt, "update"], timeout=300)
             _must([*self._enter(), *apt, "install", "wine64", "wine", "libgnutls30t64"], timeout=1200)
+            self._server()
             return
         _must([*self._enter(), "dpkg", "--add-architecture", "amd64"], timeout=60)
         _must([*self._enter(), *apt, "update"], timeout=300)
@@ -187,9 +188,16 @@ class Bench:
                 _must([*self._enter(), "dpkg-deb", "-e", inner, "/var/tmp/amd64/control"], timeout=60)
         # Marks zlib1.dll of MinGW as one of Wine's own; without it user32.dll does not load.
         _must([*self._enter(), "sh", "/var/tmp/amd64/control/postinst", "configure"], timeout=60)
-        server = self.root / "usr/lib/wine/wineserver"
-        server.write_text('#!/bin/sh\nexec box64 /usr/lib/wine/wineserver64 "$@"\n', encoding="utf-8")
+        self._server()
         shutil.rmtree(packages)
+
+    def _server(self) -> None:
+        """What WINESERVER names: the packages have only `wineserver64`, which Wine would not look for."""
+        server = self.root / "usr/lib/wine/wineserver"
+        words = [*self.emulator, "/usr/lib/wine/wineserver64", '"$@"']
+        server.unlink(missing_ok=True)
+        server.write_text(f"#!/bin/sh\nexec {' '.join(words)}\n", encoding="utf-8")
+        server.chmod(0o755)
 
     def _prefix(self) -> None:
         self.stop()

@@ -52,6 +52,13 @@ def test_a_windows_script_is_written_on_any_system_from_a_recorded_machine(tmp_p
     assert "import rekindle" not in text and "from rekindle" not in text
 
 
+def test_a_program_that_crashes_is_seen(tmp_path: Path) -> None:
+    """It ends with a negative code (0xC0000005), for which `if errorlevel 1` is false."""
+    text = written(tmp_path, "build.cmd")
+    assert not re.search(r"(?im)^if errorlevel", text)
+    assert "if not %ERRORLEVEL%==0 goto :failed" in text
+
+
 def test_the_script_says_the_commands_that_the_build_itself_would_run(tmp_path: Path) -> None:
     text = written(tmp_path, "build.cmd", "--jobs", "3").replace("\r\n", "\n")
     assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py build --cmake-only' in text

@@ -40,6 +40,27 @@ def test_the_cause_and_not_the_wrappers_around_it(tmp_path: Path) -> None:
     assert 10 in {item["line"] for item in answer["wrappers"]}
 
 
+@pytest.mark.parametrize(
+    ("error", "label"),
+    [
+        ('/s/k.cu(1): error: identifier "undefined_thing" is undefined', "source_code_error"),
+        ("/s/k.cu:1:10: fatal error: no_such.h: No such file or directory", "header_missing"),
+    ],
+)
+def test_a_warning_about_the_driver_does_not_stop_a_compiler(error: str, label: str) -> None:
+    """setup.py of every extension imports torch, which warns of an old driver, or none, on any machine without."""
+    warned = (
+        "  torch/cuda/__init__.py:180: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old "
+        "(found version 12020). Please update your GPU driver\n    return torch._C._cuda_getDeviceCount() > 0\n"
+    )
+    log = (
+        f"{warned}  [1/1] nvcc -c k.cu\n  FAILED: [code=2] k.o\n  {error}\n  ninja: build stopped: subcommand failed.\n"
+    )
+    assert diagnose_text(log).causes[0].label == label
+    ran = f"{warned}RuntimeError: The NVIDIA driver on your system is too old (found version 12020).\n"
+    assert diagnose_text(ran).causes[0].label == "driver_too_old"
+
+
 def test_the_fix_is_written_for_the_card_and_system_that_are_named(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text(KEPLER, encoding="utf-8")

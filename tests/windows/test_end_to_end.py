@@ -195,3 +195,41 @@ def test_the_environments_own_pip_settings_are_in_pip_ini(environment: Path) -> 
 
     found = locate(environment)
     assert pip_configuration(found) == environment / "pip.ini"
+
+
+@pytest.fixture
+def full_python(tmp_path: Path) -> Path:
+    """A Python with headers and a torch for CUDA 11.3, as far as files tell."""
+    root = tmp_path / "Python 3.11 (x64)"
+    (root / "include").mkdir(parents=True)
+    (root / "include" / "Python.h").touch()
+    torch = root / "Lib" / "site-packages" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '1.10.0+cu113'\ncuda = '11.3'\n", encoding="utf-8")
+    for file in (Path(sys.executable), *Path(sys.executable).parent.glob("python3*.dll")):
+        (root / file.name).write_bytes(file.read_bytes())
+    return root
+
+
+def test_an_extension_gets_the_compilers_environment(machine: dict[str, str], full_python: Path) -> None:
+    words = ["extension", "check", "--env", str(full_python), "--gpu", "Tesla K40c", "--json"]
+    said = rekindle(*words, env=machine)
+    found = {finding["id"]: finding for finding in answer(said)["findings"]}
+    states = {name.removeprefix("extension."): finding["state"] for name, finding in found.items()}
+    assert states == {"python": "PASS", "toolkit": "WARN", "cards": "PASS", "compiler": "PASS"}, found
+    assert "14.29" in found["extension.compiler"]["found"]
+    # A Visual Studio whose batch file fails: said before the first compiler starts, with the reason.
+    batch = next(Path(machine["ProgramFiles(x86)"]).rglob("vcvarsall.bat"))
+    batch.write_bytes(b"@echo off\r\necho [ERROR:vcvarsall.bat] Windows SDK not found\r\nexit /b 1\r\n")
+    broken = {finding["id"]: finding for finding in answer(rekindle(*words, env=machine))["findings"]}
+    assert broken["extension.compiler"]["state"] == "FAIL"
+    assert "Windows SDK not found" in json.dumps(broken["extension.compiler"])
+
+
+def test_the_shell_gets_a_call_of_the_compilers_batch_file(machine: dict[str, str], full_python: Path) -> None:
+    said = rekindle(
+        "extension", "env", "--env", str(full_python), "--gpu", "Tesla K40c", "--shell", "cmd", env=machine
+    )  # fmt: skip
+    assert "vcvarsall.bat" in said.out
+    assert 'set "TORCH_CUDA_ARCH_LIST=3.5"' in said.out
+    assert 'set "DISTUTILS_USE_SDK=1"' in said.out

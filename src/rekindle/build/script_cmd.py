@@ -97,16 +97,16 @@ def _begin() -> list[str]:
         "exit /b 3",
         ":unpack",
         'if not exist "%RK_WORK%" mkdir "%RK_WORK%"',
-        "if errorlevel 1 exit /b 4",
+        "if not %ERRORLEVEL%==0 exit /b 4",
         'set "RK_STEPS=%RK_WORK%\\steps.py"',
         f'set "RK_CUT={script_text.PYTHON_BEGINS}"',
         "rem File names and messages in UTF-8, whatever the console's code page is",
         'set "PYTHONUTF8=1"',
         _rem("The Python part at the end of this file becomes a file of its own"),
         f'"%RK_PYTHON%" -c "{split}"',
-        "if errorlevel 1 exit /b 4",
+        "if not %ERRORLEVEL%==0 exit /b 4",
         '"%RK_PYTHON%" "%RK_STEPS%" start',
-        "if errorlevel 1 exit /b 2",
+        "if not %ERRORLEVEL%==0 exit /b 2",
         "",
     ]
 
@@ -124,7 +124,7 @@ def _step(script: Script, step: ScriptStep, following: str) -> list[str]:
     if step.environment:
         lines += _environment(script)
     for call in step.calls:
-        lines += [*_call(script, call), "if errorlevel 1 goto :failed"]
+        lines += [*_call(script, call), "if not %ERRORLEVEL%==0 goto :failed"]
     return [*lines, ""]
 
 
@@ -136,7 +136,7 @@ def _environment(script: Script) -> list[str]:
             _rem("The compiler's own variables, for exactly this toolset"),
             'set "RK_VCVARS=%RK_STUDIO%\\VC\\Auxiliary\\Build\\vcvarsall.bat"',
             f'call "%%RK_VCVARS%%" {words}',
-            "if errorlevel 1 goto :failed",
+            "if not %ERRORLEVEL%==0 goto :failed",
         ]
     lines += [_rem("Quotes in PATH would end ours"), 'set "PATH=%PATH:"=%"']
     return [*lines, *change_lines(script.environment, "cmd", script.known)]
@@ -145,7 +145,7 @@ def _environment(script: Script) -> list[str]:
 def _call(script: Script, call: Call) -> list[str]:
     lines = []
     if call.folder:
-        lines += [f"cd /d {_word(script, call.folder)}", "if errorlevel 1 goto :failed"]
+        lines += [f"cd /d {_word(script, call.folder)}", "if not %ERRORLEVEL%==0 goto :failed"]
     python = "%RK_PYTHON%" if call.python == _value(script, "RK_PYTHON") else cmd_value(call.python, script.known)
     words = " ".join(_word(script, word) for word in call.words)
     return [*lines, f'"{python}" "%RK_STEPS%" {words}']
@@ -168,7 +168,7 @@ def _ending() -> list[str]:
         *_title("The end"),
         ":finish",
         '"%RK_PYTHON%" "%RK_STEPS%" finish',
-        "if errorlevel 1 goto :failed",
+        "if not %ERRORLEVEL%==0 goto :failed",
         ":enough",
         "exit /b 0",
         ":failed",

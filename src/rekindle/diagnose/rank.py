@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -10,6 +11,10 @@ from rekindle.diagnose.events import Event, Kind
 from rekindle.diagnose.match import Match
 
 _FAINT = 15
+# A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
+_COMPILING = re.compile(
+    r"\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|inl)(?:\(\d+(?:,\d+)?\)\s?|(?::\d+){1,2}): (?:fatal )?error"
+)
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +39,7 @@ def ranked(found: Sequence[Match], events: Sequence[Event]) -> list[Ranked]:
     for match in solid:
         labels.setdefault(match.cause.id, []).append(match)
     entries = [_entry(label, matches) for label, matches in labels.items()]
-    entries = [_explained(entry, entries) for entry in entries]
+    entries = [_beside(entry, entries) or _explained(entry, entries) for entry in entries]
     return sorted(entries, key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
 
 
@@ -58,10 +63,29 @@ def _entry(label: str, matches: list[Match]) -> Ranked:
     )
 
 
+def _beside(entry: Ranked, entries: Sequence[Ranked]) -> Ranked | None:
+    """A warning about the card or the driver, in a build that a compiler's error has ended, is not why it ended.
+
+    torch warns of them whenever it is imported, and setup.py of every extension imports it.
+    """
+    if not _only_warned(entry):
+        return None
+    for other in entries:
+        error = other.first.event
+        if not other.first.cause.running and error.kind is Kind.ERROR and _COMPILING.search(error.text):
+            return msgspec.structs.replace(entry, explained_by=other.label, sure=round(entry.sure * 0.3, 2))
+    return None
+
+
+def _only_warned(entry: Ranked) -> bool:
+    return entry.first.cause.running and all("Warning: " in match.event.text for match in entry.matches)
+
+
 def _explained(entry: Ranked, entries: Sequence[Ranked]) -> Ranked:
     for other in entries:
         # A faint sign does not explain away a plain one.
-        plain = other.score + _FAINT >= entry.score
+        aside = _only_warned(other) and _COMPILING.search(entry.first.event.text)
+        plain = other.score + _FAINT >= entry.score and not aside
         if other.label != entry.label and plain and entry.label in other.first.cause.over:
             # Two causes that claim to explain each other: the more specific one does.
             mutual = other.label in entry.first.cause.over

@@ -76,7 +76,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A root cause: the label, what it means, how to see it by hand, what to do, and what else it explains.
 
-    `over` names the causes whose messages are mere consequences when this one is present.
+    `over` names the causes whose messages are mere consequences when this one is present. `running`: it shows itself
+    where torch runs; no compiler stops for it.
     """
 
     id: str
@@ -86,6 +87,7 @@ class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fix: tuple[Step, ...]
     signature: tuple[Signature, ...]
     over: tuple[str, ...] = ()
+    running: bool = False
     links: tuple[str, ...] = ()
     family: str = ""
 
