@@ -222,6 +222,7 @@ def _context(
         version=version,
         jobs=force.jobs or choices.jobs,
         ceiling=force.jobs or choices.ceiling,
+        gated=gate is not None,
         tell=tell,
         gpu=choices.gpu,
         sources=tree.manifest(source),

@@ -38,6 +38,8 @@ class Compile(msgspec.Struct, frozen=True, kw_only=True):
     environ: dict[str, str]
     jobs: int | None
     name: str
+    compiles: Path | None = None
+    """The governor's record, in which the time at the gate does not count."""
 
 
 class Progress:
@@ -141,7 +143,7 @@ class _State:
         self.estimator = Estimator(weights, jobs=what.jobs, begun=time.monotonic())
         self.left = set(weights)
         self.listed = len(weights)
-        self._log = timed.Tail(what.build / ".ninja_log")
+        self._log = timed.Tail(what.build / ".ninja_log", what.compiles)
 
     def heard(self, text: str) -> None:
         self.heard_at = time.monotonic()

@@ -71,8 +71,8 @@ class Context(msgspec.Struct, kw_only=True):
     launcher: str | None = None
     cache: CacheUse | None = None
     tell: Callable[[str], None] = lambda text: None
-    governor: Governor | None = None
-    """While the compile step runs: `governor.standing()` says what runs and what waits."""
+    gated: bool = False
+    """The gate stands before every compiler."""
     governed: GovernorUse | None = None
     step: str | None = None
     diagnosis: Diagnosis | None = None
@@ -99,8 +99,12 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def compiles_at_once(self) -> int:
         """At most; with tokens the governor may allow fewer."""
-        tokens = governing.takes_tokens(self.tools.ninja)
-        return (self.ceiling or self.jobs if tokens else self.jobs) or os.cpu_count() or 1
+        return (self.ceiling or self.jobs if self.tokens else self.jobs) or os.cpu_count() or 1
+
+    @property
+    def tokens(self) -> bool:
+        """Ninja takes its number from job tokens. Without a gate nobody would hold back those it has too many of."""
+        return self.gated and governing.takes_tokens(self.tools.ninja)
 
     @property
     def job(self) -> backends.Job:
@@ -195,7 +199,7 @@ def run_compile(context: Context) -> dict[str, str]:
         context.cache = after.since(before) if before and after else None
         # What came out of a cache says nothing about how long a file takes.
         if not (context.cache and context.cache.hits):
-            timed.keep(context.build / ".ninja_log", folder_of(context.request).name)
+            timed.keep(context.build / ".ninja_log", folder_of(context.request).name, context.folders.compiles)
     return {}
 
 
@@ -283,36 +287,41 @@ def fingerprints(context: Context) -> dict[str, str]:
 
 def _compile(context: Context) -> None:
     """Ninja, with a governor that gives it job tokens and holds compilers back while memory is short."""
-    tokens = governing.takes_tokens(context.tools.ninja)
-    jobs = context.compiles_at_once
+    jobs, tokens = context.compiles_at_once, context.tokens
     if not tokens:
-        version = context.tools.ninja.version or "of unknown version"
-        context.tell(f"Ninja {version} takes no job tokens ({governing.TOKENS_FROM} does): {jobs} compiles at a time")
+        why = governing.no_tokens(context.tools.ninja) if context.gated else "the gate could not be made"
+        context.tell(f"{why}: {jobs} compiles at a time")
     job = msgspec.structs.replace(context.job, jobs=None if tokens else jobs)
-    with governing.governed(
-        context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
-    ) as governor:
-        context.governor = governor
+    governor = None
+    try:
+        with governing.governed(
+            context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
+        ) as governor:
+            if context.progress and context.gated:
+                context.progress.standing = governor.standing
+            _ninja(context, job, governor)
+    finally:
         if context.progress:
-            context.progress.standing = governor.standing
-        environ = governor.environment(context.environ)
-        try:
-            _carry_out(context, "compile", context.backend.compile(job), environ=environ)
-        except StepFailed:
-            if not governor.use.unfit:
-                raise
-            # It does not fit, and trying again would not change that. What does not depend on it is finished.
-            rest = msgspec.structs.replace(job, keep_going=True)
-            with contextlib.suppress(StepFailed):
-                _carry_out(context, "compile", context.backend.compile(rest), environ=environ)
-            message = "; ".join(each.removeprefix("rekindle: ") for each in governor.use.unfit)
-            hint = "give it more memory (the container's limit, a page file, other programs closed); all else is done"
-            raise StepFailed(message, hint=f"{hint}, and the same command goes on with what is missing") from None
-        finally:
-            context.governor, context.governed = None, governor.use
-            if context.progress:
-                context.progress.standing = None
+            context.progress.standing = None
+        if governor and context.gated:
+            context.governed = governor.use
             context.journal.write("governor", step="compile", note=codec.to_json(governor.use, indent=0))
+
+
+def _ninja(context: Context, job: backends.Job, governor: Governor) -> None:
+    environ = governor.environment(context.environ)
+    try:
+        _carry_out(context, "compile", context.backend.compile(job), environ=environ)
+    except StepFailed:
+        if not governor.use.unfit:
+            raise
+        # It does not fit, and trying again would not change that. What does not depend on it is finished.
+        rest = msgspec.structs.replace(job, keep_going=True)
+        with contextlib.suppress(StepFailed):
+            _carry_out(context, "compile", context.backend.compile(rest), environ=environ)
+        message = "; ".join(each.removeprefix("rekindle: ") for each in governor.use.unfit)
+        hint = "give it more memory (the container's limit, a page file, other programs closed)"
+        raise StepFailed(message, hint=f"{hint}; all else is compiled, and the same command goes on") from None
 
 
 def _check(context: Context, log: str) -> None:
@@ -330,6 +339,7 @@ def _compiles(context: Context) -> Compile:
         environ=context.environ,
         jobs=context.compiles_at_once,
         name=folder_of(context.request).name,
+        compiles=context.folders.compiles,
     )
 
 

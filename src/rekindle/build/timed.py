@@ -10,6 +10,7 @@ import msgspec
 from rekindle import codec, files
 from rekindle.build import outputs
 from rekindle.build.folders import cache_root
+from rekindle.build.governor import record
 from rekindle.build.weights import Times
 from rekindle.errors import RekindleError
 from rekindle.formats import ninja_log
@@ -42,10 +43,17 @@ def read_log(log: Path) -> dict[str, float]:
     return found
 
 
-def keep(log: Path, name: str) -> None:
-    """What this build took, beside what it took before. An estimate is never worth a failed build."""
+def keep(log: Path, name: str, compiles: Path | None = None) -> None:
+    """What this build took, beside what it took before. An estimate is never worth a failed build.
+
+    Ninja counts the time that a compile waits at the gate; the governor's record of `compiles` does not.
+    """
     with contextlib.suppress(RekindleError, OSError):
         seconds = read_log(log)
+        for each in record.read(compiles) if compiles else ():
+            key = outputs.read(each.object).key
+            if key in seconds and not each.code:
+                seconds[key] = each.seconds
         if len(seconds) < _FEWEST:
             return
         path = folder() / f"{name}.json"
@@ -68,10 +76,14 @@ def builds(name: str) -> list[Times]:
 
 
 class Tail:
-    """Ninja's log of a running build: the seconds of what has been made since this was opened."""
+    """Ninja's log of a running build: the seconds of what has been made since this was opened.
 
-    def __init__(self, path: Path) -> None:
+    Where the governor has a record of a compile, that counts: Ninja's time has the wait at the gate in it.
+    """
+
+    def __init__(self, path: Path, compiles: Path | None = None) -> None:
         self._path = path
+        self._compiles = record.Tail(compiles) if compiles else None
         self._offset = 0
         self._before = self._new()
         self._found: dict[str, float] = {}
@@ -80,6 +92,8 @@ class Tail:
         for name, step in self._new().items():
             if self._before.get(name) != step:
                 self._found[name] = step.milliseconds / 1000
+        for each in self._compiles.read() if self._compiles else ():
+            self._found[each.object] = each.seconds
         return self._found
 
     def _new(self) -> dict[str, ninja_log.Step]:

@@ -25,6 +25,12 @@ def takes_tokens(ninja: Tool) -> bool:
     return ninja.version is not None and ninja.version >= TOKENS_FROM
 
 
+def no_tokens(ninja: Tool) -> str:
+    """Why a fixed number has to do."""
+    version = ninja.version or "of unknown version"
+    return f"Ninja {version} takes no job tokens, {TOKENS_FROM} does"
+
+
 @contextlib.contextmanager
 def governed(
     request: BuildRequest,

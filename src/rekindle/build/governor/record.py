@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -62,6 +63,27 @@ def read(path: Path) -> list[Compile]:
         data = path.read_bytes()
     except OSError:
         return []
+    return _parsed(data)
+
+
+class Tail:
+    """A record that grows: what has come since the last look. What was there before is not told."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def read(self) -> list[Compile]:
+        with contextlib.suppress(OSError), self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            data = stream.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            return _parsed(whole)
+        return []
+
+
+def _parsed(data: bytes) -> list[Compile]:
     found = []
     for text in data.split(b"\n"):
         try:

@@ -58,6 +58,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     running: tuple[Shown, ...]
     waiting: tuple[Shown, ...]
+    short: int
+    """How many of those wait for memory, and not only for their turn."""
     available: int | None
     total: int | None
 
@@ -141,6 +143,7 @@ class Governor:
                 jobs=self.jobs,
                 running=running,
                 waiting=waiting,
+                short=self._short,
                 available=self._sample.available,
                 total=self._sample.total,
             )
