@@ -309,17 +309,32 @@ typedef struct {
     SIZE_T limits[2], peak_process, peak_job;
 } Usage;
 typedef struct { DWORD size, faults; SIZE_T values[8]; } Counters;
-typedef BOOL (WINAPI *Ask)(HANDLE, Counters *, DWORD);
+typedef HANDLE (WINAPI *MakeJob)(void *, void *);
+typedef BOOL (WINAPI *PutIn)(HANDLE, HANDLE);
+typedef BOOL (WINAPI *AskJob)(HANDLE, int, void *, DWORD, DWORD *);
+typedef BOOL (WINAPI *AskProcess)(HANDLE, Counters *, DWORD);
 
-/* The job's peak counts all that the compiler has started; where there is none, the compiler's own must do. */
+static void *kernel(const char *name) { return (void *)GetProcAddress(GetModuleHandleA("kernel32.dll"), name); }
+
+/* A job counts all that the compiler starts. It ends nothing: a compiler cache's server has to outlive us. */
+static HANDLE job_of(HANDLE process) {
+    MakeJob make = (MakeJob)kernel("CreateJobObjectW");
+    PutIn put = (PutIn)kernel("AssignProcessToJobObject");
+    HANDLE job = make ? make(NULL, NULL) : NULL;
+    if (job && put) put(job, process);
+    return job;
+}
+
+/* The job's peak; where there is none, the compiler's own must do. */
 static SIZE_T peak_of(HANDLE job, HANDLE process) {
     Usage usage;
     Counters counters;
     memset(&usage, 0, sizeof usage);
     memset(&counters, 0, sizeof counters);
-    if (job && QueryInformationJobObject(job, 9, &usage, sizeof usage, NULL) && usage.peak_job) return usage.peak_job;
-    Ask ask = (Ask)(void *)GetProcAddress(GetModuleHandleA("kernel32.dll"), "K32GetProcessMemoryInfo");
-    return ask && ask(process, &counters, sizeof counters) ? counters.values[7] : 0;
+    AskJob ask = (AskJob)kernel("QueryInformationJobObject");
+    if (job && ask && ask(job, 9, &usage, sizeof usage, NULL) && usage.peak_job) return usage.peak_job;
+    AskProcess own = (AskProcess)kernel("K32GetProcessMemoryInfo");
+    return own && own(process, &counters, sizeof counters) ? counters.values[7] : 0;
 }
 
 static DWORD run(wchar_t *line, SIZE_T *peak) {
@@ -337,8 +352,7 @@ static DWORD run(wchar_t *line, SIZE_T *peak) {
         fprintf(stderr, "gate: the compiler could not be started (error %lu)\n", GetLastError());
         return 126;
     }
-    HANDLE job = CreateJobObjectW(NULL, NULL);
-    if (job) AssignProcessToJobObject(job, made.hProcess);
+    HANDLE job = job_of(made.hProcess);
     ResumeThread(made.hThread);
     WaitForSingleObject(made.hProcess, INFINITE);
     GetExitCodeProcess(made.hProcess, &code);

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import msgspec
 
@@ -100,6 +101,7 @@ class Governor:
         self.use = GovernorUse(jobs=jobs)
         self._expectation = expectation or Expectation()
         self._compiles = compiles
+        self._stream: IO[bytes] | None = None
         self._measured = measured
         self._watch = watch or Watch()
         self._tell = tell
@@ -158,6 +160,8 @@ class Governor:
             with contextlib.suppress(OSError):
                 each.close()
         self._selector.close()
+        if self._stream:
+            self._stream.close()
         if self._server:
             self._server.close()
         if self._folder is not None:
@@ -271,6 +275,8 @@ class Governor:
             self._send(gate, f"done {words}")
         elif code:
             self._send(gate, "done")
+        # It has nothing more to say, and the next look at it is saved.
+        self._drop(gate)
 
     def _killed_since(self, gate: Gate) -> bool:
         now = self._watch.sample()
@@ -311,8 +317,11 @@ class Governor:
             code=code,
             retried=gate.attempts > 1,
         )
-        with contextlib.suppress(OSError), self._compiles.open("ab") as stream:
-            stream.write(record.line(one))
+        # A full disk stops the build soon enough, and with better words.
+        with contextlib.suppress(OSError):
+            if self._stream is None:
+                self._stream = self._compiles.open("ab", buffering=0)
+            self._stream.write(record.line(one))
 
     def _admit(self) -> None:
         waiting = [gate for gate in self._gates.values() if gate.phase == "waiting"]
