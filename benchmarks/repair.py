@@ -118,12 +118,13 @@ def _peers() -> int:
                 continue
             target = place / name
             begun = time.perf_counter()
+            before = _used()
             try:
-                used = _processor([*command, str(target)], check=False, limit=LIMIT)
+                _processor([*command, str(target)], check=False, limit=LIMIT)
             except subprocess.TimeoutExpired:
-                print(f"{name:<12} > {LIMIT:.0f} s: it was ended then")
+                print(f"{name:<12} > {LIMIT:.0f} s {_used() - before:8.1f} s  it was ended then")
                 continue
-            took = time.perf_counter() - begun
+            took, used = time.perf_counter() - begun, _used() - before
             made = next(iter(sorted(target.glob("*.whl"))), None)
             if made is None:
                 print(f"{name:<12} {took:6.1f} s {used:8.1f} s  no wheel came out")
@@ -135,10 +136,15 @@ def _peers() -> int:
 
 
 def _processor(command: list[str], *, check: bool = True, limit: float | None = None) -> float:
-    before = os.times()
+    before = _used()
     subprocess.run(command, check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return _used() - before
+
+
+def _used() -> float:
+    """Processor time of the programs that have ended."""
+    now = os.times()
+    return now.children_user + now.children_system
 
 
 def _library(requirement: str, name: str, place: Path) -> Path:
