@@ -118,13 +118,13 @@ def _peers() -> int:
                 continue
             target = place / name
             begun = time.perf_counter()
-            before = _used()
+            spent = _used()
             try:
                 _processor([*command, str(target)], check=False, limit=LIMIT)
             except subprocess.TimeoutExpired:
-                print(f"{name:<12} > {LIMIT:.0f} s {_used() - before:8.1f} s  it was ended then")
+                print(f"{name:<12} > {LIMIT:.0f} s {_used() - spent:8.1f} s  it was ended then")
                 continue
-            took, used = time.perf_counter() - begun, _used() - before
+            took, used = time.perf_counter() - begun, _used() - spent
             made = next(iter(sorted(target.glob("*.whl"))), None)
             if made is None:
                 print(f"{name:<12} {took:6.1f} s {used:8.1f} s  no wheel came out")
