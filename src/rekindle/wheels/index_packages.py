@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from platformdirs import user_cache_dir
 
+from rekindle import console
 from rekindle.knowledge import cudnn, dlls, redistribution
 from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.dlls import DllProvider
@@ -59,6 +60,8 @@ def download(row: DllProvider) -> Path | None:
     place = folder / row.wheel
     if place.is_file() and place.stat().st_size == row.wheel_size:
         return place
+    # pip says nothing until it is done, and NVIDIA's packages take minutes.
+    console.say(f"fetching {row.package} {row.version} ({row.wheel_size / 1e6:.0f} MB)")
     *_, tag, _, platforms = row.wheel.removesuffix(".whl").split("-")
     numbers = ["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else []
     words = ["download", "-q", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "-d", str(folder)]
