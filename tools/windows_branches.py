@@ -3,10 +3,10 @@
     python tools/windows_branches.py                list them
     python tools/windows_branches.py cover          run the tests under Wine, say which are reached
                                                     (`cover --append TEST ...` adds to what was noted before)
-    python tools/windows_branches.py plant [N ...]  break each in turn (or those numbers) and run the tests
+    python tools/windows_branches.py plant [N ...] [tests/...] [--anew]
+                                                    break each in turn, run the tests that reach it
 
-Exit code 8: less than 90 % of the lines are reached, or a planted bug was not noticed. `plant` uses what `cover` noted:
-for each place only the tests that reach it are run.
+Exit code 8: less than 90 % of the lines are reached, or a planted bug was not noticed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import ast
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(PROJECT / "tools"), str(PROJECT / "src"), str(PROJECT / "tests")]
 
+import windows_plant as planting  # noqa: E402
 from support.artefacts import cache  # noqa: E402
 from support.windows_python import WindowsPython  # noqa: E402
 from support.wine import Bench, CannotSetUp, windows_path  # noqa: E402
@@ -174,60 +174,60 @@ def said(report: Path) -> int:
     return 0 if share >= WANTED else FAILED
 
 
-def plant(numbers: list[int]) -> int:
-    """Break each place in a copy of the source; the tests that reach it must notice."""
-    executed = _executed(cache() / REPORT)
+def plant(words: list[str]) -> int:
+    """Break each place in a copy of the source; the tests that reach it must notice.
+
+    Numbers choose places; `tests/...` are the tests that are run first to see which reach what. Both are remembered:
+    a second call goes on with the places that nobody has noticed yet (`--anew` forgets).
+    """
+    folder = cache() / "planted"
+    if "--anew" in words:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
+    every = places()
+    numbers = [int(word) for word in words if word.isdigit()]
+    tests = [word for word in words if word.startswith("tests/")]
+    copy = folder / "src"
+    shutil.rmtree(copy, ignore_errors=True)
+    planting.instrument(PROJECT / "src", copy, every, _asks)
+    reach, out, work, driver = (folder / name for name in ("reached.txt", "answers.jsonl", "work.json", "driver.py"))
+    driver.write_text(planting.DRIVER, encoding="utf-8")
     python = _python()
-    unnoticed = []
-    for number, place in enumerate(places(), 1):
+    # With slashes: pytest reads this setting as a shell would, and backslashes would be lost.
+    options = ["-o", f"pythonpath={windows_path(copy)} tests".replace("\\", "/")]
+    env = environment() | {"PYTHONPATH": windows_path(copy), "PYTHONPYCACHEPREFIX": r"C:\planted"}
+    command = [python.executable, windows_path(driver), windows_path(work), windows_path(out)]
+
+    def run(chosen: list[tuple[int, list[str]]], first: list[str]) -> None:
+        log = windows_path(reach) if first else ""
+        planting.work_file(work, reach=log, tests=first, places=chosen, options=options)
+        python.bench.call(command, env=env, cwd=PROJECT, timeout=3600, capture=False)
+
+    if tests or not reach.is_file():
+        run([], tests or ["tests/windows", "tests/unit"])
+    known = planting.reached(reach)
+    waiting = [number for number in numbers or range(1, len(every) + 1) if number in known]
+    while todo := [number for number in waiting if number not in planting.answers(out)]:
+        before = len(planting.answers(out))
+        run([(number, known[number]) for number in todo], [])
+        if len(planting.answers(out)) == before:
+            # The bug has ended the process that runs the tests: that is noticing it.
+            with out.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps([todo[0], 1, 0.0, known[todo[0]][0]]) + "\n")
+    return _planted(every, numbers, planting.answers(out))
+
+
+def _planted(every: list[Place], numbers: list[int], answers: dict[int, tuple[bool, float, str]]) -> int:
+    wrong = 0
+    for number, place in enumerate(every, 1):
         if numbers and number not in numbers:
             continue
-        contexts = {
-            name for line in place.lines for name in executed.get(place.file.as_posix(), {}).get(line, ()) if name
-        }
-        tests = _nodes(contexts)
-        if not tests:
-            unnoticed.append(place)
-            print(f"{number:3}  NO TEST    {place}", flush=True)
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "src"
-            shutil.copytree(PROJECT / "src", copy)
-            _break(copy / place.file.relative_to("src"), place)
-            env = environment() | {"PYTHONPATH": windows_path(copy), "PYTHONPYCACHEPREFIX": r"C:\planted"}
-            command = [python.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line"]
-            # With slashes: pytest reads this setting as a shell would, and backslashes would be lost.
-            planted = windows_path(copy).replace("\\", "/")
-            command += ["-o", f"pythonpath={planted} tests", *tests[:6]]
-            noticed = python.bench.call(command, env=env, cwd=PROJECT, timeout=300).returncode != 0
-        print(f"{number:3}  {'noticed  ' if noticed else 'UNNOTICED'}  {place}", flush=True)
-        if not noticed:
-            unnoticed.append(place)
-    print(f"{len(unnoticed)} planted bugs were not noticed")
-    return FAILED if unnoticed else 0
-
-
-def _break(file: Path, place: Place) -> None:
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    if place.first is not None:
-        lines.insert(place.first - 1, " " * place.indent + 'raise RuntimeError("planted")\n')
-    else:
-        index = place.line - 1
-        swapped = lines[index].replace("==", "\0").replace("!=", "==").replace("\0", "!=")
-        lines[index] = swapped
-    file.write_text("".join(lines), encoding="utf-8")
-
-
-def _nodes(contexts: set[str]) -> list[str]:
-    """pytest's names for coverage's contexts (`test_files.test_long`); Windows' own tests first, the sharpest."""
-    found = []
-    for context in contexts:
-        module, _, rest = context.partition(".")
-        for folder in ("tests/windows", "tests/unit"):
-            file = PROJECT / folder / f"{module.rpartition('.')[2]}.py"
-            if file.is_file() and rest.split(".")[-1].startswith("test_"):
-                found.append(f"{folder}/{file.name}::{rest.replace('.', '::')}")
-    return sorted(set(found), key=lambda node: (not node.startswith("tests/windows"), node))
+        noticed, _, test = answers.get(number, (False, 0.0, ""))
+        wrong += not noticed
+        word = "noticed  " if noticed else "UNNOTICED" if number in answers else "NO TEST  "
+        print(f"{number:3}  {word}  {place}" + (f"  by {test.rpartition('/')[2]}" if noticed else ""), flush=True)
+    print(f"{wrong} planted bugs were not noticed")
+    return FAILED if wrong else 0
 
 
 def _executed(report: Path) -> dict[str, dict[int, list[str]]]:
@@ -265,7 +265,7 @@ def main(words: list[str]) -> int:
     if words[0] == "said":
         return said(cache() / REPORT)
     if words[0] == "plant":
-        return plant([int(word) for word in words[1:]])
+        return plant(words[1:])
     print(__doc__, file=sys.stderr)
     return 2
 
