@@ -18,11 +18,12 @@ from typing import Protocol
 MOST = 4
 """Tests for one place. The sharpest come first: those of tests/windows, and of them the shortest."""
 
-# Appends "number test" to a file, where one is named.
-_NOTE = (
-    "r.environ.get('REKINDLE_REACHED') and open(r.environ['REKINDLE_REACHED'], 'a')"
-    ".write('@ ' + r.environ.get('PYTEST_CURRENT_TEST', '') + chr(10))"
+# Appends "number test" to a file, where one is named. Closed at once: the tests make an error of an open file.
+_APPEND = (
+    "with open(r.environ['REKINDLE_REACHED'], 'a', encoding='utf-8') as f: "
+    "f.write('@ ' + r.environ.get('PYTEST_CURRENT_TEST', '') + chr(10))"
 )
+_NOTE = f"r.environ.get('REKINDLE_REACHED') and exec({_APPEND!r}, {{'r': r}})"
 
 DRIVER = """
 import json, os, sys, time

@@ -53,11 +53,11 @@ def test_colours_only_where_the_console_knows_them(variables: dict[str, str], co
 def test_the_build_takes_the_environment_of_the_plans_toolset(tmp_path: Path) -> None:
     place = studio.make(tmp_path / "VS (x86)", "14.16.27023", "14.29.30133")
     compiler = types.SimpleNamespace(studio=str(place), toolset=Version("14.16"))
-    found = building._captured(types.SimpleNamespace(compiler=compiler), os.environ)  # type: ignore[arg-type]
+    found = building.captured(types.SimpleNamespace(compiler=compiler), os.environ)  # type: ignore[arg-type]
     assert found is not None
     assert found.toolset == Version("14.16.27023")
     without = types.SimpleNamespace(compiler=types.SimpleNamespace(studio=None, toolset=None))
-    assert building._captured(without, os.environ) is None  # type: ignore[arg-type]
+    assert building.captured(without, os.environ) is None  # type: ignore[arg-type]
 
 
 def test_an_environments_python_is_below_scripts(tmp_path: Path) -> None:
