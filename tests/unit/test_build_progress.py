@@ -368,3 +368,18 @@ def test_a_broken_file_of_times_is_no_reason_to_fail(tmp_path: Path, monkeypatch
     (tmp_path / "times" / "x.json").write_bytes(b"{\xff")
     assert [build.name for build in timed.builds("x")] == [build.id for build in compile_times()]
     timed.keep(tmp_path / "no-such-log", "x")
+
+
+def test_a_command_that_names_itself_by_a_sentence_is_known_by_its_output(tmp_path: Path) -> None:
+    rules = (
+        "build nccl-stamp/nccl-build | nccl/libnccl.a: CUSTOM_COMMAND nccl-stamp/nccl-configure\n"
+        "  COMMAND = make\n  DESC = Performing build step for 'nccl_external'\n  restat = 1\n\n"
+        "build a.o: CXX_COMPILER__t a.cpp\n  FLAGS = -O2\n\n"
+        "build C$:/x/gen$ it.h: CUSTOM_COMMAND\n  DESC = Generating it\n"
+    )
+    (tmp_path / "build.ninja").write_text(rules, encoding="utf-8")
+    assert pending.described(tmp_path) == {
+        "Performing build step for 'nccl_external'": "nccl-stamp/nccl-build",
+        "Generating it": "C:/x/gen it.h",
+    }
+    assert pending.described(tmp_path / "nowhere") == {}

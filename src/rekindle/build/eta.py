@@ -15,11 +15,11 @@ import msgspec
 
 from rekindle.build.weights import Weight
 
-_LEAN = 8.0
+_LEAN = 20.0
 """A folder's own pace outweighs that of its target once this many ordinary files are done."""
-_FORGET = 1200.0
-"""Seconds after which what was seen counts half."""
-_FORGET_GUESSED = 1e9
+_FORGET = 450.0
+_FORGET_FILES = 40
+"""What was seen counts half after this many seconds, but not before this many files have followed."""
 _WILD = 5.0
 """A file this many times slower or faster than expected was stuck or came from a cache: it counts no more than this."""
 _WINDOW = 600.0
@@ -47,7 +47,6 @@ class Estimator:
         self._mean = self._total / max(len(weights), 1) or 1.0
         self._pace: dict[tuple[str, ...], _Pace] = {}
         self._busy: deque[tuple[float, float]] = deque()
-        self._finished = 0
 
     def finished(self, name: str, seconds: float | None, at: float) -> None:
         """An output is made; `seconds` is None when nobody saw how long it took."""
@@ -58,16 +57,17 @@ class Estimator:
                 self._busy.popleft()
         if weight is None:
             return
-        self._finished += 1
         self._done += weight.seconds
-        if seconds is not None:
-            # The widest pace first: each narrower one is held against it.
-            for place in reversed(_places(weight)):
-                wider = self._ratio_of(place[:-1], at)
-                bounded = min(max(seconds, weight.seconds * wider / _WILD), weight.seconds * wider * _WILD)
-                self._pace.setdefault(place, _Pace(_FORGET if weight.known else _FORGET_GUESSED)).add(
-                    bounded, weight.seconds, at
-                )
+        if seconds is not None and seconds > 0:
+            self._learn(weight, seconds, at)
+
+    def _learn(self, weight: Weight, seconds: float, at: float) -> None:
+        """The widest pace first: each narrower one is held against it."""
+        expected = weight.seconds
+        for place in _places(weight):
+            wider = self._ratio_of(place[:-1])
+            bounded = min(max(seconds, expected * wider / _WILD), expected * wider * _WILD)
+            self._pace.setdefault(place, _Pace(fades=weight.known)).add(bounded, expected, at)
 
     def remaining(
         self, now: float, running: Mapping[str, float] | None = None, *, unlisted: int = 0, fewer: int = 0
@@ -75,12 +75,12 @@ class Estimator:
         """`running`: age by output. Ninja may find that it has more to do than was listed (`unlisted`: of these only
         the number is known), or that some of it need not be done (`fewer`)."""
         running = running or {}
-        slower = self._slower(now, running)
+        slower = self._slower(running)
         times: list[float] = []
         ages: list[float] = []
         known = work = 0.0
         for name, weight in self._left.items():
-            expected = weight.seconds * self._ratio(weight, now) * slower
+            expected = weight.seconds * self._ratio(weight) * slower
             work += expected
             known += expected if weight.known else 0.0
             if name in running:
@@ -89,7 +89,7 @@ class Estimator:
             else:
                 times.append(expected)
         if unlisted > 0:
-            times += [self._mean * self._ratio_of((), now)] * unlisted
+            times += [self._mean * self._ratio_of(())] * unlisted
             work += sum(times[-unlisted:])
         if fewer > 0 and times:
             times = [seconds * max(0.0, 1 - fewer / len(times)) for seconds in times]
@@ -102,12 +102,12 @@ class Estimator:
             known=known / work if work else 1.0,
         )
 
-    def _slower(self, now: float, running: Mapping[str, float]) -> float:
+    def _slower(self, running: Mapping[str, float]) -> float:
         """By how much the files that are overdue show that all is slower than the finished ones say."""
         overdue = [
             (age, expected)
             for name, age in running.items()
-            if (weight := self._left.get(name)) and age > (expected := weight.seconds * self._ratio(weight, now))
+            if (weight := self._left.get(name)) and age > (expected := weight.seconds * self._ratio(weight))
         ]
         widest = self._pace.get(())
         seen = widest.seen if widest else 0.0
@@ -115,17 +115,17 @@ class Estimator:
         base = seen + sum(expected for _, expected in overdue)
         return 1.0 + late / base if base > 0 else 1.0
 
-    def _ratio(self, weight: Weight, now: float) -> float:
-        return self._ratio_of(_places(weight)[-1], now)
+    def _ratio(self, weight: Weight) -> float:
+        return self._ratio_of(_places(weight)[-1])
 
-    def _ratio_of(self, place: tuple[str, ...], now: float) -> float:
+    def _ratio_of(self, place: tuple[str, ...]) -> float:
         """Seconds here per second of weight, from the widest place to this one."""
         ratio = 1.0
         for length in range(len(place) + 1):
             pace = self._pace.get(place[:length])
             if pace:
                 lean = _LEAN * self._mean if length else 0.0
-                ratio = pace.against(ratio, lean, now)
+                ratio = pace.against(ratio, lean)
         return ratio
 
     def _parallel(self, now: float, running: Mapping[str, float]) -> tuple[int, float]:
@@ -143,23 +143,28 @@ class Estimator:
 
 
 class _Pace:
-    """Seconds seen and seconds expected, both fading."""
+    """Seconds seen and seconds expected. What was timed before fades: its pace is the machine's, which changes.
 
-    def __init__(self, forget: float) -> None:
-        self.forget = forget
+    Files that were only guessed do not fade: what they tell is how heavy such files are, not how busy the machine is.
+    """
+
+    def __init__(self, *, fades: bool) -> None:
+        self.fades = fades
         self.seen = self.expected = 0.0
-        self.at = 0.0
+        self.at: float | None = None
 
     def add(self, seen: float, expected: float, at: float) -> None:
-        fade = 0.5 ** (max(at - self.at, 0.0) / self.forget) if self.at else 1.0
-        self.seen = self.seen * fade + seen
-        self.expected = self.expected * fade + expected
-        self.at = max(at, self.at)
+        if self.fades and self.at is not None:
+            fade = 0.5 ** min(max(at - self.at, 0.0) / _FORGET, 1 / _FORGET_FILES)
+            self.seen *= fade
+            self.expected *= fade
+        self.seen += seen
+        self.expected += expected
+        self.at = at
 
-    def against(self, ratio: float, lean: float, now: float) -> float:
-        fade = 0.5 ** (max(now - self.at, 0.0) / self.forget)
-        seen, expected = self.seen * fade, self.expected * fade
-        return (seen + ratio * lean) / (expected + lean) if expected + lean > 0 else ratio
+    def against(self, ratio: float, lean: float) -> float:
+        """The ratio here, leaning on that of the wider place."""
+        return (self.seen + ratio * lean) / (self.expected + lean) if self.expected + lean > 0 else ratio
 
 
 def _places(weight: Weight) -> tuple[tuple[str, ...], ...]:

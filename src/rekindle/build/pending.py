@@ -16,6 +16,11 @@ STATUS = "[%f/%t] "
 _LINE = re.compile(r"^\[(?P<done>\d{1,7})/(?P<total>\d{1,7})\] (?P<text>.*)$")
 _MAKES = re.compile(r"^(?:Building \S+ (?:dependency )?object|Linking .*?|Creating .*?|Archiving .*?) (?P<path>\S+)$")
 
+_CUSTOM = re.compile(
+    rb"^build ((?:[^\s:|$]|\$.)+)[^\n]*: CUSTOM_COMMAND\b[^\n]*\n(?:  (?!DESC)[^\n]*\n)*  DESC = ([^\n]+)$",
+    re.MULTILINE,
+)
+
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """`[331/1598] Building CXX object a.cpp.o`: an output, or what the command says of itself."""
@@ -44,3 +49,19 @@ def listed(ninja: str, build: Path, targets: Sequence[str], environ: Mapping[str
     if not said.ok:
         return ()
     return tuple(dict.fromkeys(found.name for line in said.out.splitlines() if (found := read(line))))
+
+
+def described(build: Path) -> dict[str, str]:
+    """The first output of every command that names itself by a sentence, by that sentence.
+
+    Ninja's lines say `Performing build step for 'nccl_external'`, its log says which file came of it.
+    """
+    try:
+        text = (build / "build.ninja").read_bytes()
+    except OSError:
+        return {}
+    names: dict[str, str] = {}
+    for found in _CUSTOM.finditer(text):
+        output = found[1].decode("utf-8", "replace").replace("$:", ":").replace("$ ", " ")
+        names.setdefault(found[2].decode("utf-8", "replace"), output)
+    return names

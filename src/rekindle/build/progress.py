@@ -65,11 +65,13 @@ class Progress:
 
     def compiling(self, what: Compile) -> None:
         """Before Ninja is started: what it will make, and how heavy that is."""
-        names = pending.listed(what.ninja, what.build, what.targets, what.environ)
+        described = pending.described(what.build)
+        listed = pending.listed(what.ninja, what.build, what.targets, what.environ)
+        names = [described.get(name, name) for name in listed]
         weights = Weights(timed.builds(what.name)).of(names, _sizes(what.source, names))
         with self._lock:
             if self._state:
-                self._state.compiles(what, weights)
+                self._state.compiles(what, weights, described)
 
     def started(self, pid: int) -> None:
         with self._lock:
@@ -135,11 +137,13 @@ class _State:
         self.left: set[str] = set()
         self.estimator: Estimator | None = None
         self.what: Compile | None = None
+        self.described: Mapping[str, str] = {}
         self._log: timed.Tail | None = None
         self._arrived: dict[str, float] = {}
 
-    def compiles(self, what: Compile, weights: Mapping[str, Weight]) -> None:
+    def compiles(self, what: Compile, weights: Mapping[str, Weight], described: Mapping[str, str]) -> None:
         self.what = what
+        self.described = described
         self.estimator = Estimator(weights, jobs=what.jobs, begun=time.monotonic())
         self.left = set(weights)
         self.listed = len(weights)
@@ -153,7 +157,7 @@ class _State:
             return
         # A step may run Ninja more than once (to renew its own rules first): the count then starts again.
         self.done, self.total = found.done, found.total
-        self._arrived[found.name] = self.heard_at
+        self._arrived[self.described.get(found.name, found.name)] = self.heard_at
         self.last_line = found.name
 
     def take_in(self) -> None:

@@ -17,6 +17,8 @@ from rekindle.formats import ninja_log
 from rekindle.knowledge.compile_times import compile_times
 
 _KEPT = 12
+_LEAST = 500
+"""Milliseconds that something other than a compile or a link must take to be worth remembering."""
 _FEWEST = 5
 """A build of fewer files than this teaches nothing."""
 
@@ -34,11 +36,19 @@ def folder() -> Path:
 
 
 def read_log(log: Path) -> dict[str, float]:
-    """Seconds of every output that Ninja's log names, by `Output.key`. Headers that a generator wrote are no work."""
+    """Seconds of every command that Ninja's log names, by the `Output.key` of its first output.
+
+    A generator that writes a thousand headers is one piece of work; what takes no time is none.
+    """
     found: dict[str, float] = {}
+    seen: set[tuple[int, int]] = set()
     for step in ninja_log.read(log):
         output = outputs.read(step.output)
-        if output.kind != "other" and step.milliseconds > 0:
+        if output.kind == "other":
+            if step.milliseconds < _LEAST or (step.start, step.end) in seen:
+                continue
+            seen.add((step.start, step.end))
+        if step.milliseconds > 0:
             found[output.key] = step.milliseconds / 1000
     return found
 

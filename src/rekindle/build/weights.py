@@ -85,8 +85,8 @@ class _Index:
         if not scored:
             return None
         best = max(score for score, _ in scored)
-        # `utils.cpp` alone says nothing: the folder has to agree, or the target, or the name has to be the only one.
-        if best[0] < 2 and not best[1] and len(scored) > 1:
+        # `utils.cpp` alone says nothing: the folder has to agree too, or the target.
+        if best[0] < 2 and not best[1]:
             return None
         return max(statistics.median(seconds for score, seconds in scored if score == best), 0.001)
 
@@ -98,6 +98,9 @@ class _Neighbours:
         self._sizes = sizes
         self._size = statistics.median(sizes.values()) if sizes else 1
         self._groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        # What is usual is said in seconds of some machine; here it counts in those of the builds that were timed.
+        usual = sum(_DEFAULTS[output.kind] for output, _ in timed)
+        self._scale = sum(seconds for _, seconds in timed) / usual if usual else 1.0
         for output, seconds in timed:
             for group in _groups(output):
                 self._groups[group].append(seconds / self._factor(output))
@@ -107,7 +110,7 @@ class _Neighbours:
             found = self._groups.get(group, ())
             if len(found) >= 3:
                 return statistics.fmean(found) * self._factor(output)
-        return _DEFAULTS[output.kind] * self._factor(output)
+        return _DEFAULTS[output.kind] * self._scale * self._factor(output)
 
     def _factor(self, output: Output) -> float:
         size = self._sizes.get(output.name)
@@ -124,7 +127,14 @@ def _merged(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     logs: dict[str, list[float]] = {}
     for times in found:
         shared = [statistics.fmean(logs[name]) - math.log(seconds) for name, seconds in times.items() if name in logs]
-        shift = statistics.median(shared) if len(shared) >= _COMMON else 0.0
+        if len(shared) >= _COMMON:
+            shift = statistics.median(shared)
+        elif logs and len(times) >= _COMMON:
+            # Nothing to compare: an ordinary file of the one weighs what an ordinary file of the other does.
+            usual = statistics.median(statistics.fmean(values) for values in logs.values())
+            shift = usual - statistics.median(math.log(seconds) for seconds in times.values())
+        else:
+            shift = 0.0
         for name, seconds in times.items():
             logs.setdefault(name, []).append(math.log(seconds) + shift)
     return {name: math.exp(statistics.fmean(values)) for name, values in logs.items()}
