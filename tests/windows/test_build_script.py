@@ -117,9 +117,16 @@ def test_arguments_have_exit_codes(kepler: Path, words: tuple[str, ...], code: i
 
 
 @pytest.fixture
-def kepler(tmp_path: Path, folder: Path) -> Iterator[Path]:
+def work() -> Iterator[Path]:
+    """Short and plain, as nvcc wants it."""
+    made = Path(tempfile.mkdtemp(prefix="rk", dir="C:\\"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def kepler(tmp_path: Path, folder: Path, work: Path) -> Path:
     """The script for the recorded K40c machine: torch 1.12.1, CUDA 11.4, VS 2019; of the source a few files."""
-    work = Path(tempfile.mkdtemp(prefix="rk", dir="C:\\"))
     source = trees.pytorch(folder / "src", version="1.12.0a0")
     trees.write(source, trees.FLATBUFFERS)
     plan = tmp_path / "plan.toml"
@@ -128,8 +135,7 @@ def kepler(tmp_path: Path, folder: Path) -> Iterator[Path]:
     words = ["--machine", str(MACHINES / "k40c-windows.json"), "--work", str(work)]
     seen = rekindle_command("build", str(plan), *words, "--script", str(tmp_path / "build.cmd"))
     assert seen.code == 0, seen.err
-    yield tmp_path / "build.cmd"
-    shutil.rmtree(work, ignore_errors=True)
+    return tmp_path / "build.cmd"
 
 
 def test_the_script_for_a_k40c_names_everything_that_is_missing_at_once(kepler: Path) -> None:
