@@ -68,7 +68,7 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
     return data
 
 
-def _read(path: Path, size: int, *, patience: float = 1.0) -> bytes:
+def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
     """Windows refuses to open a file in the moment in which another one is renamed over it: a reader waits for that."""
     give_up = time.monotonic() + patience
     while True:
@@ -81,7 +81,7 @@ def _read(path: Path, size: int, *, patience: float = 1.0) -> bytes:
             time.sleep(0.01)
 
 
-def rename_over(source: Path, path: Path, *, patience: float = 2.0) -> None:
+def rename_over(source: Path, path: Path, *, patience: float = 5.0) -> None:
     """Give a finished file its name, over an older one of that name, and make the rename durable.
 
     Windows refuses while another program has the old file open, and virus scanners and indexers open every new file

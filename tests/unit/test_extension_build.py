@@ -229,9 +229,28 @@ def test_one_that_does_not_serve_is_not_even_fetched(
     assert wheel is None
     assert finding is not None
     assert finding.state is State.WARN
-    assert "does not serve sm_35: it has sm_80, compute_90" in finding.found
+    assert "does not serve sm_35: _C.so has sm_80, compute_90" in finding.found
     assert said == [finding.found]
     assert not list((tmp_path / "index").glob("*")) if (tmp_path / "index").exists() else True
+
+
+def test_the_file_that_does_not_serve_is_named(
+    index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchvision's wheel carries NVIDIA's nvJPEG, with code for more cards than its own module has."""
+    name, data, torch = _wheel_of(tmp_path, "sm_80")
+    (tmp_path / "other").mkdir()
+    _, other, _ = _wheel_of(tmp_path / "other", "sm_80", "sm_75")
+    both = io.BytesIO(data)
+    with zipfile.ZipFile(both, "a") as archive, zipfile.ZipFile(io.BytesIO(other)) as second:
+        archive.writestr("ext.libs/libnvjpeg.so", second.read("ext/_C.so"))
+    monkeypatch.setattr(index, "name", name)
+    monkeypatch.setattr(index, "data", both.getvalue())
+    turing = Card(name="sm_75", capability=Capability(7, 5))
+    wheel, finding = candidate("ext", HERE, torch, [turing], tmp_path, lambda _: None)
+    assert wheel is None
+    assert finding is not None
+    assert "does not serve sm_75: _C.so has sm_80" in finding.found
 
 
 def test_one_for_another_torch_does_not_fit(

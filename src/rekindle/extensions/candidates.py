@@ -74,8 +74,7 @@ def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[Card]) -
     if not targets:
         return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index has no GPU code")
     if wrong:
-        text = f"{name} on the index does not serve {', '.join(wrong)}: it has {', '.join(targets)}"
-        return Finding(id="extension.index", state=State.WARN, found=text)
+        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index {'; '.join(wrong)}")
     reason = unfit(where, torch)
     if reason:
         return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index does not fit: {reason}")

@@ -20,6 +20,7 @@ from rekindle.knowledge.capability import Coverage
 from rekindle.knowledge.releases import parse_arch_list
 from rekindle.run import call
 from rekindle.version import Version
+from rekindle.wheels.inspection import Card as Judged
 from rekindle.wheels.inspection import Inspection, inspect
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
@@ -167,6 +168,14 @@ def _is_python_module(module: Module) -> bool:
 
 
 def served_by(where: str | Path, cards: Sequence[Card]) -> tuple[dict[str, int], list[str]]:
-    """The GPU code of a wheel by path or address, and the cards that it does not serve."""
+    """The GPU code of a wheel by path or address, and what it lacks for which card."""
     seen = inspect(where, cards=[card.capability.sm for card in cards])
-    return seen.targets, [card.name for card in seen.cards if card.coverage is not Coverage.SERVES]
+    return seen.targets, [_lack(card, seen) for card in seen.cards if card.coverage is not Coverage.SERVES]
+
+
+def _lack(card: Judged, seen: Inspection) -> str:
+    """The file is named with its own code: NVIDIA's libraries in the same wheel may have code for more cards."""
+    wrong = [code for code in seen.gpu_code if code.file in card.files]
+    wrong = [code for code in wrong if card.files[code.file].coverage is not Coverage.SERVES]
+    parts = [f"{code.file.rpartition('/')[2]} has {', '.join(code.targets)}" for code in wrong[:_MOST]]
+    return f"does not serve {card.name}: {'; '.join(parts) or 'it has no code for it'}"
