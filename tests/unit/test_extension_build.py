@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from rekindle.build.environment import Environment as BuildEnvironment
-from rekindle.build.request import BuildRequest, Compiler
+from rekindle.build.request import BuildRequest, Compiler, Cuda
 from rekindle.errors import StepFailed, UsageError
 from rekindle.extensions import named
 from rekindle.extensions.answer import Card, Torch
@@ -30,6 +30,7 @@ from rekindle.knowledge.capability import Capability
 from rekindle.knowledge.extension_builds import settings
 from rekindle.machine.model import FoundPython, Machine
 from rekindle.version import Version
+from support.artefacts import unverified
 from support.compiled import Compiler as Linker
 from support.fatbins import container
 from support.small_wheels import record
@@ -340,6 +341,31 @@ def test_a_build_that_works_leaves_the_source_alone(tmp_path: Path) -> None:
     assert wheel.name == "ext-1.0-py3-none-any.whl"
     assert log.is_file()
     assert sorted(path.name for path in project.rglob("*")) == before
+
+
+GATED = """import os, subprocess, sys
+if "bdist_wheel" in sys.argv:
+    subprocess.run([os.environ["PYTORCH_NVCC"], "-c", "k.cu", "-o", "k.o"], check=True)
+from setuptools import setup
+setup(name="ext", version="1.0", packages=["ext"])
+"""
+
+
+def test_nvcc_waits_at_the_gate(tmp_path: Path) -> None:
+    """torch calls the nvcc that PYTORCH_NVCC names; it is the toolkit's own, behind the gate."""
+    if os.name == "nt":
+        unverified("torch takes another nvcc on Linux only")
+    nvcc = tmp_path / "cuda 12" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text(f'#!/bin/sh\necho "$@" > "{tmp_path}/called"; touch k.o\n', encoding="utf-8")
+    nvcc.chmod(0o755)
+    kit = Cuda(root=str(nvcc.parents[1]), nvcc=str(nvcc), version=Version("12.6"))
+    found = msgspec.structs.replace(FOUND, request=msgspec.structs.replace(REQUEST, cuda=kit))
+    project = _project(tmp_path / "project", GATED)
+    (tmp_path / "work").mkdir()
+    make("ext", project, HERE, found, work=tmp_path / "work", output=tmp_path / "out", tell=lambda _: None)
+    assert (tmp_path / "called").read_text(encoding="utf-8") == "-c k.cu -o k.o\n"
+    assert "k.o" in (tmp_path / "work" / "compiles.jsonl").read_text(encoding="utf-8")
 
 
 # -- what is imported, and with which Python it is built --------------------------------------------------------------

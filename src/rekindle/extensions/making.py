@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,9 @@ from packaging.utils import canonicalize_name
 
 from rekindle import files
 from rekindle.build import failure, runner
+from rekindle.build.governor.governing import summary
+from rekindle.build.governor.making import make_or_do_without
+from rekindle.build.governor.server import Governor
 from rekindle.build.journal import Journal
 from rekindle.errors import StepFailed
 from rekindle.extensions import pip
@@ -53,10 +58,10 @@ def make(
     log = output / LOG
     output.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
-    with runner.stoppable():
+    with runner.stoppable(), _governed(found, environ, work, tell) as governed:
         outcome = runner.run(
             pip.command(found.builder, words),
-            env=environ,
+            env=governed,
             cwd=work,
             log=log,
             journal=Journal(work / "journal.jsonl"),
@@ -93,6 +98,32 @@ def _copied(source: Path, work: Path) -> Path:
     if source.resolve() == target.resolve():
         return target
     return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns(*_LEFT_BEHIND)))
+
+
+@contextlib.contextmanager
+def _governed(
+    found: Preparation, environ: dict[str, str], work: Path, tell: Callable[[str], None]
+) -> Iterator[dict[str, str]]:
+    """A gate before nvcc, which waits there while memory is short. torch takes another nvcc as one word, on Linux only.
+
+    How many compilers ninja starts is in MAX_JOBS; the gate knows what each of them takes.
+    """
+    request = found.request
+    kit = request.cuda if request else None
+    gate = make_or_do_without(work, request, environ) if request and kit and request.system == "linux" else None
+    if gate is None or kit is None:
+        yield environ
+        return
+    wrapper = work / "gated" / "nvcc"
+    command = [*gate.words, kit.nvcc]
+    files.write_text(wrapper, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    wrapper.chmod(0o755)
+    jobs = int(environ.get("MAX_JOBS") or 1)
+    with Governor(jobs, compiles=work / "compiles.jsonl", tokens=False, tell=tell) as governor:
+        yield {**governor.environment(environ), "PYTORCH_NVCC": str(wrapper)}
+        said = summary(governor.use)
+        if said:
+            tell(said)
 
 
 def _progress(tell: Callable[[str], None]) -> Callable[[str], None]:
