@@ -149,6 +149,14 @@ def test_fewer_files_than_listed_and_more_than_listed() -> None:
     assert estimator.remaining(0.0, unlisted=10).seconds == pytest.approx(200.0)
 
 
+def test_what_nobody_announced_takes_what_such_outputs_took_so_far() -> None:
+    """Ninja had to renew its rules first, and its dry run listed nothing of what followed."""
+    estimator = Estimator({}, jobs=2)
+    for number in range(1, 11):
+        estimator.finished(f"f{number}.o", 8.0, number * 4.0)
+    assert estimator.remaining(40.0, unlisted=90).seconds == pytest.approx(360.0, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("line", "done", "total", "name"),
     [
@@ -262,7 +270,7 @@ def test_the_view_fits_any_terminal_and_is_ascii(width: int) -> None:
 def test_the_view_shows_files_with_age_and_memory_and_what_is_left() -> None:
     text = "\n".join(view.live_lines(moment(), 80))
     facts = "2 of 4 running, 1 waiting for memory, 11.0 GiB memory and 41.0 GiB disk free"
-    files = "4 min|3.0 GiB|aten/src/ATen/core/Tensor.cpp|41 s"
+    files = "4 min|3.0 GiB|aten/src/ATen/core/Tensor.cpp|41 s|512 MiB"
     for words in f"331/1598 files|25%|40 min gone|about 1 h 52 min left|{facts}|{files}".split("|"):
         assert words in text, words
 

@@ -47,6 +47,8 @@ class Estimator:
         self._mean = self._total / max(len(weights), 1) or 1.0
         self._pace: dict[tuple[str, ...], _Pace] = {}
         self._busy: deque[tuple[float, float]] = deque()
+        self._unlisted = (0.0, 0)
+        """Seconds and number of outputs that nobody had announced."""
 
     def finished(self, name: str, seconds: float | None, at: float) -> None:
         """An output is made; `seconds` is None when nobody saw how long it took."""
@@ -56,6 +58,8 @@ class Estimator:
             while self._busy and self._busy[0][1] < at - 2 * _WINDOW:
                 self._busy.popleft()
         if weight is None:
+            if seconds is not None:
+                self._unlisted = (self._unlisted[0] + seconds, self._unlisted[1] + 1)
             return
         self._done += weight.seconds
         if seconds is not None and seconds > 0:
@@ -89,7 +93,8 @@ class Estimator:
             else:
                 times.append(expected)
         if unlisted > 0:
-            times += [self._mean * self._ratio_of(())] * unlisted
+            took, count = self._unlisted
+            times += [took / count if count else self._mean * self._ratio_of(())] * unlisted
             work += sum(times[-unlisted:])
         if fewer > 0 and times:
             times = [seconds * max(0.0, 1 - fewer / len(times)) for seconds in times]

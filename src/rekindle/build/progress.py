@@ -177,7 +177,7 @@ class _State:
         import psutil
 
         estimate: Estimate | None = None
-        if self.estimator is not None and self.listed:
+        if self.estimator is not None and (self.listed or self.done):
             ages = {job.output: job.seconds for job in jobs if job.output}
             left = self.total - self.done if self.total * 2 >= self.listed else len(self.left)
             estimate = self.estimator.remaining(

@@ -173,6 +173,8 @@ def _free(now: Now) -> list[str]:
 def _gib(size: int | None) -> str:
     if size is None:
         return ""
+    if size < 2**30:
+        return f"{size / 2**20:.0f} MiB"
     return f"{size / 2**30:.1f} GiB" if size < 100 * 2**30 else f"{size / 2**30:.0f} GiB"
 
 
