@@ -49,7 +49,7 @@ def remedy(
 ) -> Remedy | None:
     asked = BuildRequest(source="s", system=system, arch="x86_64", python="p", compiler=GCC, **more)
     found = diagnose_text(log, known=Facts(os=system))
-    return fixing.remedy(found, step="compile", request=asked, tools=tools(), jobs=jobs, force=force or Force())
+    return fixing.remedy_for(found, step="compile", request=asked, tools=tools(), jobs=jobs, force=force or Force())
 
 
 def test_a_killed_compiler_halves_the_jobs() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build import backends, fixing, naming, options, orphans, patches, runner, steps, tools, tree
+from rekindle.build import backends, naming, options, orphans, patches, runner, steps, tools, tree
 from rekindle.build.environment import Environment, compute
-from rekindle.build.fixing import Consent, Force
+from rekindle.build.fixing import Consent, Fixer, Force
 from rekindle.build.folders import Folders, folder_of, source_of, without_spaces
 from rekindle.build.governor.making import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
@@ -159,7 +159,7 @@ def _run(
     if ended:
         tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
     source = _source(request, tell)
-    fixer = _Fixer(journal, choices, tell, consent)
+    fixer = Fixer(journal, choices, tell, consent)
     while True:
         context = _context(request, fixer.choices, fixer.force, folders, environ, source, journal, progress, tell)
         try:
@@ -230,57 +230,6 @@ def _context(
         findings=list(chosen.findings),
         launcher=choices.launcher,
     )
-
-
-class _Fixer:
-    """Decides after a failed step whether to go on, and with what. Each fix is made once in a run."""
-
-    def __init__(self, journal: Journal, choices: Choices, tell: Teller, consent: Consent | None) -> None:
-        self.journal, self.tell, self.consent = journal, tell, consent
-        self.choices = choices
-        self.force = fixing.in_force(journal.entries)
-        self.made: list[Remedy] = []
-        self.declined: Remedy | None = None
-        earlier = fixing.offered(journal.entries)
-        if earlier and choices.auto_fix:
-            self._make(earlier)
-
-    def fixed(self, context: steps.Context) -> bool:
-        found = context.diagnosis
-        step = context.step or ""
-        # What does not fit into memory even alone has been tried alone: fewer jobs would change nothing.
-        unfit = context.governed is not None and context.governed.unfit
-        remedy = found and fixing.remedy(
-            found,
-            step=step,
-            request=context.request,
-            tools=context.tools,
-            jobs=context.compiles_at_once,
-            force=self.force,
-        )
-        if unfit or not remedy:
-            return False
-        if not (self.choices.auto_fix or (self.consent and self.consent(remedy))):
-            self.journal.write("offer", step=step, fix=remedy)
-            self.declined = remedy
-            return False
-        self._make(remedy)
-        return True
-
-    def said(self, error: StepFailed) -> StepFailed:
-        """The error, with the command that makes the fix where there is one."""
-        if self.declined is None:
-            return error
-        hint = f"Rekindle can {self.declined.summary} and go on:\n\n  {self.choices.again} --auto-fix\n\n{error.hint}"
-        return StepFailed(error.message, hint=hint)
-
-    def _make(self, remedy: Remedy) -> None:
-        self.journal.write("fix", step=remedy.step, fix=remedy)
-        self.tell(f"{'fix':<10} {remedy.summary}; going on")
-        self.force = self.force.plus(remedy)
-        self.made.append(remedy)
-        # Nothing is done again that the fix does not touch, whatever the command line asked for at first.
-        self.choices = msgspec.structs.replace(self.choices, start=None, clean=False)
 
 
 def _source(request: BuildRequest, tell: Teller) -> Path:

@@ -9,17 +9,23 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from rekindle.build import patches
-from rekindle.build.journal import Entry
+from rekindle.build.journal import Entry, Journal
 from rekindle.build.remedy import Remedy
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tools
 from rekindle.diagnose.answer import Cause, Diagnosis
+from rekindle.errors import StepFailed
 from rekindle.knowledge import patches as catalogue
 from rekindle.knowledge.mechanical import Action, Mechanical, of_cause
+
+if TYPE_CHECKING:
+    from rekindle.build.building import Choices
+    from rekindle.build.steps import Context
 
 _SURE = 0.6
 """Below this a cause is only possible, and nothing is done about it unasked."""
@@ -45,6 +51,59 @@ class Force(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Fixer:
+    """Decides after a failed step whether to go on, and with what. Each fix is made once in a run."""
+
+    def __init__(
+        self, journal: Journal, choices: Choices, tell: Callable[[str], None], consent: Consent | None
+    ) -> None:
+        self.journal, self.tell, self.consent = journal, tell, consent
+        self.choices = choices
+        self.force = in_force(journal.entries)
+        self.made: list[Remedy] = []
+        self.declined: Remedy | None = None
+        earlier = offered(journal.entries)
+        if earlier and choices.auto_fix:
+            self._make(earlier)
+
+    def fixed(self, context: Context) -> bool:
+        found = context.diagnosis
+        step = context.step or ""
+        # What does not fit into memory even alone has been tried alone: fewer jobs would change nothing.
+        unfit = context.governed is not None and context.governed.unfit
+        remedy = found and remedy_for(
+            found,
+            step=step,
+            request=context.request,
+            tools=context.tools,
+            jobs=context.compiles_at_once,
+            force=self.force,
+        )
+        if unfit or not remedy:
+            return False
+        if not (self.choices.auto_fix or (self.consent and self.consent(remedy))):
+            self.journal.write("offer", step=step, fix=remedy)
+            self.declined = remedy
+            return False
+        self._make(remedy)
+        return True
+
+    def said(self, error: StepFailed) -> StepFailed:
+        """The error, with the command that makes the fix where there is one."""
+        if self.declined is None:
+            return error
+        hint = f"Rekindle can {self.declined.summary} and go on:\n\n  {self.choices.again} --auto-fix\n\n{error.hint}"
+        return StepFailed(error.message, hint=hint)
+
+    def _make(self, remedy: Remedy) -> None:
+        self.journal.write("fix", step=remedy.step, fix=remedy)
+        self.tell(f"{'fix':<10} {remedy.summary}; going on")
+        self.force = self.force.plus(remedy)
+        self.made.append(remedy)
+        # Nothing is done again that the fix does not touch, whatever the command line asked for at first.
+        self.choices = msgspec.structs.replace(self.choices, start=None, clean=False)
+
+
 def in_force(entries: Iterable[Entry]) -> Force:
     """What the journal says was fixed. Jobs are not taken from it: another day may have more memory to spare."""
     force = Force()
@@ -64,7 +123,7 @@ def offered(entries: list[Entry]) -> Remedy | None:
     return None
 
 
-def remedy(
+def remedy_for(
     found: Diagnosis, *, step: str, request: BuildRequest, tools: Tools, jobs: int | None, force: Force
 ) -> Remedy | None:
     """The first thing that may be done about the causes found and has not been tried in this run."""
