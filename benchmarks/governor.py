@@ -78,23 +78,24 @@ def mixed(folder: Path, ninja: str, rounds: int) -> bool:
         "-j1, limit": ("j1", made),
         "-j2, limit": ("j2", made),
         "governed, limit": ("governed", made),
+        "governed, limit, first build": ("first", made),
     }
     found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
     with made:
         for number in range(rounds):
             for name, (kind, group) in kinds.items():
-                if number and name in ("-j2, limit", "governed, no limit, first build"):
+                if number and name not in ("-j2, no limit", "-j1, limit", "governed, limit"):
                     continue
                 found[name].append(started(kind, folder, ninja, group))
     print(f"{HEAVY} files of 450 MB and {LIGHT} small ones, {JOBS} jobs, limit {LIMIT // 1024**2} MB, rounds {rounds}")
-    print(f"{'':<32} {'seconds':>8} {'cpu':>7} {'built':>7} {'killed':>7} {'waits':>6} {'retried':>8}")
+    print(f"{'':<32} {'seconds':>8} {'cpu':>7} {'built':>7} {'killed':>7} {'waits':>6} {'retried':>8} {'back':>5}")
     seconds = {}
     for name, runs in found.items():
         seconds[name] = statistics.median(run["seconds"] for run in runs)
         last = runs[-1]
         row = f"{name:<32} {seconds[name]:>8.1f} {statistics.median(run['cpu'] for run in runs):>7.1f}"
         row += f" {last['built']:>4.0f}/{HEAVY + LIGHT} {max(run['killed'] for run in runs):>7.0f}"
-        print(row + f" {last['waits']:>6.0f} {last['retries']:>8.0f}")
+        print(row + f" {last['waits']:>6.0f} {last['retries']:>8.0f} {last['back']:>5.0f}")
     faster = 1 - seconds["governed, limit"] / seconds["-j1, limit"]
     slower = seconds["governed, limit"] / seconds["-j2, no limit"] - 1
     whole = all(run["built"] == HEAVY + LIGHT and not run["killed"] for run in found["governed, limit"])
@@ -158,24 +159,26 @@ def served_first() -> Iterator[None]:
 def one(kind: str, folder: Path, ninja: str) -> int:
     words = [ninja, "-C", str(folder), "--quiet"]
     environ = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAX_JOBS")}
-    said: dict[str, float] = {"waits": 0, "retries": 0}
-    if kind == "governed":
+    said: dict[str, float] = {"waits": 0, "retries": 0, "back": 0}
+    if kind in ("governed", "first"):
         (folder / "launcher.ninja").write_text(f"launcher = {gate(folder)}\n", encoding="utf-8")
         peaks = folder / "peaks.json"
-        before = record.read_peaks(peaks)
+        before = record.read_peaks(peaks) if kind == "governed" else {}
         expectation = Expectation(before)
         begun = time.monotonic()
         with Governor(JOBS, expectation=expectation, compiles=folder / "compiles.jsonl") as governor:
             subprocess.run(words, env=governor.environment(environ), stdout=sys.stderr, check=False)
         said |= {"seconds": time.monotonic() - begun, "waits": governor.use.waits, "retries": governor.use.retries}
-        record.write_peaks(peaks, before, expectation.measured)
+        said["back"] = governor.use.taken_back
+        if kind == "governed":
+            record.write_peaks(peaks, before, expectation.measured)
     else:
         (folder / "launcher.ninja").write_text("launcher =\n", encoding="utf-8")
         begun = time.monotonic()
         subprocess.run([*words, f"-{kind}", "-k", "0"], env=environ, stdout=subprocess.DEVNULL, check=False)
         said["seconds"] = time.monotonic() - begun
     below = resource.getrusage(resource.RUSAGE_CHILDREN)
-    own = resource.getrusage(resource.RUSAGE_SELF) if kind == "governed" else None
+    own = resource.getrusage(resource.RUSAGE_SELF) if kind in ("governed", "first") else None
     said["cpu"] = below.ru_utime + below.ru_stime + (own.ru_utime + own.ru_stime - STARTED if own else 0)
     print(json.dumps(said))
     return 0

@@ -27,11 +27,11 @@ class Memory(Watch):
     """As much memory as the test says."""
 
     def __init__(self, available: int) -> None:
-        self.available = available
+        self.available = self.total = available
         self.killed = 0
 
     def sample(self) -> Sample:
-        return Sample(available=self.available, total=self.available, killed=self.killed)
+        return Sample(available=self.available, total=self.total, killed=self.killed)
 
 
 def request_with(compiler: str) -> BuildRequest:
@@ -163,6 +163,27 @@ def test_a_kill_that_the_driver_outlives_is_known_by_the_kernels_count(gate: str
         thread.start()
         assert call(gate, *shell(text), governor=governor).returncode == 0
         assert governor.use.retries == 1
+
+
+def test_when_memory_runs_out_the_youngest_is_sent_back_to_wait(gate: str, tmp_path: Path) -> None:
+    """Both are expected to fit, and then one takes more than it ever did: the kernel need not kill anything."""
+    memory = Memory(3000 * MIB)
+    with Governor(2, watch=memory, compiles=tmp_path / "c.jsonl") as governor:
+        words = [("sh", "-c", "sleep 1.5 || exit 1", "-o", f"{name}.cpp.o") for name in ("old", "young")]
+        both = [threading.Thread(target=call, args=(gate, *each), kwargs={"governor": governor}) for each in words]
+        both[0].start()
+        _until(lambda: len(governor.standing().running) == 1)
+        both[1].start()
+        _until(lambda: len(governor.standing().running) == 2)
+        memory.available = 20 * MIB
+        _until(lambda: governor.use.taken_back == 1)
+        memory.available = 3000 * MIB
+        for each in both:
+            each.join()
+        assert governor.use.retries == 0
+    done = {each.object: each for each in record.read(tmp_path / "c.jsonl")}
+    assert [each.code for each in done.values()] == [0, 0]
+    assert done["young.cpp.o"].start > done["old.cpp.o"].start
 
 
 def test_a_plain_error_is_not_tried_again(gate: str) -> None:

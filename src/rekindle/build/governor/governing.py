@@ -72,6 +72,8 @@ def summary(use: GovernorUse) -> str | None:
     parts = [f"the largest compile took {size_text(use.peak_kb * 1024)}"] if use.peak_kb else []
     if use.waits:
         parts.append(f"{use.waits} waited for memory ({use.waited:.0f} s in all)")
+    if use.taken_back:
+        parts.append(f"{use.taken_back} sent back to wait")
     if use.retries:
         parts.append(f"{use.retries} killed for memory and compiled again")
     return "; ".join(parts) or None

@@ -39,8 +39,10 @@ def _tree(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int | None:
+    """Without the pages of files, which are shared and can be dropped: they count as free elsewhere too."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+        numbers = Path(f"/proc/{pid}/statm").read_bytes().split()
+        return (int(numbers[1]) - int(numbers[2])) * _PAGE
     except (OSError, IndexError):
         return None
 

@@ -44,6 +44,9 @@ class GovernorUse(msgspec.Struct, frozen=True, kw_only=True):
     waited: float = 0.0
     """How long all of them together, in seconds."""
     retries: int = 0
+    """Compiles that the system killed for memory, and that ran alone afterwards."""
+    taken_back: int = 0
+    """Compiles that had begun and were sent back to wait, because memory was running out."""
     unfit: tuple[str, ...] = ()
     """What was killed for memory also when it ran alone, with what it took."""
 

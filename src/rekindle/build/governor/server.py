@@ -16,6 +16,7 @@ import os
 import secrets
 import selectors
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from rekindle.build.governor import record
 from rekindle.build.governor.admission import Compiling, choose
 from rekindle.build.governor.expectation import Expectation
 from rekindle.build.governor.memory import Sample, Watch
-from rekindle.build.governor.processes import held_by
+from rekindle.build.governor.processes import held_by, largest_below
 from rekindle.build.governor.record import Compile, GovernorUse
 from rekindle.build.jobserver import JobServer
 
@@ -40,6 +41,8 @@ VARIABLE = "REKINDLE_GATE"
 _UNBOUNDED = 1 << 62
 _SIGN_OF_LIFE = 10.0
 _LONGEST_LINE = 64 * 1024
+_SOON = 0.01
+"""Seconds between two looks at what every running compile holds: it costs about a millisecond."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,9 @@ class Gate(Compiling, kw_only=True):
     lowest: int = _UNBOUNDED
     """The least memory that was free while it ran."""
     last_sign: float = 0.0
+    taken: bool = False
+    """We have ended it ourselves, because memory was running out."""
+    returns: int = 0
 
 
 class Governor:
@@ -111,6 +117,7 @@ class Governor:
         self._gates: dict[int, Gate] = {}
         self._count = 0
         self._short = 0
+        self._soon = self._tight = False
         self._unfit: dict[str, str] = {}
         self._lock = threading.Lock()
         self._spare = 0 if jobs == 1 else min(8, 2 * jobs)
@@ -192,11 +199,17 @@ class Governor:
                 self._signs_of_life()
                 if sys.platform == "win32":
                     self._note_lowest()
+                else:
+                    self._take_back()
 
     def _patience(self) -> float:
+        if self._soon:
+            return _SOON
+        if self._tight:
+            return 0.05
         if self._short:
             return 0.1
-        return 0.5 if sys.platform == "win32" and self._gates else 2.0
+        return 0.25 if self._gates else 2.0
 
     def _accept(self) -> None:
         try:
@@ -257,15 +270,22 @@ class Governor:
     def _ended(self, gate: Gate, code: int, killed: bool, peak_kb: int) -> None:
         seconds = time.monotonic() - gate.began
         peak_kb = peak_kb if self._measured else 0
-        killed = code != 0 and (killed or self._killed_since(gate))
+        taken, gate.taken = gate.taken and code != 0, False
+        killed = code != 0 and (taken or killed or self._killed_since(gate))
         gate.phase = "done"
         self._expectation.learn(gate.object, peak_kb * 1024, killed=killed)
+        if taken:
+            self.use = msgspec.structs.replace(self.use, taken_back=self.use.taken_back + 1)
+            gate.attempts -= 1
+            gate.returns += 1
+            gate.alone = gate.returns > 1
+            self._wait_again(gate)
+            return
         if killed and gate.attempts == 1:
             self.use = msgspec.structs.replace(self.use, retries=self.use.retries + 1)
             self._tell(f"{gate.object}: killed for memory at {size_text(peak_kb * 1024)}; it is compiled again, alone")
-            gate.alone, gate.phase, gate.arrived = True, "waiting", time.monotonic()
-            gate.clock, gate.last_sign = time.time(), gate.arrived
-            self._send(gate, "again")
+            gate.alone = True
+            self._wait_again(gate)
             return
         self._write_down(gate, code, seconds, peak_kb)
         if killed:
@@ -277,6 +297,12 @@ class Governor:
             self._send(gate, "done")
         # It has nothing more to say, and the next look at it is saved.
         self._drop(gate)
+
+    def _wait_again(self, gate: Gate) -> None:
+        gate.need = max(gate.need, self._expectation.of(gate.object))
+        gate.phase, gate.arrived, gate.clock = "waiting", time.monotonic(), time.time()
+        gate.last_sign = gate.arrived
+        self._send(gate, "again")
 
     def _killed_since(self, gate: Gate) -> bool:
         now = self._watch.sample()
@@ -325,6 +351,7 @@ class Governor:
 
     def _admit(self) -> None:
         waiting = [gate for gate in self._gates.values() if gate.phase == "waiting"]
+        self._soon = False
         if waiting:
             self._choose(waiting)
         self._short = sum(gate.phase == "waiting" and gate.short_since is not None for gate in waiting)
@@ -341,7 +368,9 @@ class Governor:
         # First the careful sum, which counts twice what the running ones hold already. It costs nothing.
         free = _free(self._sample)
         choice = choose(waiting, running, jobs=self.jobs, room=free - sum(gate.need for gate in running), capacity=free)
-        if choice.short and running and now - self._looked >= 0.09:
+        if choice.short and running and now - self._looked < _SOON:
+            self._soon = True
+        elif choice.short and running:
             self._looked = self._sampled = now
             self._sample = self._watch.sample()
             held = {gate.number: held_by(gate.pid) or 0 for gate in running}
@@ -353,6 +382,28 @@ class Governor:
                 self._gates[number].short_since = now
         for number in choice.start:
             self._let_in(self._gates[number], now)
+
+    def _take_back(self) -> None:
+        """Memory is about to run out while several compile: the youngest has to wait its turn after all.
+
+        Better one that has just begun than whichever the kernel takes, or a machine that does nothing but page.
+        """
+        running = [gate for gate in self._gates.values() if gate.phase == "running"]
+        now = time.monotonic()
+        if len(running) > 1 and now - self._sampled > (0.04 if self._tight else 0.2):
+            self._sample, self._sampled = self._watch.sample(), now
+        self._tight = False
+        if len(running) < 2 or self._sample.available is None:
+            return
+        self._tight = (self._sample.available or 0) < (self._sample.total or 0) // 3
+        if _free(self._sample) > 0 or any(gate.taken for gate in running):
+            return
+        youngest = max(running, key=lambda gate: gate.began)
+        victim = largest_below(youngest.pid)
+        if victim is not None:
+            youngest.taken = True
+            with contextlib.suppress(OSError):
+                os.kill(victim, signal.SIGKILL)
 
     def _let_in(self, gate: Gate, now: float) -> None:
         if gate.short_since is not None:
