@@ -2,7 +2,7 @@
 
     python benchmarks/governor.py [--rounds N] [--part mixed|small] [--ninja PATH] [--first]
 
-Mixed: 8 C++ files that take 450 MB each and 40 that take little, under a control group in which two of the large ones
+Mixed: 8 C++ files that take 450 MB each and 56 that take little, under a control group in which two of the large ones
 together are killed. Small: 100 C++ files that include one header, where only the cost of the gate counts. What is
 compared is run in turns in one go, so that whatever else the machine does falls on all of it. The processor time of all
 that a build starts, the governor's own included, is printed beside the clock's: it hardly depends on what else runs.
@@ -37,7 +37,7 @@ from rekindle.build.governor.server import Governor  # noqa: E402
 from rekindle.build.request import BuildRequest, Compiler  # noqa: E402
 from support.groups import MemoryGroup, memory_group  # noqa: E402
 
-HEAVY, LIGHT, SMALL = 8, 40, 100
+HEAVY, LIGHT, SMALL = 8, 56, 100
 LIMIT = 750 * 1024**2
 JOBS = 2
 FIRST: list[bool] = []
@@ -191,7 +191,7 @@ def gate(folder: Path) -> str:
 
 
 def write_mixed(folder: Path) -> None:
-    """Heavy: 300,000 declarations. Light: some of the standard library. Two heavy ones, then ten light ones."""
+    """Heavy: 300,000 declarations. Light: some of the standard library. Two heavy ones, then fourteen light ones."""
     folder.mkdir(parents=True)
     levels = "".join(f"#define L{n}(a) " + " ".join(f"L{n - 1}(a##{i})" for i in range(10)) + "\n" for n in range(1, 6))
     names = " ".join(f"L5({letter})" for letter in "pqr")

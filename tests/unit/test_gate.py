@@ -120,7 +120,7 @@ def test_when_the_governor_goes_while_one_waits_the_compiler_runs(gate: str) -> 
 
 
 def test_two_that_do_not_fit_together_run_one_after_the_other(gate: str, tmp_path: Path) -> None:
-    with Governor(2, watch=Memory(600 * MIB), compiles=tmp_path / "c.jsonl") as governor:
+    with Governor(2, watch=Memory(400 * MIB), compiles=tmp_path / "c.jsonl") as governor:
         both = [
             threading.Thread(target=call, args=(gate, *shell("sleep 0.4")), kwargs={"governor": governor})
             for _ in range(2)

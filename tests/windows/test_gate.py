@@ -73,7 +73,7 @@ def together(folder: Path, gate: str, governor: Governor) -> int:
 
 
 def test_with_memory_for_one_they_run_one_after_the_other(gate: str, tmp_path: Path) -> None:
-    with Governor(2, watch=Memory(600 * MIB), compiles=tmp_path / "compiles.jsonl") as governor:
+    with Governor(2, watch=Memory(400 * MIB), compiles=tmp_path / "compiles.jsonl") as governor:
         assert together(tmp_path, gate, governor) == 1
     assert governor.use.waits > 0
     done = record.read(tmp_path / "compiles.jsonl")

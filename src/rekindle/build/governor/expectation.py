@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _MIB = 1024**2
-_GUESS = {".cu": 1536 * _MIB, ".c": 128 * _MIB, ".s": 64 * _MIB, "": 512 * _MIB}
-"""By the ending of the source. The largest CUDA files of PyTorch take more, most take less."""
+_GUESS = {".cu": 1024 * _MIB, ".c": 96 * _MIB, ".s": 48 * _MIB, "": 320 * _MIB}
+"""By the ending of the source. The largest files of PyTorch take much more, most take less: a guess too low is put
+right by sending one back to wait, one too high would idle a core all through a first build."""
 _HEADROOM = 1.08
 _LEAST = 24 * _MIB
 _ENOUGH = 8
@@ -31,8 +32,8 @@ class Expectation:
         seen = self._seen.get(kind, [])
         if len(seen) < _ENOUGH:
             return _GUESS.get(kind, _GUESS[""])
-        # Nine in ten of its kind took no more than this.
-        return max(_LEAST, int(sorted(seen)[len(seen) * 9 // 10] * _HEADROOM))
+        # Three in four of its kind took no more than this.
+        return max(_LEAST, int(sorted(seen)[len(seen) * 3 // 4] * _HEADROOM))
 
     def learn(self, name: str, peak: int, *, killed: bool = False) -> None:
         """`killed`: it wanted more than that."""

@@ -473,5 +473,5 @@ def _shown(gate: Gate, since: float, held: int | None) -> Shown:
 
 
 def size_text(size: int) -> str:
-    """`812 MB`, `3.4 GB`."""
-    return f"{size / 1024**3:.1f} GB" if size >= 1024**3 else f"{size / 1024**2:.0f} MB"
+    """`812 MB`, `3.42 GB`."""
+    return f"{size / 1024**3:.2f} GB" if size >= 1024**3 else f"{size / 1024**2:.0f} MB"
