@@ -299,7 +299,8 @@ def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tel
         journal.write("failed", step=step.name, seconds=time.monotonic() - begun, note=error.message[:2000])
         tell(f"{step.name:<10} failed after {time.monotonic() - begun:.1f} s")
         context.step, context.diagnosis = step.name, None
-        if isinstance(error, StepFailed):
+        # What does not fit alone is known without its log, and fewer jobs would not help it.
+        if isinstance(error, StepFailed) and not (context.governed and context.governed.unfit):
             _explain(context, tell)
         raise
     seconds = round(time.monotonic() - begun, 3)
