@@ -126,6 +126,7 @@ def test_a_setup_py_that_runs_cmake_is_built_in_our_copy_of_the_source(folder: P
     assert seen.code == 0, seen.err
     report = seen.json()
     assert states(report)["check"] == "done"
+    assert report["governor"]["compiles"] >= 7, "its compilers stand behind the gate too"
     with zipfile.ZipFile(report["wheel"]) as archive:
         cuda = archive.read("spark/lib/libspark_cuda.so")
     assert {str(t) for container in fatbin.scan(cuda) for t in container.targets} == {"sm_35"}
