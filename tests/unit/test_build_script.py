@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -12,8 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rekindle.build import alone, alone_steps, script_text
+from rekindle.build import alone, alone_steps, render, script_text
 from rekindle.knowledge.patches import Setting
 from rekindle.source import patching
 from rekindle.version import Version
@@ -157,6 +160,21 @@ def test_a_users_folder_that_the_recording_hides_is_the_readers_own(tmp_path: Pa
     (tmp_path / "plan.toml").write_text(plan.replace("Users", "<name>"), encoding="utf-8")
     seen = command(tmp_path, "build.cmd")
     assert seen.code == 4 and "RK_PYTHON" in seen.err and "build file" in seen.err
+
+
+@given(
+    st.text(st.characters(codec="ascii", exclude_characters='"\r\n\0')),
+    st.sampled_from(["", "/w/", "x=/w", "/w;", "/w:/w/a"]),
+)
+def test_a_value_is_put_together_again_as_it_was(value: str, before: str) -> None:
+    """By the rules of each shell, as far as they can be followed here; tests/windows asks `cmd` itself."""
+    known = (("/w", "RK_WORK"),)
+    text = before + value
+    assert "".join("/w" if named else part for named, part in render.split(text, known)) == text
+    doubled = render.cmd_value(text, known).replace("%RK_WORK%", "/w") if "RK_WORK" not in text else None
+    assert doubled is None or doubled.replace("%%", "%") == text
+    words = shlex.split(render.sh_text(text, known)) or [""]
+    assert [word.replace("$RK_WORK", "/w") if "$RK_WORK" not in text else text for word in words] == [text]
 
 
 # ---- other people's eyes

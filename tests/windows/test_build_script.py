@@ -9,6 +9,7 @@ blocks), and a `%` in the name of the script's own folder: Wine reads `%~f0` twi
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import studio
@@ -23,6 +25,7 @@ from programs import program, stand_in
 
 from rekindle import run
 from rekindle.build import options, script, script_cmd
+from rekindle.build.render import cmd_value
 from rekindle.build.request import BuildRequest, Compiler
 from rekindle.version import Version
 from support import trees
@@ -107,6 +110,50 @@ def test_a_project_is_built_from_any_folder_fails_resumes_and_starts_again(
     assert said.code == 0 and "compile     kept" in said.out and "package     done" in said.out
     assert sorted(path.name for path in folder.iterdir()) == ["app", "w"], "nothing else was made"
     assert sorted(path.name for path in home.iterdir()) == ["build.cmd", "src"]
+
+
+def test_any_text_reaches_a_program_as_it_is(folder: Path) -> None:
+    """As words and as variables, a hundred at a time: nothing in them is run, taken away or doubled."""
+    random = Random(20261115)
+    signs = "&|<>^%!()'`~@#$;,=+-{}[]*? ab\\\\/.:"
+    values = [
+        "100%",
+        "%PATH%",
+        "a & echo ran",
+        "^",
+        "!x!",
+        "(x86)",
+        "%%",
+        "a^^b",
+        "%1",
+        "~",
+        "a b\\",
+        "=",
+        ";",
+        "x\\\\",
+    ]
+    values += ["".join(random.choice(signs) for _ in range(random.randint(1, 30))).strip() or "x" for _ in range(90)]
+    show = folder / "show.py"
+    told = "{'words': sys.argv[1:], 'set': [v for n, v in sorted(os.environ.items()) if n.startswith('RK_V')]}"
+    show.write_text(f"import json, os, sys\nprint(json.dumps({told}))\n", encoding="utf-8")
+    known = ((str(folder), "RK_FOLDER"),)
+    lines = [
+        "@echo off",
+        "setlocal EnableExtensions DisableDelayedExpansion",
+        f'set "RK_FOLDER={cmd_value(str(folder))}"',
+    ]
+    lines += [f'set "RK_V{number:03}={cmd_value(value)}"' for number, value in enumerate(values)]
+    program = " ".join(script_cmd.word(each, known) for each in (sys.executable, str(show), f"-I={folder}"))
+    batch = folder / "show.cmd"
+    odd = [" ".join(script_cmd.word(value, known) for value in part) for part in (values[:50], values[50:])]
+    lines += [f"{program} {words}\nif errorlevel 1 exit /b 9" for words in odd]
+    batch.write_bytes("\n".join(lines).replace("\n", "\r\n").encode("ascii") + b"\r\n")
+    said = cmd(batch)
+    assert said.code == 0, said.out + said.err
+    first, second = map(json.loads, said.out.splitlines())
+    assert first["set"] == values
+    assert first["words"] == [f"-I={folder}", *values[:50]]
+    assert second["words"] == [f"-I={folder}", *values[50:]]
 
 
 @pytest.mark.parametrize(("words", "code"), [(("--help",), 0), (("--nonsense",), 2), (("--from", "nothing"), 2)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from rekindle.build import script_text
-from rekindle.build.render import change_lines, cmd_value, one_line
+from rekindle.build.render import Known, change_lines, cmd_value, one_line
 from rekindle.build.script import Call, Place, Script, ScriptStep
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+/@-]+\Z")
@@ -145,9 +145,9 @@ def _environment(script: Script) -> list[str]:
 def _call(script: Script, call: Call) -> list[str]:
     lines = []
     if call.folder:
-        lines += [f"cd /d {_word(script, call.folder)}", "if not %ERRORLEVEL%==0 goto :failed"]
+        lines += [f"cd /d {word(call.folder, script.known)}", "if not %ERRORLEVEL%==0 goto :failed"]
     python = "%RK_PYTHON%" if call.python == _value(script, "RK_PYTHON") else cmd_value(call.python, script.known)
-    words = " ".join(_word(script, word) for word in call.words)
+    words = " ".join(word(each, script.known) for each in call.words)
     return [*lines, f'"{python}" "%RK_STEPS%" {words}']
 
 
@@ -155,8 +155,9 @@ def _value(script: Script, variable: str) -> str:
     return next(place.value for place in script.places if place.variable == variable)
 
 
-def _word(script: Script, word: str) -> str:
-    spelled = cmd_value(word, script.known)
+def word(word: str, known: Known) -> str:
+    """One word of a command. Between quotes `cmd` reads nothing but `%`."""
+    spelled = cmd_value(word, known)
     if spelled == word and _PLAIN.match(word):
         return word
     # Before a closing quote a backslash would take the quote for itself.
