@@ -160,8 +160,9 @@ def word(word: str, known: Known) -> str:
     spelled = cmd_value(word, known)
     if spelled == word and _PLAIN.match(word):
         return word
-    # Before a closing quote a backslash would take the quote for itself.
-    return f'"{spelled}\\"' if spelled.endswith("\\") else f'"{spelled}"'
+    # Before a closing quote a backslash would take the quote for itself: each is written twice there.
+    ending = len(spelled) - len(spelled.rstrip("\\"))
+    return f'"{spelled}{ending * chr(92)}"'
 
 
 def _ending() -> list[str]:
