@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,11 +16,13 @@ import pytest
 
 from rekindle.build import outputs, pending, running, timed, view
 from rekindle.build.eta import Estimate, Estimator
-from rekindle.build.progress import Progress
+from rekindle.build.governor.server import Shown, Standing
+from rekindle.build.progress import Compile, Progress
 from rekindle.build.running import Running, Watcher
 from rekindle.build.view import Now
 from rekindle.build.weights import Times, Weight, Weights
 from rekindle.knowledge.compile_times import compile_times
+from support.artefacts import unverified
 
 GIB = 2**30
 TENSOR = "caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/core/Tensor.cpp.o"
@@ -391,3 +394,47 @@ def test_a_command_that_names_itself_by_a_sentence_is_known_by_its_output(tmp_pa
         "Generating it": "C:/x/gen it.h",
     }
     assert pending.described(tmp_path / "nowhere") == {}
+
+
+def test_the_list_is_whole_even_when_cmake_would_be_run_again_first(tmp_path: Path) -> None:
+    """A dry run ends at `Re-running CMake...`; an hour of work was once announced as five seconds."""
+    ninja = shutil.which("ninja")
+    if ninja is None:
+        unverified("ninja is not on PATH")
+    (tmp_path / "build.ninja").write_text(
+        "rule RERUN_CMAKE\n  command = true\n  description = Re-running CMake...\n  generator = 1\n"
+        "rule cc\n  command = cc -c a.c -o $out\n  description = Building C object $out\n"
+        "build build.ninja: RERUN_CMAKE CMakeLists.txt\n"
+        "build a.c.o: cc\nbuild b.c.o: cc\nbuild c.c.o: cc\nbuild all: phony a.c.o b.c.o\ndefault all\n",
+        encoding="utf-8",
+    )
+    os.utime(tmp_path / "build.ninja", (1, 1))
+    (tmp_path / "CMakeLists.txt").write_text("", encoding="utf-8")
+    listed = pending.listed(ninja, tmp_path, ("all",), dict(os.environ))
+    assert listed == ("Re-running CMake...", "a.c.o", "b.c.o")
+
+
+def test_only_what_waits_for_memory_is_said_to(tmp_path: Path) -> None:
+    """The gate keeps a few compiles at hand that wait for their turn, not for memory."""
+    shown = tuple(Shown(object=f"{n}.o", since=0.0, expected=1) for n in range(4))
+    progress = Progress(lambda line: None)
+    progress.standing = lambda: Standing(jobs=1, running=shown[:1], waiting=shown[1:], short=1, available=1, total=1)
+    progress.begin("compile", 7, 11)
+    assert progress._state is not None
+    assert progress._now(progress._state).waiting == 1
+    progress.end()
+
+
+def test_no_time_is_told_when_most_of_the_rest_was_never_listed(tmp_path: Path) -> None:
+    progress = Progress(lambda line: None)
+    progress.begin("compile", 7, 11)
+    state = progress._state
+    assert state is not None
+    state.compiles(
+        Compile(name="x", ninja="ninja", build=tmp_path, source=tmp_path, targets=(), environ={}, jobs=2),
+        Weights([]).of(["a.c.o"]),
+        {},
+    )
+    progress.line("[1/447] Building C object z.c.o")
+    assert progress._now(state).estimate is None
+    progress.end()

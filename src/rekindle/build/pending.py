@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle import run
+from rekindle.formats import ninja_log
 
 STATUS = "[%f/%t] "
 """NINJA_STATUS as the lines are read here; a user's own would not be understood."""
@@ -16,6 +17,8 @@ STATUS = "[%f/%t] "
 _LINE = re.compile(r"^\[(?P<done>\d{1,7})/(?P<total>\d{1,7})\] (?P<text>.*)$")
 _MAKES = re.compile(r"^(?:Building \S+ (?:dependency )?object|Linking .*?|Creating .*?|Archiving .*?) (?P<path>\S+)$")
 
+_RENEWS = "Re-running CMake..."
+_OUTPUT = re.compile(r" -o (\S+)|/Fo(\S+)")
 _CUSTOM = re.compile(
     rb"^build ((?:[^\s:|$]|\$.)+)[^\n]*: CUSTOM_COMMAND\b[^\n]*\n(?:  (?!DESC)[^\n]*\n)*  DESC = ([^\n]+)$",
     re.MULTILINE,
@@ -48,7 +51,20 @@ def listed(ninja: str, build: Path, targets: Sequence[str], environ: Mapping[str
     )
     if not said.ok:
         return ()
-    return tuple(dict.fromkeys(found.name for line in said.out.splitlines() if (found := read(line))))
+    names = [found.name for line in said.out.splitlines() if (found := read(line))]
+    if _RENEWS in names:
+        # Ninja stops there: it cannot know what CMake will write. The rules of before are near enough.
+        names += _commanded(ninja, build, targets, environ)
+    return tuple(dict.fromkeys(names))
+
+
+def _commanded(ninja: str, build: Path, targets: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The outputs of all commands that lead to the targets, without those that Ninja's log has and the folder too."""
+    said = run.call([ninja, "-C", str(build), "-t", "commands", *targets], env=environ, cwd=build, timeout=120)
+    log = build / ".ninja_log"
+    made = {step.output for step in ninja_log.read(log)} if log.is_file() else set()
+    outputs = [found[1] or found[2] for line in said.out.splitlines() if (found := _OUTPUT.search(line))]
+    return [name for name in outputs if not (name in made and (build / name).exists())]
 
 
 def described(build: Path) -> dict[str, str]:

@@ -180,9 +180,12 @@ class _State:
         if self.estimator is not None and (self.listed or self.done):
             ages = {job.output: job.seconds for job in jobs if job.output}
             left = self.total - self.done if self.total * 2 >= self.listed else len(self.left)
-            estimate = self.estimator.remaining(
-                time.monotonic(), ages, unlisted=max(0, left - len(self.left)), fewer=max(0, len(self.left) - left)
-            )
+            unlisted = max(0, left - len(self.left))
+            # When most of the rest is not on the list, nothing is known of it: no time is better than a wrong one.
+            if unlisted <= len(self.left):
+                estimate = self.estimator.remaining(
+                    time.monotonic(), ages, unlisted=unlisted, fewer=max(0, len(self.left) - left)
+                )
         place = self.what.build if self.what else None
         return Now(
             step=self.step,
@@ -194,7 +197,7 @@ class _State:
             running=tuple(jobs),
             estimate=estimate,
             jobs=standing.jobs if standing else None,
-            waiting=len(standing.waiting) if standing else 0,
+            waiting=standing.short if standing else 0,
             memory_free=(standing.available if standing else None) or int(psutil.virtual_memory().available),
             disk_free=shutil.disk_usage(place).free if place else None,
             last_line=self.last_line,
