@@ -114,6 +114,8 @@ def test_letters_outside_ascii_are_refused_with_what_to_do(tmp_path: Path) -> No
         ("build.sh", (), "build.cmd"),
         ("build.cmd", ("--until", "check"), "the script itself"),
         ("build.cmd", ("--clean",), "--script"),
+        ("build.cmd", ("--cache", "sccache"), "COMPILER_LAUNCHER"),
+        ("build.cmd", ("--auto-fix",), "rekindle diagnose"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, name: str, words: tuple[str, ...], said: str) -> None:
@@ -139,6 +141,13 @@ def test_the_python_part_is_python_of_any_version_that_builds_a_torch(tmp_path: 
     }
     imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported <= sys.stdlib_module_names | {"torch"}
+
+
+def test_an_option_that_does_nothing_is_said_and_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(K40C, encoding="utf-8")
+    seen = command(tmp_path, "build.cmd", "-D", "USE_CUPTI=0", "--allow-unknown")
+    assert seen.code == 0 and "USE_CUPTI" in seen.err
+    assert 'set "USE_CUPTI=0"' in (tmp_path / "build.cmd").read_text(encoding="ascii")
 
 
 def test_an_untold_backend_on_another_computer_is_asked_for(tmp_path: Path) -> None:

@@ -45,10 +45,25 @@ def write(plan: Path, *, machine: Path | None, dry_run: bool, asked: Mapping[str
     if kind is None:
         message = f"`{path.name}` does not say for which shell the script is meant to be"
         raise UsageError(message, hint="call it `build.cmd`, `build.ps1` (Windows) or `build.sh` (Linux)")
-    for name, given in (("--from", asked["start"]), ("--until", asked["until"]), ("--clean", asked["clean"])):
-        if given:
+    steps = "the script itself takes `--from STEP` and `--until STEP`"
+    for name, key, hint in (
+        ("--from", "start", steps),
+        ("--until", "until", steps),
+        ("--clean", "clean", "delete the script's work folder to begin anew"),
+        (
+            "--auto-fix",
+            "auto_fix",
+            "what can fix a build on its way is not in a script; `rekindle diagnose` reads its logs",
+        ),
+        (
+            "--cache",
+            "launcher",
+            "to compile through sccache, add `CMAKE_CXX_COMPILER_LAUNCHER` where the script sets `CXX`",
+        ),
+    ):
+        if asked.get(key) and asked[key] != "none":
             message = f"`{name}` does not go with `--script`"
-            raise UsageError(message, hint="the script itself takes `--from STEP` and `--until STEP`")
+            raise UsageError(message, hint=hint)
     made, work = _composed(plan, machine, asked)
     system, text, newline = kind
     if made.system != system:
@@ -97,7 +112,8 @@ def _composed(plan: Path, machine: Path | None, asked: Mapping[str, Any]) -> tup
     # A source that another computer's plan names is there, not here.
     resolved = request.resolve(wanted, seen, here=None if machine else plan.resolve().parent)
     chosen = options.resolve(resolved, options.parse(asked["pairs"]), allow_unknown=asked["allow_unknown"])
-    work = str(asked["work"] or "") or _work(resolved)
+    given = asked["work"]
+    work = (given.as_posix() if resolved.system == "linux" else str(given)) if given else _work(resolved)
     if not resolved.paths.isabs(work):
         work = str(Path(work).resolve())
     many = asked["jobs"] or jobs.computed(seen, cuda=resolved.cuda is not None)

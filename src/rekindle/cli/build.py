@@ -38,6 +38,8 @@ def command(plan: Path, machine: Path | None, dry_run: bool, as_json: bool, **as
 
         written = script_file.write(plan, machine=machine, dry_run=dry_run, asked=asked)
         console.out_json(written) if as_json else console.out(script_file.text(written))
+        for finding in written.findings:
+            console.say(console.finding(finding))
         return 0
     words = click.get_current_context().obj or ()
     report = verb.build(plan, machine=machine, dry_run=dry_run, asked={**asked, "words": words}, tell=console.say)
