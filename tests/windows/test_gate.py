@@ -7,6 +7,7 @@ stands for it), the cost of starting one more process.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from programs import compile_c, program
 from rekindle import run
 from rekindle.build.governor import making, record
 from rekindle.build.governor.memory import Sample, Watch
-from rekindle.build.governor.server import VARIABLE, Governor
+from rekindle.build.governor.server import VARIABLE, Gate, Governor
 from rekindle.build.request import BuildRequest, Compiler
 
 MIB = 1024**2
@@ -107,3 +108,40 @@ def test_a_stranger_without_the_secret_is_not_heard(gate: str, tmp_path: Path) -
         environ = {**os.environ, VARIABLE: f"{port} wrong"}
         assert run.call([gate, compiler, "fail"], env=environ, timeout=60).code == 7
     assert record.read(tmp_path / "compiles.jsonl") == []
+
+
+def test_without_memory_a_failed_compile_counts_as_killed_and_memory_is_looked_at_often() -> None:
+    """Windows kills nothing: a compiler that gets no memory ends by itself, so the least free memory is kept."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Governor(2, watch=Memory(60_000 * MIB), tokens=False) as governor:
+        assert governor._patience() == 2.0
+        seen = Gate(number=1, need=MIB, connection=ours, lowest=100 * MIB)
+        governor._gates[1] = seen
+        often = governor._patience()
+        del governor._gates[1]
+        assert often == 0.5
+        assert governor._killed_since(seen)
+        assert not governor._killed_since(Gate(number=2, need=MIB, connection=ours, lowest=30_000 * MIB))
+
+
+@pytest.fixture(scope="module")
+def gate_in_python(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The gate where there is no compiler for it."""
+    nothing = str(tmp_path_factory.mktemp("none") / "cl.exe")
+    compiler = Compiler(kind="cl", cxx=nothing, c=nothing, cuda_host=nothing)
+    request = BuildRequest(source=".", system="windows", arch="x86_64", python=sys.executable, compiler=compiler)
+    made = making.make(tmp_path_factory.mktemp("a script"), request, os.environ)
+    assert not made.compiled
+    return list(made.words)
+
+
+def test_the_gate_in_python_runs_the_compiler_with_and_without_a_governor(
+    gate_in_python: list[str], tmp_path: Path
+) -> None:
+    compiler = compile_c(COMPILER, tmp_path / "cc.exe")
+    words = [*gate_in_python, compiler, "fail", "-o", "x.obj"]
+    with Governor(2, compiles=tmp_path / "compiles.jsonl", tokens=False) as governor:
+        for environ in (governor.environment(os.environ), {**os.environ}):
+            said = run.call(words, env=environ, timeout=120)
+            assert (said.code, said.out[:4]) == (7, "out "), said.err
+    assert [each.object for each in record.read(tmp_path / "compiles.jsonl")] == ["x.obj"]

@@ -26,6 +26,7 @@ from rekindle.build.folders import without_spaces
 from rekindle.cli.main import run
 from rekindle.console import colourful
 from rekindle.machine import surroundings, windows_calls
+from rekindle.run import call
 from rekindle.source import tree
 from rekindle.version import Version
 from rekindle.wheels import trial
@@ -250,3 +251,37 @@ def test_where_a_drive_has_no_short_names_the_folder_stays(tmp_path: Path, monke
     folder = tmp_path / "Jane Doe"
     monkeypatch.setattr(windows_calls, "short_path", lambda _: None)
     assert without_spaces(folder) == folder
+
+
+def test_the_memory_of_a_process_and_its_children_is_asked_of_windows() -> None:
+    """In a process of its own: what a module does when it is imported counts too."""
+    script = "import os; from rekindle.build.governor.processes import held_by; print(held_by(os.getpid()) or 0)"
+    said = call([sys.executable, "-c", script], timeout=120)
+    assert said.ok, said.err
+    # Wine counts no memory, and answers 0; what is not asked for is None.
+    assert said.out.strip().isdigit()
+    from rekindle.build.governor.processes import held_by
+
+    assert held_by(os.getpid()) is not None
+
+
+def test_a_stand_alone_script_counts_the_characters_of_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rekindle.build import alone_steps
+
+    monkeypatch.setattr(alone_steps, "PLAN", {"python": None, "nvcc": "x"}, raising=False)
+    assert any("61 characters" in line for line in alone_steps.unfit("C:\\" + "w" * 58))
+    assert alone_steps.unfit(r"C:\w") == []
+
+
+def test_a_script_for_windows_is_to_be_run_here() -> None:
+    from rekindle.build import script_file
+
+    known = {"path": "build.cmd", "title": "t", "steps": ("a",), "version": "1", "work": "w", "written": True}
+    report = types.SimpleNamespace(**known, system="windows")
+    assert "Run it here" in script_file.text(report)  # type: ignore[arg-type]
+
+
+def test_a_command_to_run_again_is_quoted_for_cmd() -> None:
+    from rekindle.build import verb
+
+    assert verb._again(["build", r"C:\my plan.toml", "--clean"]) == r'rekindle build "C:\my plan.toml"'
