@@ -75,6 +75,7 @@ def _wheel(python: Path, root: Path, *, told: bool) -> set[str]:
         return {name for name in zipped.namelist() if name.startswith("torch/")}
 
 
+@pytest.mark.long
 def test_what_git_ignores_in_torch_lib_is_in_the_wheel_because_the_command_says_so(
     python: Path, tmp_path: Path
 ) -> None:
