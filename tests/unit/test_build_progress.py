@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import random
@@ -438,3 +439,20 @@ def test_no_time_is_told_when_most_of_the_rest_was_never_listed(tmp_path: Path) 
     progress.line("[1/447] Building C object z.c.o")
     assert progress._now(state).estimate is None
     progress.end()
+
+
+def test_on_recorded_builds_the_time_left_is_within_an_eighth_and_twice_as_good_as_counting() -> None:
+    """The steady half of `benchmarks/eta.py`: real builds of six projects, weights from other builds only."""
+    place = Path(__file__).resolve().parents[2] / "benchmarks" / "eta.py"
+    spec = importlib.util.spec_from_file_location("eta_benchmark", place)
+    assert spec and spec.loader
+    benchmark = importlib.util.module_from_spec(spec)
+    sys.modules["eta_benchmark"] = benchmark
+    spec.loader.exec_module(benchmark)
+    builds = [build for path in sorted(benchmark.DATA.glob("*.csv.xz")) for build in benchmark.read(path)]
+    steady = [build for build in builds if build.kind == "steady"]
+    errors = [benchmark.measured(build, benchmark.weights_for(build, builds)) for build in steady]
+    weighed = statistics.median(error for each in errors for error in each.weights)
+    counted = statistics.median(error for each in errors for error in each.counting)
+    assert len(steady) >= 12
+    assert weighed <= 0.12 and weighed * 2 <= counted
