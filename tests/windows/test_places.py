@@ -66,11 +66,16 @@ def test_an_environments_python_is_below_scripts(tmp_path: Path) -> None:
     assert trial._python_of(tmp_path) == tmp_path / "Scripts" / "python.exe"
 
 
-def test_a_program_is_found_along_the_builds_own_path(tmp_path: Path) -> None:
+def test_a_program_is_found_along_the_builds_own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ninja = program("ninja")
     found = tools.which("ninja", {"Path": f"{tmp_path};{ninja.parent}"})
     assert found is not None
     assert Path(found).samefile(ninja)
+    assert tools.which("ninja", {"PATH": str(tmp_path)}) is None
+    # The current folder is where Windows looks first, and where a build must not.
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "ninja.exe").write_bytes(b"MZ")
+    monkeypatch.chdir(tmp_path / "here")
     assert tools.which("ninja", {"PATH": str(tmp_path)}) is None
 
 
@@ -108,7 +113,7 @@ def test_a_root_with_a_space_is_refused_for_a_checkout(tmp_path: Path, capsys: p
     """On Linux it would be taken: nvcc and PyTorch's scripts break on it here only."""
     code = run(["source", "--torch", "1.13.1", "-o", str(tmp_path / "my tree"), "--from", str(tmp_path)])
     assert code != 0
-    assert "space" in capsys.readouterr().err
+    assert "has a space in it" in capsys.readouterr().err
 
 
 def test_a_read_only_file_is_patched_and_stays_read_only(tmp_path: Path) -> None:
