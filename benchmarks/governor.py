@@ -3,7 +3,7 @@
     python benchmarks/governor.py [--rounds N] [--part mixed|small] [--ninja PATH] [--first]
 
 Mixed: 8 C++ files that take 450 MB each and 56 that take little, under a control group in which two of the large ones
-together are killed. Small: 100 C++ files that include one header, where only the cost of the gate counts. What is
+together are killed. Small: 40 C++ files that include one header, where only the cost of the gate counts. What is
 compared is run in turns in one go, so that whatever else the machine does falls on all of it. The processor time of all
 that a build starts, the governor's own included, is printed beside the clock's: it hardly depends on what else runs.
 
@@ -37,7 +37,7 @@ from rekindle.build.governor.server import Governor  # noqa: E402
 from rekindle.build.request import BuildRequest, Compiler  # noqa: E402
 from support.groups import MemoryGroup, memory_group  # noqa: E402
 
-HEAVY, LIGHT, SMALL = 8, 56, 100
+HEAVY, LIGHT, SMALL = 8, 56, 40
 LIMIT = 750 * 1024**2
 JOBS = 2
 FIRST: list[bool] = []
@@ -108,10 +108,11 @@ def mixed(folder: Path, ninja: str, rounds: int) -> bool:
 def small(folder: Path, ninja: str, rounds: int) -> bool:
     write_small(folder)
     found: dict[str, list[dict[str, float]]] = {"j2": [], "governed": []}
-    for _ in range(2 * rounds + 1):
-        for kind, runs in found.items():
-            runs.append(started(kind, folder, ninja, None))
-    print(f"\n{SMALL} small files, {JOBS} jobs, {2 * rounds + 1} runs each, in turns")
+    started("j2", folder, ninja, None)  # fills the page cache
+    for number in range(8 * rounds):
+        for kind in sorted(found, reverse=bool(number % 2)):
+            found[kind].append(started(kind, folder, ninja, None, pause=2))
+    print(f"\n{SMALL} small files, {JOBS} jobs, {8 * rounds} runs each, in turns")
     print(f"{'':<16} {'seconds':>8} {'best':>8} {'cpu':>8} {'best':>8}")
     medians = {}
     for name, runs in found.items():
@@ -124,14 +125,14 @@ def small(folder: Path, ninja: str, rounds: int) -> bool:
     return clock <= 0.03
 
 
-def started(kind: str, folder: Path, ninja: str, group: MemoryGroup | None) -> dict[str, float]:
+def started(kind: str, folder: Path, ninja: str, group: MemoryGroup | None, *, pause: float = 10) -> dict[str, float]:
     """One build from nothing, in a process of its own, inside the group where one is given."""
     shutil.rmtree(folder / "out", ignore_errors=True)
     (folder / ".ninja_log").unlink(missing_ok=True)
     enter: Callable[[], None] | None = group.enter if group else None
     killed = group.killed() if group else 0
     words = [sys.executable, __file__, "--ninja", ninja, "--one", kind, str(folder)]
-    with served_first():
+    with served_first(pause):
         done = subprocess.run(words, preexec_fn=enter, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     found["killed"] = group.killed() - killed if group else 0
@@ -141,7 +142,7 @@ def started(kind: str, folder: Path, ninja: str, group: MemoryGroup | None) -> d
 
 
 @contextlib.contextmanager
-def served_first() -> Iterator[None]:
+def served_first(pause: float) -> Iterator[None]:
     """For as long as the block lasts, where it was asked for; then the others have their turn."""
     if not FIRST:
         yield
@@ -153,7 +154,7 @@ def served_first() -> Iterator[None]:
     finally:
         time.sleep(0.2)
         share.write_text("0", encoding="ascii")
-        time.sleep(10)
+        time.sleep(pause)
 
 
 def one(kind: str, folder: Path, ninja: str) -> int:

@@ -45,6 +45,10 @@ _SOON = 0.01
 """Seconds between two looks at what every running compile holds: it costs about a millisecond."""
 
 
+_GROWTH = 256 * 1024**2
+"""What a compiler may take between two looks at the memory, half a second apart, and no more than that."""
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One compile, as a reader sees it."""
 
@@ -209,7 +213,7 @@ class Governor:
             return 0.05
         if self._short:
             return 0.1
-        return 0.25 if self._gates else 2.0
+        return 0.5 if self._gates else 2.0
 
     def _accept(self) -> None:
         try:
@@ -390,12 +394,11 @@ class Governor:
         """
         running = [gate for gate in self._gates.values() if gate.phase == "running"]
         now = time.monotonic()
-        if len(running) > 1 and now - self._sampled > (0.04 if self._tight else 0.2):
+        if len(running) > 1 and now - self._sampled > (0.04 if self._tight else 0.45):
             self._sample, self._sampled = self._watch.sample(), now
-        self._tight = False
-        if len(running) < 2 or self._sample.available is None:
+        self._tight = len(running) > 1 and _free(self._sample) < len(running) * _GROWTH
+        if not self._tight:
             return
-        self._tight = (self._sample.available or 0) < (self._sample.total or 0) // 3
         if _free(self._sample) > 0 or any(gate.taken for gate in running):
             return
         youngest = max(running, key=lambda gate: gate.began)
