@@ -131,10 +131,11 @@ def test_a_killed_build_resumes_to_the_same_artefacts(bench: Bench, number: int)
 
 
 def compiling_ninja(pid: int) -> psutil.Process | None:
-    """Rekindle's own child that compiles; not CMake's in a trial, nor one that is only asked for its version."""
+    """Rekindle's own child that compiles; not CMake's in a trial, nor one that is only asked."""
     for child in psutil.Process(pid).children():
         try:
-            if child.name() == "ninja" and "-C" in child.cmdline():
+            words = child.cmdline()
+            if child.name() == "ninja" and "-C" in words and "-n" not in words:
                 return child
         except psutil.NoSuchProcess:
             continue
