@@ -18,6 +18,7 @@ from rekindle.build.governor.record import Compile
 from rekindle.build.governor.server import Shown, Standing
 from rekindle.build.launcher import through
 from rekindle.build.running import Running
+from rekindle.knowledge.compile_memory import compile_memory
 
 MIB = 1024**2
 
@@ -85,6 +86,16 @@ def test_what_was_measured_counts_before_any_guess() -> None:
     for number in range(20):
         expectation.learn(f"{number}.cpp.o", 100 * MIB)
     assert 100 * MIB <= expectation.of("other.cpp.o") < 130 * MIB, "its kind takes that much in this build"
+
+
+def test_pytorchs_heavy_files_are_known_before_the_first_build_on_any_system() -> None:
+    """`Indexing.cu` of 1.13.1 took 2 GB for one architecture, most files of its kind a quarter of that."""
+    expectation = Expectation({}, shipped=compile_memory())
+    name = "caffe2/CMakeFiles/torch_cuda.dir/__/aten/src/ATen/native/cuda/Indexing.cu"
+    assert 2000 * MIB < expectation.of(f"{name}.o") == expectation.of(f"{name}.obj") < 2400 * MIB
+    expectation.learn(f"{name}.o", 500 * MIB)
+    assert expectation.of(f"{name}.o") < 600 * MIB, "what was measured here counts more"
+    assert expectation.of("x/new.cu.o") == Expectation().of("x/new.cu.o")
 
 
 def test_nothing_is_learned_from_a_compile_that_the_cache_answered() -> None:

@@ -1,8 +1,14 @@
-"""How much memory a compile will want: what it took before, else what its kind took in this build, else a guess."""
+"""How much memory a compile will want.
+
+What it took here before; else what a file of this name took in a build that Rekindle knows of; else what its kind took
+in this build; else a guess.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from rekindle.build import outputs
 
 _MIB = 1024**2
 _GUESS = {".cu": 1024 * _MIB, ".c": 96 * _MIB, ".s": 48 * _MIB, "": 320 * _MIB}
@@ -16,11 +22,18 @@ _CACHE_HIT = 32 * _MIB
 
 
 class Expectation:
-    """`known` is bytes by object, from earlier builds."""
+    """`known` is bytes by object, from earlier builds here; `shipped` by `Output.key`, from builds elsewhere."""
 
-    def __init__(self, known: Mapping[str, int] | None = None, *, cached: bool = False) -> None:
+    def __init__(
+        self,
+        known: Mapping[str, int] | None = None,
+        *,
+        shipped: Mapping[str, int] | None = None,
+        cached: bool = False,
+    ) -> None:
         self.measured: dict[str, int] = {}
         self._known = dict(known or {})
+        self._shipped = shipped or {}
         self._cached = cached
         self._seen: dict[str, list[int]] = {}
 
@@ -28,6 +41,9 @@ class Expectation:
         known = self._known.get(name)
         if known is not None:
             return max(_LEAST, int(known * _HEADROOM))
+        shipped = self._shipped.get(outputs.read(name).key)
+        if shipped is not None:
+            return max(_LEAST, int(shipped * _HEADROOM))
         kind = kind_of(name)
         seen = self._seen.get(kind, [])
         if len(seen) < _ENOUGH:

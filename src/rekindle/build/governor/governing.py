@@ -15,6 +15,7 @@ from rekindle.build.governor.server import Governor, size_text
 from rekindle.build.request import BuildRequest
 from rekindle.build.tools import Tool
 from rekindle.errors import RekindleError
+from rekindle.knowledge.compile_memory import compile_memory
 from rekindle.version import Version
 
 TOKENS_FROM = Version("1.13.2")
@@ -44,7 +45,8 @@ def governed(
     """A governor for as long as the block lasts. What it has measured is kept for the next build, however it ends."""
     kept = peaks_of(request)
     before = record.read_peaks(kept)
-    expectation = Expectation(before, cached=cache is not None)
+    shipped = compile_memory() if request.torch else None
+    expectation = Expectation(before, shipped=shipped, cached=cache is not None)
     # sccache compiles in a server of its own: what its client takes says nothing about the compiler.
     measured = cache is None or "sccache" not in Path(cache).name
     try:
