@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rekindle.build import fixing, verb
+from rekindle.build.building import Choices
 from rekindle.build.fixing import Force
 from rekindle.build.journal import Journal
 from rekindle.build.remedy import Remedy
@@ -153,3 +155,21 @@ def test_the_command_to_go_on_with_throws_nothing_away() -> None:
     again = verb._again(words)
     assert again.startswith("rekindle build") and again.endswith("--jobs 4")
     assert "clean" not in again and "compile" not in again
+
+
+@pytest.mark.parametrize("unfit", [(), ("a.cpp needs 4 GB and there are 2",)])
+def test_what_does_not_fit_even_alone_is_reported_and_not_tried_with_fewer_jobs(
+    tmp_path: Path, unfit: tuple[str, ...]
+) -> None:
+    said: list[str] = []
+    fixer = fixing.Fixer(Journal(tmp_path / "j"), Choices(auto_fix=True), said.append, None)
+    context: Any = SimpleNamespace(
+        diagnosis=diagnose_text(KILLED),
+        step="compile",
+        governed=SimpleNamespace(unfit=unfit),
+        request=BuildRequest(source="s", system="linux", arch="x86_64", python="p", compiler=GCC),
+        tools=tools(),
+        compiles_at_once=4,
+    )
+    assert fixer.fixed(context) is not bool(unfit)
+    assert bool(said) is not bool(unfit)
