@@ -26,8 +26,7 @@ def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int
             continue
         members = _members(entry.pid, mark)
         if members:
-            _end(entry.pid, mark, grace)
-            left = _members(entry.pid, mark)
+            left = _end(entry.pid, mark, grace)
             if left:
                 message = f"an earlier build left processes that cannot be ended: {', '.join(map(str, left))}"
                 raise Locked(message, hint="end them by hand, then run the same command again")
@@ -60,10 +59,13 @@ def _group(pid: int) -> int:
     return own
 
 
-def _end(group: int, mark: str, grace: float) -> None:
+def _end(group: int, mark: str, grace: float) -> list[int]:
+    """Those that would not end. One that is dying shows no environment any more: it is watched by its number."""
     import psutil
 
+    watched: set[int] = set()
     for kind in ("terminate", "kill"):
+        watched |= set(_members(group, mark))
         if sys.platform == "win32":
             for pid in _members(group, mark):
                 with contextlib.suppress(psutil.Error):
@@ -73,6 +75,18 @@ def _end(group: int, mark: str, grace: float) -> None:
                 os.killpg(group, signal.SIGTERM if kind == "terminate" else signal.SIGKILL)
         limit = time.monotonic() + grace
         while time.monotonic() < limit:
-            if not _members(group, mark):
-                return
+            watched |= set(_members(group, mark))
+            watched = {pid for pid in watched if _alive(pid)}
+            if not watched:
+                return []
             time.sleep(0.05)
+    return sorted(watched)
+
+
+def _alive(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
