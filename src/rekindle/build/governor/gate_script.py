@@ -22,8 +22,7 @@ def main(words: list[str]) -> int:
         try:
             os.execvp(words[0], words)
         except OSError as error:
-            sys.stderr.write(f"{words[0]}: {error.strerror}\n")
-            return 127 if isinstance(error, FileNotFoundError) else 126
+            return unstarted(words, error)[0]
     say(governor, f"start {os.getpid()} {object_of(words)}\n")
     while True:
         said = hear(governor, ("go", "no "))
@@ -38,7 +37,7 @@ def main(words: list[str]) -> int:
     if said[5:]:
         sys.stderr.write(said[5:] + "\n")
     if code < 0:
-        if -code != signal.SIGKILL:
+        if -code != 9:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
@@ -110,18 +109,23 @@ def run(words: list[str]) -> tuple[int, int, int]:
         try:
             return subprocess.call(words), 0, 0
         except OSError as error:
-            sys.stderr.write(f"{words[0]}: {error.strerror}\n")
-            return 126, 0, 0
-    try:
-        child = os.posix_spawnp(words[0], words, os.environ)
-    except OSError as error:
-        sys.stderr.write(f"{words[0]}: {error.strerror}\n")
-        return (127 if isinstance(error, FileNotFoundError) else 126), 0, 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: os.kill(child, number))
-    _, status, usage = os.wait4(child, 0)
-    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    return code, int(code == -9), usage.ru_maxrss
+            return unstarted(words, error)
+    else:
+        try:
+            child = os.posix_spawnp(words[0], words, os.environ)
+        except OSError as error:
+            return unstarted(words, error)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: os.kill(child, number))
+        _, status, usage = os.wait4(child, 0)
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return code, int(code == -9), usage.ru_maxrss
+
+
+def unstarted(words: list[str], error: OSError) -> tuple[int, int, int]:
+    """As a shell has it: 127 for a program that is not there, 126 for one that cannot be run."""
+    sys.stderr.write(f"{words[0]}: {error.strerror}\n")
+    return (127 if isinstance(error, FileNotFoundError) else 126), 0, 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-_PAGE = 4096 if sys.platform == "win32" else os.sysconf("SC_PAGE_SIZE")
+if sys.platform == "win32":
+    _PAGE = 4096
+else:
+    _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def held_by(pid: int) -> int | None:

@@ -403,7 +403,7 @@ class Governor:
             return
         youngest = max(running, key=lambda gate: gate.began)
         victim = largest_below(youngest.pid)
-        if victim is not None:
+        if victim is not None and sys.platform != "win32":
             youngest.taken = True
             with contextlib.suppress(OSError):
                 os.kill(victim, signal.SIGKILL)
@@ -448,17 +448,17 @@ class Governor:
 
 def _listening() -> tuple[socket.socket, Path | None]:
     """Linux: a socket in a folder that only this user can enter. Windows: loopback, and the gate knows a secret."""
+    folder: Path | None = None
     if sys.platform == "win32":
         made = socket.create_server(("127.0.0.1", 0), backlog=128)
-        made.setblocking(False)
-        return made, None
-    folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-"))
-    if len(os.fsencode(folder)) > 90:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-", dir="/tmp"))
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.bind(str(folder / "gate"))
-    made.listen(128)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-"))
+        if len(os.fsencode(folder)) > 90:
+            folder.rmdir()
+            folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-", dir="/tmp"))
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.bind(str(folder / "gate"))
+        made.listen(128)
     made.setblocking(False)
     return made, folder
 
