@@ -26,6 +26,7 @@ from rekindle.build.folders import without_spaces
 from rekindle.cli.main import run
 from rekindle.console import colourful
 from rekindle.machine import surroundings, windows_calls
+from rekindle.processes import Started
 from rekindle.run import call
 from rekindle.source import tree
 from rekindle.version import Version
@@ -290,3 +291,19 @@ def test_a_command_to_run_again_is_quoted_for_cmd() -> None:
     from rekindle.build import verb
 
     assert verb._again(["build", r"C:\my plan.toml", "--clean"]) == r'rekindle build "C:\my plan.toml"'
+
+
+def test_a_plan_for_another_system_is_not_installed() -> None:
+    from rekindle.errors import UsageError
+    from rekindle.install import verb
+    from rekindle.install.environment import architecture
+
+    plan = types.SimpleNamespace(system="linux", machine=architecture())
+    with pytest.raises(UsageError, match="this is windows"):
+        verb._planned(plan, types.SimpleNamespace(version=None))  # type: ignore[arg-type]
+
+
+def test_the_lines_of_a_program_come_one_by_one() -> None:
+    words = [sys.executable, "-c", "print('one', flush=True); print('two')"]
+    with Started(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as program_started:
+        assert [line.strip() for line in program_started.lines()] == [b"one", b"two"]
