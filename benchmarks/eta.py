@@ -239,11 +239,18 @@ def record(name: str, log: str, cpu: str | None = None) -> int:
         if Path(each.name).is_absolute() or (outputs.read(each.name).kind == "other" and each.seconds * 1000 < LEAST):
             continue
         more = [round(took[each.name] * 1000)] if each.name in took else []
-        writer.writerow([each.name, round(each.start * 1000), round(each.end * 1000), *more])
+        writer.writerow([placeless(each.name), round(each.start * 1000), round(each.end * 1000), *more])
     DATA.mkdir(parents=True, exist_ok=True)
     (DATA / f"{name}.csv.xz").write_bytes(lzma.compress(stream.getvalue().encode("utf-8"), preset=9))
     print(f"{name}: {len(build.pieces)} pieces")
     return 0
+
+
+def placeless(name: str) -> str:
+    """CMake puts the whole path of a source outside its folder into the object's name: only its end is kept."""
+    head, found, inner = name.partition(".dir/")
+    source = inner.rpartition(".")[0]
+    return f"{head}{found}{'/'.join(inner.split('/')[-3:])}" if found and Path("/", source).is_file() else name
 
 
 def csv_of(path: Path) -> list[Build]:

@@ -15,11 +15,14 @@ import msgspec
 
 from rekindle.build.weights import Weight
 
+_KNOWN, _GUESSED = "known", "guessed"
 _LEAN = 20.0
 """A folder's own pace outweighs that of its target once this many ordinary files are done."""
 _FORGET = 450.0
 _FORGET_FILES = 40
 """What was seen counts half after this many seconds, but not before this many files have followed."""
+_WARY = 5.0
+"""How much more a guess leans on what was timed."""
 _WILD = 5.0
 """A file this many times slower or faster than expected was stuck or came from a cache: it counts no more than this."""
 _WINDOW = 600.0
@@ -124,12 +127,18 @@ class Estimator:
         return self._ratio_of(_places(weight)[-1])
 
     def _ratio_of(self, place: tuple[str, ...]) -> float:
-        """Seconds here per second of weight, from the widest place to this one."""
+        """Seconds here per second of weight, from the widest place to this one.
+
+        Files that were only guessed lean on those that were timed: the first of them (small libraries, most often) say
+        little about the others.
+        """
         ratio = 1.0
+        guessed = bool(place) and place[0] == _GUESSED
         for length in range(len(place) + 1):
-            pace = self._pace.get(place[:length])
+            found = (_KNOWN,) if guessed and length == 0 and (_KNOWN,) in self._pace else place[:length]
+            pace = self._pace.get(found)
             if pace:
-                lean = _LEAN * self._mean if length else 0.0
+                lean = _LEAN * self._mean * (_WARY if guessed and length <= 2 else 1.0) if length else 0.0
                 ratio = pace.against(ratio, lean)
         return ratio
 
@@ -175,7 +184,7 @@ class _Pace:
 def _places(weight: Weight) -> tuple[tuple[str, ...], ...]:
     """From all files to the folder. What was timed before and what was guessed are kept apart."""
     output = weight.output
-    path = ("known" if weight.known else "guessed", output.kind, output.target, output.folder)
+    path = (_KNOWN if weight.known else _GUESSED, output.kind, output.target, output.folder)
     return tuple(path[:length] for length in range(len(path) + 1))
 
 
