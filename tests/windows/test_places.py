@@ -307,3 +307,10 @@ def test_the_lines_of_a_program_come_one_by_one() -> None:
     words = [sys.executable, "-c", "print('one', flush=True); print('two')"]
     with Started(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as program_started:
         assert [line.strip() for line in program_started.lines()] == [b"one", b"two"]
+
+
+def test_what_is_installed_is_for_windows() -> None:
+    from rekindle.install import verb
+
+    here = types.SimpleNamespace(version=Version("3.11"), kind="venv")
+    assert verb._situation(here, ["sm_70"], None).system == "windows"  # type: ignore[arg-type]
