@@ -312,5 +312,5 @@ def test_the_lines_of_a_program_come_one_by_one() -> None:
 def test_what_is_installed_is_for_windows() -> None:
     from rekindle.install import verb
 
-    here = types.SimpleNamespace(version=Version("3.11"), kind="venv")
+    here = types.SimpleNamespace(version="3.11", kind="venv")
     assert verb._situation(here, ["sm_70"], None).system == "windows"  # type: ignore[arg-type]
