@@ -66,28 +66,38 @@ def tests(python: WindowsPython, words: list[str], timeout: float) -> int:
     report = python.bench.folder / f"report-{os.getpid()}.xml"
     command = [python.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={windows_path(report)}"]
     try:
-        done = python.bench.call(
-            [*command, *chosen], env=environment(), cwd=PROJECT, timeout=timeout, capture=False
-        ).returncode
-        if report.is_file():
-            suite = ElementTree.parse(report).getroot().find("testsuite")
-            counts = {key: int(suite.get(key, "0")) for key in ("tests", "skipped")} if suite is not None else {}
-            ran = counts.get("tests", 0) - counts.get("skipped", 0)
-            how = "Wine 10 through box64" if python.bench.emulator else "Wine 10"
-            print(f"as win32, CPython {PYTHONS[python.minor][1]} under {how}: {ran} tests run, ", end="")
-            print(f"{counts.get('skipped', 0)} could not be (reasons above)")
-            failed = _failed(report)
-            if done == 1 and 0 < len(failed) <= _FEW and not words:
-                # Translated and two at a time, a test can miss its time; alone it must pass, or it has failed.
-                print(f"{len(failed)} failed and are run once more, alone: {' '.join(failed)}", flush=True)
-                done = python.bench.call(
-                    [*command, *failed], env=environment(), cwd=PROJECT, timeout=timeout, capture=False
-                ).returncode
+        done = _carried_out(python, [*command, *chosen], report, timeout)
+        if not report.is_file():
+            return done
+        suite = ElementTree.parse(report).getroot().find("testsuite")
+        counts = {key: int(suite.get(key, "0")) for key in ("tests", "skipped")} if suite is not None else {}
+        ran = counts.get("tests", 0) - counts.get("skipped", 0)
+        how = "Wine 10 through box64" if python.bench.emulator else "Wine 10"
+        print(f"as win32, CPython {PYTHONS[python.minor][1]} under {how}: {ran} tests run, ", end="")
+        print(f"{counts.get('skipped', 0)} could not be (reasons above)")
+        failed = _failed(report)
+        if done == 1 and 0 < len(failed) <= _FEW and not words:
+            # Translated and two at a time, a test can miss its time; alone it must pass, or it has failed.
+            print(f"{len(failed)} failed and are run once more, alone: {' '.join(failed)}", flush=True)
+            done = _carried_out(python, [*command, *failed], report, timeout)
     except subprocess.TimeoutExpired:
         print(f"the tests as win32 did not end in {timeout:.0f} s")
         return 1
     finally:
         report.unlink(missing_ok=True)
+    return done
+
+
+def _carried_out(python: WindowsPython, command: list[str], report: Path, timeout: float) -> int:
+    """pytest's exit code; never 0 without its report.
+
+    When Wine's server is ended under it, Python is gone with code 0 and nothing was tested.
+    """
+    report.unlink(missing_ok=True)
+    done = python.bench.call(command, env=environment(), cwd=PROJECT, timeout=timeout, capture=False).returncode
+    if not report.is_file():
+        print(f"the Windows Python ended with code {done} and left no report: no test counts")
+        return done or 1
     return done
 
 
