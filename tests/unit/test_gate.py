@@ -20,7 +20,7 @@ from support.artefacts import unverified
 MIB = 1024**2
 
 if sys.platform == "win32":
-    pytest.skip("UNVERIFIED: Windows has its own test, tests/windows/test_gate.py", allow_module_level=True)
+    pytest.skip("UNVERIFIED: Windows has its own test, tests/windows/test_memory_gate.py", allow_module_level=True)
 
 
 class Memory(Watch):

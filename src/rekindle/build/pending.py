@@ -73,7 +73,8 @@ def described(build: Path) -> dict[str, str]:
     Ninja's lines say `Performing build step for 'nccl_external'`, its log says which file came of it.
     """
     try:
-        text = (build / "build.ninja").read_bytes()
+        # On Windows CMake ends its lines with CRLF.
+        text = (build / "build.ninja").read_bytes().replace(b"\r\n", b"\n")
     except OSError:
         return {}
     names: dict[str, str] = {}
