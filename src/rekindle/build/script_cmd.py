@@ -37,11 +37,11 @@ def text(script: Script, file: str) -> str:
 
 
 def _rem(line: str) -> str:
-    return f"rem {one_line(line)}" if line else "rem"
+    return script_text.comment(line, "rem")
 
 
 def _title(words: str) -> list[str]:
-    return ["rem " + "-" * 70, _rem(words)]
+    return script_text.title(words, "rem")
 
 
 def _place(script: Script, place: Place) -> list[str]:

@@ -7,22 +7,23 @@ import re
 from rekindle.build import script_text
 from rekindle.build.render import change_lines, one_line, ps1_text
 from rekindle.build.script import Call, Place, Script, ScriptStep
+from rekindle.build.script_text import comment, title
 
 
 def text(script: Script, file: str) -> str:
     python = script_text.python_part(script)
     assert not any(line.startswith("'@") for line in python), "it would end the text early"
     lines = [
-        *(_comment(line) for line in script_text.head(script, file)),
+        *(comment(line) for line in script_text.head(script, file)),
         "#",
         "# Start it with `powershell -ExecutionPolicy Bypass -File build.ps1`: the variables that it sets end with it.",
         "",
         *_arguments(script, file),
-        *_title("What you may change"),
+        *title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),
         "",
         *_functions(script),
-        *_title("The Python part of this script, which becomes a file of its own"),
+        *title("The Python part of this script, which becomes a file of its own"),
         "$PythonPart = @'",
         *python,
         "'@",
@@ -31,16 +32,8 @@ def text(script: Script, file: str) -> str:
     ]
     for step in script.steps:
         lines += _step(script, step)
-    lines += [*_title("The end"), "Invoke-Part $Env:RK_PYTHON @('finish')"]
+    lines += [*title("The end"), "Invoke-Part $Env:RK_PYTHON @('finish')"]
     return script_text.checked(script, "\n".join(lines) + "\n")
-
-
-def _comment(line: str) -> str:
-    return f"# {one_line(line)}" if line else "#"
-
-
-def _title(words: str) -> list[str]:
-    return ["# " + "-" * 70, _comment(words)]
 
 
 def _arguments(script: Script, file: str) -> list[str]:
@@ -70,12 +63,12 @@ def _arguments(script: Script, file: str) -> list[str]:
 def _place(script: Script, place: Place) -> list[str]:
     value = ps1_text(place.value.rstrip("\\") if len(place.value) > 3 else place.value, script.before(place))
     spelled = f"(Join-Path $PSScriptRoot {value})" if place.beside else value
-    return [_comment(place.about), f"$Env:{place.variable} = {spelled}"]
+    return [comment(place.about), f"$Env:{place.variable} = {spelled}"]
 
 
 def _functions(script: Script) -> list[str]:
     lines = [
-        *_title("How a command is run: through the Python part, and what it answers counts"),
+        *title("How a command is run: through the Python part, and what it answers counts"),
         "function Stop-Build {",
         "  & $Env:RK_PYTHON $Env:RK_STEPS 'failed'",
         "  exit 1",
@@ -111,7 +104,7 @@ def _functions(script: Script) -> list[str]:
 
 def _begin() -> list[str]:
     return [
-        *_title("It begins"),
+        *title("It begins"),
         "if (-not (Test-Path -LiteralPath $Env:RK_PYTHON)) {",
         "  Write-Output ('There is no Python at ' + $Env:RK_PYTHON)",
         "  Write-Output 'Install it there, or correct RK_PYTHON near the top of this file.'",
@@ -138,8 +131,8 @@ def _step(script: Script, step: ScriptStep) -> list[str]:
     for call in step.calls:
         body += _call(script, call)
     return [
-        *_title(f"{step.name}: {step.about[0]}"),
-        *(_comment(line) for line in step.about[1:]),
+        *title(f"{step.name}: {step.about[0]}"),
+        *(comment(line) for line in step.about[1:]),
         f"if (Test-Step '{step.name}') {{",
         *(f"  {line}" for line in body),
         "}",

@@ -8,6 +8,7 @@ import shlex
 from rekindle.build import script_text
 from rekindle.build.render import change_lines, drop_function, one_line, sh_text
 from rekindle.build.script import Call, Place, Script, ScriptStep
+from rekindle.build.script_text import comment, title
 
 _END = "END_OF_PYTHON"
 
@@ -15,26 +16,26 @@ _END = "END_OF_PYTHON"
 def text(script: Script, file: str) -> str:
     lines = [
         "#!/usr/bin/env bash",
-        *(_comment(line) for line in script_text.head(script, file)),
+        *(comment(line) for line in script_text.head(script, file)),
         "",
         "set -u",
         *_here(script),
         "",
-        *_title("What you may change"),
+        *title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),
         "",
         *_arguments(script, file),
         *_functions(),
         *drop_function(script.environment),
         "",
-        *_title("The Python part of this script, which becomes a file of its own"),
+        *title("The Python part of this script, which becomes a file of its own"),
         'mkdir -p "$RK_WORK" || exit 4',
         'export RK_STEPS="$RK_WORK/steps.py"',
         f"cat >\"$RK_STEPS\" <<'{_END}' || exit 4",
         *script_text.python_part(script),
         _END,
         "",
-        *_title("It begins"),
+        *title("It begins"),
         'if [ ! -x "$RK_PYTHON" ]; then',
         "  printf 'There is no Python at %s: install it there, or correct RK_PYTHON above.\\n' \"$RK_PYTHON\" >&2",
         "  exit 3",
@@ -45,16 +46,8 @@ def text(script: Script, file: str) -> str:
     ]
     for step in script.steps:
         lines += _step(script, step)
-    lines += [*_title("The end"), 'part "$RK_PYTHON" finish']
+    lines += [*title("The end"), 'part "$RK_PYTHON" finish']
     return script_text.checked(script, "\n".join(lines) + "\n")
-
-
-def _comment(line: str) -> str:
-    return f"# {one_line(line)}" if line else "#"
-
-
-def _title(words: str) -> list[str]:
-    return ["# " + "-" * 70, _comment(words)]
 
 
 def _here(script: Script) -> list[str]:
@@ -66,14 +59,14 @@ def _here(script: Script) -> list[str]:
 def _place(script: Script, place: Place) -> list[str]:
     value = place.value.rstrip("/") or "/"
     spelled = '"$RK_HERE"/' + shlex.quote(value) if place.beside else sh_text(value, script.before(place))
-    return [_comment(place.about), f"export {place.variable}={spelled}"]
+    return [comment(place.about), f"export {place.variable}={spelled}"]
 
 
 def _arguments(script: Script, file: str) -> list[str]:
     told = [one_line(script.title), *(f"  {line}" for line in script_text.usage(file))]
     told.append(f"  steps: {script_text.step_names(script)}")
     return [
-        *_title("What was asked for"),
+        *title("What was asked for"),
         "export RK_FROM='' RK_UNTIL=''",
         "while [ $# -gt 0 ]; do",
         '  case "$1" in',
@@ -98,7 +91,7 @@ def _arguments(script: Script, file: str) -> list[str]:
 
 def _functions() -> list[str]:
     return [
-        *_title("How a command is run: through the Python part, and what it answers counts"),
+        *title("How a command is run: through the Python part, and what it answers counts"),
         "failed() {",
         '  "$RK_PYTHON" "$RK_STEPS" failed',
         "  exit 1",
@@ -126,8 +119,8 @@ def _step(script: Script, step: ScriptStep) -> list[str]:
     for call in step.calls:
         body += _call(script, call)
     return [
-        *_title(f"{step.name}: {step.about[0]}"),
-        *(_comment(line) for line in step.about[1:]),
+        *title(f"{step.name}: {step.about[0]}"),
+        *(comment(line) for line in step.about[1:]),
         f"if begin {step.name}; then",
         *(f"  {line}" for line in body),
         "fi",

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from rekindle.build.render import split
+from rekindle.build.render import one_line, split
 from rekindle.build.script import Script
 from rekindle.errors import BadInput
 
@@ -68,3 +68,11 @@ def checked(script: Script, text: str) -> str:
     message = f"the script would hold letters outside ASCII: {odd}"
     hint = "name a folder of plain letters: `--work C:\\rk` for the build, another place for the source or the Python"
     raise BadInput(message, hint=hint)
+
+
+def comment(line: str, mark: str = "#") -> str:
+    return f"{mark} {one_line(line)}" if line else mark
+
+
+def title(words: str, mark: str = "#") -> list[str]:
+    return [f"{mark} " + "-" * 70, comment(words, mark)]
