@@ -163,6 +163,19 @@ def test_a_folder_can_be_left_out(mirrors: Path, tmp_path: Path, capsys: pytest.
     assert run([*arguments, "--without", "../x"]) == 2
 
 
+def test_a_builds_copy_does_not_ask_for_what_was_left_out(mirrors: Path, tmp_path: Path) -> None:
+    """PyTorch's setup.py stops at the first submodule of `.gitmodules` that is not there."""
+    checkout.assemble(tmp_path / "tree", "1.13.1", Mirrors(mirrors), without=["third_party/fbgemm"])
+    listed = tmp_path / "tree/.gitmodules"
+    assert "third_party/fbgemm" in listed.read_text() and "third_party/fmt" in listed.read_text()
+    checkout.forget_left_out(tmp_path / "tree")
+    assert "third_party/fbgemm" not in listed.read_text()
+    assert "path = third_party/fmt" in listed.read_text()
+    once = listed.read_bytes()
+    checkout.forget_left_out(tmp_path / "tree")
+    assert listed.read_bytes() == once
+
+
 def test_a_mirror_with_an_absent_file_says_which(mirrors: Path, tmp_path: Path) -> None:
     poor = tmp_path / "poor"
     shutil.copytree(mirrors, poor)

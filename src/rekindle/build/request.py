@@ -29,7 +29,7 @@ from rekindle.version import Version
 SCHEMA = "rekindle.build-file/1"
 
 
-class BuildFile(msgspec.Struct, frozen=True, kw_only=True):
+class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`rekindle build FILE` reads this from TOML. What is left out comes from the machine.
 
     Without a `source` PyTorch's is brought into Rekindle's own folder.
@@ -140,6 +140,9 @@ def read(path: Path) -> BuildFile:
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
     if head.get("schema") == plan_room.SCHEMA:
         return from_plan(plan_room.read(path))
+    if unknown := sorted(head.keys() - set(BuildFile.__struct_fields__)):
+        message = f"`{path}`: a build file has no `{unknown[0][:60]}`"
+        raise BadInput(message, hint=f"it has {', '.join(f'`{name}`' for name in BuildFile.__struct_fields__)}")
     found = codec.from_toml(data, BuildFile, name=f"`{path}`")
     if found.schema != SCHEMA:
         message = f"`{path}` is not a build file: its schema is `{found.schema[:60]}`, not `{SCHEMA}`"

@@ -45,6 +45,7 @@ from rekindle.diagnose.answer import Diagnosis
 from rekindle.errors import ChecksFailed, RekindleError, StepFailed
 from rekindle.findings import Finding, State, worst
 from rekindle.knowledge import setup_py
+from rekindle.source import checkout
 
 
 class Context(msgspec.Struct, kw_only=True):
@@ -152,6 +153,7 @@ def run_source(context: Context) -> dict[str, str]:
     kept = context.folders.root / "source.json"
     before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
     tree.copy(source_of(context.request), context.folders.source, context.sources, before)
+    checkout.forget_left_out(context.folders.source)
     files.write_text(kept, codec.to_json(context.sources, indent=0))
     return {**made, str(context.folders.source): THERE}
 

@@ -30,7 +30,7 @@ from rekindle.errors import (
     UsageError,
 )
 from rekindle.source import git, modules, tree
-from rekindle.source.origin import Origin, outside
+from rekindle.source.origin import Origin
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
@@ -113,6 +113,20 @@ def assemble(
     )  # fmt: skip
 
 
+def forget_left_out(copy: Path) -> None:
+    """In a copy that a build works on, what was left out is not asked for: PyTorch's setup.py stops at the first
+    submodule of `.gitmodules` that is not there.
+    """
+    mark = _mark(copy)
+    listed = copy / ".gitmodules"
+    if mark is None or not mark.without or not listed.exists():
+        return
+    text = listed.read_text(encoding="utf-8", errors="surrogateescape")
+    kept = modules.without(text, mark.without)
+    if kept != text:
+        files.write_bytes(listed, kept.encode("utf-8", errors="surrogateescape"))
+
+
 def _everything(
     root: Path, top: _Job, origin: Origin, without: tuple[str, ...], jobs: int, say: Callable[[str], None]
 ) -> list[Repository]:
@@ -137,7 +151,7 @@ def _everything(
                     say(f"[{len(done)}/{known}] {result.state.value} {job.path} at {job.commit[:12]}")
                 for pin in modules.pins(job.git_dir, job.commit, parent_url=job.url):
                     path = pin.path if job.path == "." else f"{job.path}/{pin.path}"
-                    if outside(path, without):
+                    if modules.outside(path, without):
                         done.append(Repository(path=path, commit=pin.commit, url=pin.url, state=State.LEFT_OUT))
                         continue
                     place = job.git_dir.joinpath("modules", *pin.name.split("/"))

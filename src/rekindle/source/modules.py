@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -41,6 +43,22 @@ def pins(git_dir: Path, commit: str, *, parent_url: str) -> list[Pin]:
         name, url = named[path]
         found.append(Pin(path=path, name=name, url=absolute(url, parent_url), commit=pinned))
     return found
+
+
+def without(text: str, folders: Sequence[str]) -> str:
+    """A `.gitmodules` that does not name the submodules in these folders."""
+    sections = re.split(r"(?m)^(?=[ \t]*\[)", text)
+    paths = (re.search(r"(?m)^[ \t]*path[ \t]*=[ \t]*(.*?)[ \t\r]*$", section) for section in sections)
+    return "".join(
+        section
+        for section, path in zip(sections, paths, strict=True)
+        if path is None or not outside(path.group(1), folders)
+    )
+
+
+def outside(path: str, without: Sequence[str]) -> bool:
+    """Whether a path lies in one of the folders that were left out."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in without)
 
 
 def absolute(url: str, parent: str) -> str:

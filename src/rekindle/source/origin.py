@@ -151,7 +151,7 @@ def _copy(mirror: Path, commit: str, into: Path, without: Sequence[str]) -> str:
     for row in listing.split("\0"):
         head, _, path = row.partition("\t")
         parts = head.split(" ")
-        if len(parts) == 3 and parts[1] != "commit" and not (parts[1] == "blob" and outside(path, without)):
+        if len(parts) == 3 and parts[1] != "commit" and not (parts[1] == "blob" and modules.outside(path, without)):
             wanted.setdefault(parts[2], path)
     names = "\n".join(wanted).encode("ascii") + b"\n"
     answers = git.checked(["cat-file", "--batch-check=%(objectname)"], git_dir=mirror, input=names, doing="read it")
@@ -161,8 +161,3 @@ def _copy(mirror: Path, commit: str, into: Path, without: Sequence[str]) -> str:
     pack = into / "objects" / "pack" / "pack"
     git.checked(["pack-objects", "-q", "--threads=2", pack], git_dir=mirror, input=names, doing=f"copy from `{mirror}`")
     return ""
-
-
-def outside(path: str, without: Sequence[str]) -> bool:
-    """Whether a path lies in one of the folders that were left out."""
-    return any(path == folder or path.startswith(f"{folder}/") for folder in without)
