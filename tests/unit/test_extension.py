@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.extensions.answer import Card
@@ -13,7 +14,7 @@ from rekindle.extensions.preparation import Preparation, arch_list, prepare
 from rekindle.findings import State
 from rekindle.knowledge.capability import Capability, Target
 from rekindle.knowledge.toolkits import toolkit
-from rekindle.machine.model import FoundCompiler, FoundPython, FoundToolkit, Machine
+from rekindle.machine.model import CalledTool, FoundCompiler, FoundPython, FoundToolkit, Machine
 from rekindle.version import Version
 from support.command import rekindle_command
 
@@ -93,6 +94,16 @@ def test_a_minor_difference_is_explained_and_not_refused() -> None:
     assert "harmless" in sentence.found
     assert found.arch_list == "3.5;6.1;9.0"
     assert found.toolkit == "/usr/local/cuda-11.8"
+
+
+def test_another_toolkits_ptxas_is_said_beside_the_minor_difference() -> None:
+    """Debian's 11.8 with CUDA 13 first on PATH: the one finding hid the other."""
+    other = CalledTool(path="/usr/local/bin/ptxas", version=Version.parse("13.0"))
+    kits = tuple(msgspec.structs.replace(kit, ptxas=other) for kit in MACHINE.toolkits)
+    found = prepared("11.7", "3.5", machine=msgspec.structs.replace(MACHINE, toolkits=kits))
+    said = {finding.id: finding for finding in found.findings}
+    assert "harmless" in said["extension.toolkit"].found
+    assert said["extension.ptxas"].state is State.WARN
 
 
 def test_the_environment_of_that_build() -> None:

@@ -63,6 +63,8 @@ def prepare(
     findings = [_python(place, builder)]
     kit = _toolkit(machine.toolkits, cuda, cards) if cuda else None
     findings.append(_toolkit_finding(kit, torch, cuda, machine.toolkits))
+    if kit is not None and kit.own_ptxas is False:
+        findings.append(_ptxas(kit))
     architectures = arch_list([card.capability for card in cards], kit.targets if kit else ())
     findings.append(_cards(cards, architectures, kit))
     if any(finding.state is State.FAIL for finding in findings):
@@ -225,12 +227,6 @@ def _toolkit_finding(
             why="the runtimes of two CUDA majors in one process do not share streams or memory",
             fix=Fix(text=f"install CUDA {cuda.major_minor}, or another {cuda.major}.x, without its driver"),
         )
-    if kit.own_ptxas is False:
-        return Finding(
-            id="extension.toolkit",
-            state=State.WARN,
-            found=f"CUDA {kit.version} calls another toolkit's ptxas as PATH stands; the build puts that right",
-        )
     if kit.version.major_minor != cuda.major_minor:
         return Finding(
             id="extension.toolkit",
@@ -239,6 +235,11 @@ def _toolkit_finding(
             why="within one major the runtime is compatible both ways; torch prints a warning and goes on",
         )
     return Finding(id="extension.toolkit", state=State.PASS, found=f"CUDA {kit.version}, as torch's {cuda}")
+
+
+def _ptxas(kit: FoundToolkit) -> Finding:
+    found = f"CUDA {kit.version} calls another toolkit's ptxas as PATH stands; the build puts that right"
+    return Finding(id="extension.ptxas", state=State.WARN, found=found)
 
 
 def _cards(cards: Sequence[Card], architectures: str, kit: FoundToolkit | None) -> Finding:
