@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+Targets = dict[str, dict[str, dict[str, int]]]
+"""A number for each file of a build: by target, folder and file."""
 OBSERVED = Path(__file__).parents[2] / "src" / "rekindle" / "knowledge" / "observed"
 
 
@@ -37,3 +41,21 @@ def write(name: str, table: dict[str, list[dict[str, Any]]]) -> None:
 
 def _facts(row: dict[str, Any]) -> str:
     return json.dumps({key: value for key, value in row.items() if key != "observed_at"}, sort_keys=True)
+
+
+def targets() -> Targets:
+    return defaultdict(lambda: defaultdict(dict))
+
+
+def write_builds(name: str, words: Sequence[str], measured: Callable[[Path], Targets]) -> None:
+    """The table of what was measured of whole builds. `words`: ID, file and source of one after the other; a build
+    that is named anew replaces the row of its ID, the others stay.
+    """
+    there = (OBSERVED / f"{name}.json").exists()
+    kept = {row["id"]: row for row in read(name)["builds"]} if there else {}
+    for build, path, source in zip(words[::3], words[1::3], words[2::3], strict=True):
+        found = {target: dict(folders) for target, folders in measured(Path(path)).items()}
+        about = {"id": build, "source": source, "observed_at": today(), "evidence": "binary"}
+        kept[build] = {**about, "targets": found}
+        print(f"{build}: {sum(len(files) for folders in found.values() for files in folders.values())} files")
+    write(name, {"builds": list(kept.values())})
