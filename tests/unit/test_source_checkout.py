@@ -163,6 +163,17 @@ def test_a_folder_can_be_left_out(mirrors: Path, tmp_path: Path, capsys: pytest.
     assert run([*arguments, "--without", "../x"]) == 2
 
 
+def test_a_folder_can_be_named_from_here(
+    mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`-o pytorch`, as in the guides, and the folder without `-o`: git looked for them within themselves."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["source", "--torch", "1.13.1", "--mirror", os.path.relpath(mirrors)]
+    for folder, more in (("pytorch", ["-o", "pytorch"]), ("pytorch-1.13.1", [])):
+        assert run([*arguments, *more]) == 0, capsys.readouterr().err
+        assert (tmp_path / folder / "third_party/fbgemm/fbgemm.h").exists()
+
+
 def test_a_builds_copy_does_not_ask_for_what_was_left_out(mirrors: Path, tmp_path: Path) -> None:
     """PyTorch's setup.py stops at the first submodule of `.gitmodules` that is not there."""
     checkout.assemble(tmp_path / "tree", "1.13.1", Mirrors(mirrors), without=["third_party/fbgemm"])

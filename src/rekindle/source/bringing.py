@@ -40,10 +40,10 @@ def bring(
     say: Callable[[str], None],
 ) -> checkout.Tree | tarball.Unpacked:
     release = _release(torch)
-    root = output or Path(f"pytorch-{release}")
+    root = (output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
     system = "windows" if sys.platform == "win32" else "linux"
     size = size_of(release)
-    checkout.check_root(str(Path.cwd() / root), system=system, longest=size.longest_path)
+    checkout.check_root(str(root), system=system, longest=size.longest_path)
     for folder in without:
         if not re.fullmatch(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*", folder) or ".." in folder.split("/"):
             message = f"`--without {folder[:60]}` is not a folder below the root"
