@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import shutil
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.artefacts import unverified
-from support.windows_python import WindowsPython
+from support.artefacts import unverified, wheel
+from support.windows_python import TORCH_NEEDS, WindowsPython
 from support.wine import Bench, CannotSetUp
 
 
@@ -20,3 +23,15 @@ def windows() -> WindowsPython:
     except CannotSetUp as error:
         unverified(str(error))
     return found
+
+
+@pytest.fixture(scope="module")
+def site(windows: WindowsPython) -> Iterator[Path]:
+    """A folder of Windows packages: torch 2.7.1 as the index gives it, and what it requires."""
+    folder = windows.bench.root / "prefix/drive_c/torch-2.7.1"
+    shutil.rmtree(folder, ignore_errors=True)
+    for requirement in ("torch==2.7.1", *TORCH_NEEDS):
+        with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
+            archive.extractall(folder)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

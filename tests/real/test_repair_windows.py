@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from rekindle.wheels import repair
-from support.artefacts import unverified, wheel
+from support.artefacts import wheel
 from support.compiled import MINGW, Compiler
-from support.windows_python import TORCH_NEEDS, WindowsPython
-from support.wine import Bench, CannotSetUp
-
-PROJECT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="module")
-def python() -> WindowsPython:
-    try:
-        bench = Bench()
-        bench.set_up()
-        found = WindowsPython(bench)
-        found.set_up(PROJECT)
-    except CannotSetUp as error:
-        unverified(str(error))
-    return found
-
-
-@pytest.fixture(scope="module")
-def site(python: WindowsPython) -> Iterator[Path]:
-    """What torch 2.7.1 requires, and torch as the index gives it."""
-    folder = python.bench.root / "prefix/drive_c/torch-repaired"
-    shutil.rmtree(folder, ignore_errors=True)
-    for requirement in ("torch==2.7.1", *TORCH_NEEDS):
-        with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
-            archive.extractall(folder)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+from support.windows_python import WindowsPython
 
 
 def _installed(made: Path, site: Path) -> None:
@@ -55,17 +24,17 @@ def _installed(made: Path, site: Path) -> None:
 
 
 def test_repaired_it_computes_and_one_test_library_can_undo_that(
-    python: WindowsPython, site: Path, tmp_path: Path
+    windows: WindowsPython, site: Path, tmp_path: Path
 ) -> None:
     original = wheel("torch==2.7.1", platform="win_amd64")
-    assert python.torch_of(site).splitlines()[-1].startswith("126 ")
+    assert windows.torch_of(site).splitlines()[-1].startswith("126 ")
     works = "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]"
 
     repaired = repair.repair(original, tmp_path / "repaired", wish=repair.Wish())
     assert [item.member for item in repaired.added] == ["torch/lib/msvcp140.dll"]
     assert repaired.output is not None
     _installed(repaired.output, site)
-    assert works in python.torch_of(site)
+    assert works in windows.torch_of(site)
 
     # As a build with BUILD_TEST leaves it: one more DLL in torch/lib, which needs what is not there.
     (tmp_path / "built").mkdir()
@@ -75,13 +44,13 @@ def test_repaired_it_computes_and_one_test_library_can_undo_that(
     with_test = repair.repair(repaired.output, tmp_path / "with-test", add=[str(test_dll)]).output
     assert with_test is not None
     _installed(with_test, site)
-    said = python.torch_of(site)
+    said = windows.torch_of(site)
     assert said.splitlines()[-1].startswith("126 ") and "aoti_custom_ops.dll" in said
 
     without = repair.repair(with_test, tmp_path / "without", remove=["aoti_custom_ops.dll"]).output
     assert without is not None
     _installed(without, site)
-    assert works in python.torch_of(site)
+    assert works in windows.torch_of(site)
 
     helper = mingw.build("helper/helper_of_tests.dll", offers=["help"])
     wish = repair.Wish(folders=(helper.parent,), index=False)
@@ -89,4 +58,4 @@ def test_repaired_it_computes_and_one_test_library_can_undo_that(
     assert [item.member for item in whole.added] == ["torch/lib/helper_of_tests.dll"]
     assert whole.output is not None
     _installed(whole.output, site)
-    assert works in python.torch_of(site)
+    assert works in windows.torch_of(site)

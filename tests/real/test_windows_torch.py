@@ -6,27 +6,13 @@ tells as Windows does.
 
 from __future__ import annotations
 
-import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.artefacts import wheel
-from support.windows_python import TORCH_NEEDS, WindowsPython
-
-
-@pytest.fixture(scope="module")
-def site(windows: WindowsPython) -> Iterator[Path]:
-    """A folder of packages with torch 2.7.1 as the index gives it."""
-    folder = windows.bench.root / "prefix/drive_c/torch-2.7.1"
-    shutil.rmtree(folder, ignore_errors=True)
-    for requirement in ("torch==2.7.1", *TORCH_NEEDS):
-        with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:
-            archive.extractall(folder)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+from support.windows_python import WindowsPython
 
 
 def test_without_the_redistributable_it_fails_and_with_its_one_dll_it_computes(
