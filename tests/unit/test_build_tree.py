@@ -65,6 +65,19 @@ def test_only_what_changed_is_copied_again_and_a_patched_copy_stays_patched(tmp_
     assert tree.manifest_fingerprint(now) != tree.manifest_fingerprint(before)
 
 
+def test_a_file_replaced_by_an_older_one_is_new_to_the_build(tmp_path: Path) -> None:
+    """Ninja compares times: an older header, from a tarball say, would leave the objects as they are."""
+    root, copy = source(tmp_path / "a", x="1"), tmp_path / "b"
+    first = tree.manifest(root)
+    tree.copy(root, copy, first, {})
+    built = (copy / "x").stat().st_mtime_ns
+    (root / "x").write_text("older", encoding="utf-8")
+    os.utime(root / "x", (1_000_000_000, 1_000_000_000))
+    assert tree.copy(root, copy, tree.manifest(root), first) == 1
+    assert (copy / "x").read_text(encoding="utf-8") == "older"
+    assert (copy / "x").stat().st_mtime_ns >= built
+
+
 def test_a_link_in_the_copy_leads_to_the_copy_whatever_the_users_tree_is_called(tmp_path: Path) -> None:
     if os.name == "nt":
         return

@@ -54,6 +54,8 @@ def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
                 _copy_link(root, name, target)
             else:
                 shutil.copy2(root / name, target)
+                if name in before:
+                    os.utime(target)  # changed by an older file, it would be older than the objects made of it
             copied += 1
     except OSError as error:
         message = f"cannot copy the source to `{into}`: {error.strerror or error}"
