@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -48,27 +49,36 @@ def folder() -> Path:
 
 
 def good_logs(*, make: bool = True) -> list[Path]:
-    """The logs that there are; made first when there are none."""
-    found = sorted(folder().glob("*.log"))
-    if not found and make:
-        for name, text in _made():
-            _keep(name, text)
-        found = sorted(folder().glob("*.log"))
-    return found
+    """The logs that there are; first made, or completed where the making was broken off."""
+    complete = folder() / "complete"
+    if make and not complete.exists():
+        _make()
+        complete.touch()
+    return sorted(folder().glob("*.log"))
 
 
-def _made() -> Iterator[tuple[str, bytes]]:
-    with tempfile.TemporaryDirectory() as temporary:
+def _make() -> None:
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(max_workers=2) as pool:
         work = Path(temporary)
-        yield from _cmake(work)
-        yield from _nvcc(work)
-        yield from _git(work)
-        for name in _WHEELS:
-            yield from _ran(f"pip-install-{name}", [*_PIP, "install", "--target", str(work / name), name], work)
-        for name in _SDISTS:
-            plain = name.partition("==")[0]
-            command = [*_PIP, "wheel", "-v", "--no-deps", "--no-cache-dir", "--no-binary", plain, name]
-            yield from _ran(f"sdist-{plain}", [*command, "-w", str(work / "built")], work)
+        for name, text in (*_cmake(work), *_nvcc(work), *_git(work)):
+            _keep(name, text)
+        for result in [pool.submit(_by_pip, name, command, work) for name, command in _pip_commands(work)]:
+            result.result()
+
+
+def _pip_commands(work: Path) -> Iterator[tuple[str, list[str]]]:
+    for name in _WHEELS:
+        yield f"pip-install-{name}", [*_PIP, "install", "--target", str(work / name), name]
+    for name in _SDISTS:
+        plain = name.partition("==")[0]
+        command = [*_PIP, "wheel", "-v", "--no-deps", "--no-cache-dir", "--no-binary", plain, name]
+        yield f"sdist-{plain}", [*command, "-w", str(work / "built")]
+
+
+def _by_pip(name: str, command: Sequence[str], work: Path) -> None:
+    if not (folder() / f"{name}.log").exists():
+        for each, text in _ran(name, command, work):
+            _keep(each, text)
 
 
 _PIP = (sys.executable, "-m", "pip")

@@ -41,6 +41,11 @@ def test_no_cause_is_invented(path: Path) -> None:
             '[1/9] /usr/bin/c++ -DERROR_MESSAGE="fatal error: x.h: No such file" -Wno-error=unused -c a.cpp\n'
             "[9/9] Linking CXX executable a\n"
         ),
+        # pip -v lists the releases that it passes over.
+        (
+            "Link requires a different Python (3.11.7 not in: '>=3.12'): contourpy-1.4.0.tar.gz\n"
+            "Collecting contourpy==1.3.1\nSuccessfully built contourpy\n"
+        ),
         # pip retried, and it worked.
         (
             "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by 'ReadTimeoutError'\n"
