@@ -140,16 +140,15 @@ def read(path: Path) -> BuildFile:
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
     if head.get("schema") == plan_room.SCHEMA:
         return from_plan(plan_room.read(path))
-    if unknown := sorted(head.keys() - set(BuildFile.__struct_fields__)):
-        message = f"`{path}`: a build file has no `{unknown[0][:60]}`"
-        raise BadInput(message, hint=f"it has {', '.join(f'`{name}`' for name in BuildFile.__struct_fields__)}")
-    found = codec.from_toml(data, BuildFile, name=f"`{path}`")
-    if found.schema != SCHEMA:
-        message = f"`{path}` is not a build file: its schema is `{found.schema[:60]}`, not `{SCHEMA}`"
+    if (schema := head.get("schema", SCHEMA)) != SCHEMA:
+        message = f"`{path}` is not a build file: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
         raise BadInput(
             message, hint="`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file"
         )
-    return found
+    if unknown := sorted(head.keys() - set(BuildFile.__struct_fields__)):
+        message = f"`{path}`: a build file has no `{unknown[0][:60]}`"
+        raise BadInput(message, hint=f"it has {', '.join(f'`{name}`' for name in BuildFile.__struct_fields__)}")
+    return codec.from_toml(data, BuildFile, name=f"`{path}`")
 
 
 def from_plan(plan: Plan) -> BuildFile:

@@ -121,7 +121,7 @@ def forget_left_out(copy: Path) -> None:
     listed = copy / ".gitmodules"
     if mark is None or not mark.without or not listed.exists():
         return
-    text = listed.read_text(encoding="utf-8", errors="surrogateescape")
+    text = listed.read_bytes().decode("utf-8", errors="surrogateescape")
     kept = modules.without(text, mark.without)
     if kept != text:
         files.write_bytes(listed, kept.encode("utf-8", errors="surrogateescape"))
