@@ -27,9 +27,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
-from rekindle.build import outputs  # noqa: E402
-from rekindle.build.eta import Estimator  # noqa: E402
-from rekindle.build.weights import Times, Weights  # noqa: E402
+from rekindle.build.progress import outputs  # noqa: E402
+from rekindle.build.progress.eta import Estimator  # noqa: E402
+from rekindle.build.progress.weights import Times, Weights  # noqa: E402
 
 DATA = ROOT / "benchmarks" / "data" / "eta"
 LEAST = 500

@@ -31,10 +31,11 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
 
-from rekindle.build.governor import making, record  # noqa: E402
+from rekindle.build.configure.request import BuildRequest, Compiler  # noqa: E402
+from rekindle.build.governor import gate as making  # noqa: E402
+from rekindle.build.governor import record  # noqa: E402
 from rekindle.build.governor.expectation import Expectation  # noqa: E402
 from rekindle.build.governor.server import Governor  # noqa: E402
-from rekindle.build.request import BuildRequest, Compiler  # noqa: E402
 from support.groups import MemoryGroup, memory_group  # noqa: E402
 
 HEAVY, LIGHT, SMALL = 8, 56, 40

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 
-from rekindle.knowledge.gpus import gpus
+from rekindle.knowledge.gpu.gpus import gpus
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Card, Situation, Wish
+from rekindle.stack.situation import Card, Situation, Wish
 
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 ROUNDS = 7

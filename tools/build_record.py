@@ -21,9 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from rekindle.build import outputs  # noqa: E402
 from rekindle.build.governor import record  # noqa: E402
-from rekindle.build.journal import Entry, read  # noqa: E402
+from rekindle.build.progress import outputs  # noqa: E402
+from rekindle.build.run.journal import Entry, read  # noqa: E402
 
 _ENDS = ("done", "failed", "interrupted")
 _SMALL = 60.0

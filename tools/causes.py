@@ -10,7 +10,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from rekindle.knowledge.signatures import CauseRow, Step, cause, causes
+from rekindle.knowledge.logs.signatures import CauseRow, Step, cause, causes
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference" / "causes"
 

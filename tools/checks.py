@@ -11,7 +11,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT / "src"))
 
-from rekindle.knowledge import checks  # noqa: E402
+from rekindle.knowledge.builds import checks  # noqa: E402
 
 PAGE = PROJECT / "docs" / "reference" / "checks.md"
 GROUPS = {
@@ -42,7 +42,7 @@ def render() -> str:
         "What `rekindle doctor` looks at. `rekindle doctor --explain ID` says the same for this machine; `--only ID`",
         "or `--only GROUP` runs a part. A check that does not apply to a machine is not shown.",
         "",
-        "*Written by `tools/checks.py` from `knowledge/decided/checks.toml`.*",
+        "*Written by `tools/checks.py` from `knowledge/checks.toml`.*",
     ]
     group = ""
     for row in checks.checks():

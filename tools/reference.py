@@ -11,11 +11,12 @@ from pathlib import Path
 
 import click
 
-from rekindle import errors
+import rekindle
 from rekindle.cli.main import VERBS, cli
+from rekindle.core import errors
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
-KNOWLEDGE = Path(errors.__file__).parent / "knowledge"
+KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
 
 
 def pages() -> dict[str, str]:
@@ -58,17 +59,19 @@ def knowledge() -> str:
         "| table | rows | binary | script | notes |",
         "|---|---|---|---|---|",
     ]
-    for path in sorted(KNOWLEDGE.glob("observed/*.json")):
+    for path in sorted(KNOWLEDGE.glob("*/*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
         rows = [row for value in data.values() if isinstance(value, list) for row in value]
         count = [sum(row.get("evidence") == kind for row in rows) for kind in ("binary", "script", "notes")]
-        lines.append(f"| observed/{path.name} | {len(rows)} | {count[0]} | {count[1]} | {count[2]} |")
+        lines.append(
+            f"| {path.relative_to(KNOWLEDGE).as_posix()} | {len(rows)} | {count[0]} | {count[1]} | {count[2]} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def schemas() -> str:
     lines = ["# JSON answers\n", "Every verb takes `--json`; keys are stable within a schema's number.\n"]
-    for path in sorted((Path(errors.__file__).parent / "schemas").glob("*.json")):
+    for path in sorted((Path(rekindle.__file__).parent / "schemas").glob("*.json")):
         schema = json.loads(path.read_text(encoding="utf-8"))
         body = schema.get("$defs", {}).get(schema.get("$ref", "").rpartition("/")[2], schema)
         keys = ", ".join(f"`{key}`" for key in body.get("properties", {}))

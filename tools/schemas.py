@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 import rekindle
-from rekindle import codec
+from rekindle.core import codec
 
 SCHEMAS = Path(rekindle.__file__).parent / "schemas"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.extensions.answer import Card
-from rekindle.extensions.audit import audit
-from rekindle.findings import State
-from rekindle.knowledge.capability import Capability
+from rekindle.audit.answer import Card
+from rekindle.audit.audit import audit
+from rekindle.core.findings import State
+from rekindle.knowledge.gpu.capability import Capability
 from support.artefacts import unverified
 
 H200 = Card(name="H200", capability=Capability(9, 0))

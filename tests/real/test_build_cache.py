@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.launcher import remote
+from rekindle.build.configure.compiler_cache import remote
 from support import artefacts
 from support.artefacts import unverified
 from support.command import rekindle_command

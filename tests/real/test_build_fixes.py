@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.build.journal import read
+from rekindle.build.run.journal import read
 from support import artefacts
 from support.command import Seen, rekindle_command
 

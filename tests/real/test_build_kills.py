@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 import rekindle
-from rekindle.build.environment import MARK
+from rekindle.build.configure.environment import MARK
 from support.cuda import kepler_toolkit, project
 
 if os.name == "nt":

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.build import cmake_result
+from rekindle.build.configure import cmake_result
 from rekindle.formats import fatbin
 from support.artefacts import unverified
 from support.command import Seen, rekindle_command

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.backends import Job, ScikitBuildCore
-from rekindle.build.options import Options
-from rekindle.build.request import BuildRequest, Compiler
-from rekindle.build.tools import Tool, Tools
+from rekindle.build.configure.backends import Job, ScikitBuildCore
+from rekindle.build.configure.options import Options
+from rekindle.build.configure.request import BuildRequest, Compiler
+from rekindle.build.configure.tools import Tool, Tools
 from support.artefacts import unverified
 
 PYPROJECT = """[build-system]

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.environment import Environment as BuildEnvironment
-from rekindle.build.request import BuildRequest, Compiler
-from rekindle.errors import StepFailed
-from rekindle.extensions.building import ExtensionReport, build
-from rekindle.extensions.cards import cards_for
-from rekindle.extensions.environment import Environment
-from rekindle.extensions.making import make
-from rekindle.extensions.preparation import Preparation
-from rekindle.findings import State
+from rekindle.audit.cards import cards_for
+from rekindle.audit.environment import Environment
+from rekindle.build.configure.environment import Environment as BuildEnvironment
+from rekindle.build.configure.request import BuildRequest, Compiler
+from rekindle.core.errors import StepFailed
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.extension.build import ExtensionReport, build
+from rekindle.extension.prepare import Preparation
+from rekindle.extension.wheel import make
 from rekindle.machine.model import Machine
-from rekindle.version import Version
 from support.artefacts import cache, unverified
 from support.cuda import kepler_toolkit, machine
 

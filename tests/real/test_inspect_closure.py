@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rekindle.formats.package import Folder
-from rekindle.knowledge.libraries import loader_places
-from rekindle.wheels.closure import Elsewhere, closure
-from rekindle.wheels.inspection import inspect
-from rekindle.wheels.linkage import Closure
-from rekindle.wheels.reading import read_binaries
+from rekindle.knowledge.cuda.libraries import loader_places
+from rekindle.wheels.closure.closure import Elsewhere, closure
+from rekindle.wheels.closure.linkage import Closure
+from rekindle.wheels.inspect.inspection import inspect
+from rekindle.wheels.inspect.reading import read_binaries
 from support.compiled import MINGW, Compiler
 
 LIB = "torch/lib/"

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rekindle.core.version import Version
 from rekindle.formats import binary, fatbin
 from rekindle.formats.access import File
-from rekindle.knowledge import toolkits
-from rekindle.version import Version
+from rekindle.knowledge.cuda import toolkits
 from support.artefacts import unverified, wheel
 
 KERNEL = "__global__ void k(float *p) { p[threadIdx.x] *= 2; }\n"

@@ -15,7 +15,7 @@ from rekindle.cli.main import run
 from rekindle.formats import package, pe
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.archive import Archive
-from rekindle.wheels.inspection import Inspection, inspect
+from rekindle.wheels.inspect.inspection import Inspection, inspect
 from support.artefacts import wheel
 
 

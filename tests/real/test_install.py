@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from rekindle.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
-from rekindle.install import carry_out, distributions, verb
+from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
+from rekindle.install import apply, distributions
+from rekindle.install import command as verb
 from rekindle.install.environment import Environment, locate
 from rekindle.install.installer import Pip, Request
-from rekindle.knowledge.capability import Capability
-from rekindle.stack.routes import Route
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Wish
+from rekindle.stack.situation import Wish
 from support import small_wheels
 from support.artefacts import unverified
 from support.fatbins import container
@@ -47,7 +48,7 @@ def env(made: Path) -> Iterator[Environment]:
     before = _everything(made)
     yield environment
     while list(environment.folder.glob("undo-*")):
-        carry_out.undo(environment)
+        apply.undo(environment)
     for name in ("torch", "torchvision"):
         found = distributions.installed(Path(environment.site)).get(name)
         if found:
@@ -73,7 +74,7 @@ def test_what_arrives_is_inspected_kept_and_undone(
     env: Environment, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = distributions.freeze(distributions.installed(Path(env.site)))
-    report = carry_out.install(env, route("2.7.1", "cu118", torchvision="0.22.1"), Pip(env), K80)
+    report = apply.install(env, route("2.7.1", "cu118", torchvision="0.22.1"), Pip(env), K80)
     assert report.state == "installed"
     assert report.coverage == {"3.7": "SERVES"}
     assert {each.name: each.after for each in report.changes} == {"torch": "2.7.1+cu118", "torchvision": "0.22.1"}
@@ -88,7 +89,7 @@ def test_what_arrives_is_inspected_kept_and_undone(
     assert versions(env)["torch"] == "2.7.1+cu118"
     assert versions(env)["torchvision"] == "0.22.1"
 
-    undone = carry_out.undo(env)
+    undone = apply.undo(env)
     assert {each.name for each in undone.changes} == {"torch", "torchvision"}
     assert distributions.freeze(distributions.installed(Path(env.site))) == before
     assert not constraints.exists()
@@ -100,12 +101,12 @@ def test_what_was_replaced_comes_back_byte_for_byte(env: Environment, house: Pat
     (Path(env.prefix) / "pip.conf").write_text("[global]\ntimeout = 7\n", encoding="utf-8")
     try:
         before = _everything(Path(env.prefix))
-        carry_out.install(env, route("2.7.1", "cu118"), Pip(env), K80)
+        apply.install(env, route("2.7.1", "cu118"), Pip(env), K80)
         text = (Path(env.prefix) / "pip.conf").read_text(encoding="utf-8")
         assert "timeout = 7" in text
         assert "rekindle-constraints.txt" in text
         assert versions(env)["torch"] == "2.7.1+cu118"
-        carry_out.undo(env)
+        apply.undo(env)
         assert _everything(Path(env.prefix)) == before
     finally:
         (Path(env.prefix) / "pip.conf").unlink()
@@ -114,7 +115,7 @@ def test_what_was_replaced_comes_back_byte_for_byte(env: Environment, house: Pat
 def test_a_wheel_without_the_cards_code_changes_nothing(env: Environment, house: Path) -> None:
     before = _everything(Path(env.prefix))
     with pytest.raises(ChecksFailed, match=r"does not serve 3\.7"):
-        carry_out.install(env, route("2.8.0", None), Pip(env), K80)
+        apply.install(env, route("2.8.0", None), Pip(env), K80)
     assert _everything(Path(env.prefix)) == before
 
 
@@ -129,7 +130,7 @@ def test_a_failed_install_leaves_the_environment_as_it_was(env: Environment, hou
             raise StepFailed("the disk is full")
 
     with pytest.raises(StepFailed, match="the disk is full"):
-        carry_out.install(env, route("2.7.1", "cu118"), Breaks(env), K80)
+        apply.install(env, route("2.7.1", "cu118"), Breaks(env), K80)
     assert _everything(Path(env.prefix)) == before
 
 
@@ -141,7 +142,7 @@ def test_an_index_that_cannot_be_reached_shows_the_command(env: Environment, mon
     before = _everything(Path(env.prefix))
     nowhere = route("2.14.1", "cu126", index="http://127.0.0.1:9/whl/cu126", numpy=None)
     with pytest.raises(FetchFailed) as failed:
-        carry_out.install(env, nowhere, Pip(env), K80)
+        apply.install(env, nowhere, Pip(env), K80)
     assert "pip install torch==2.14.1+cu126 --index-url http://127.0.0.1:9/whl/cu126" in (failed.value.hint or "")
     assert _everything(Path(env.prefix)) == before
 
@@ -162,7 +163,7 @@ def test_two_writers_are_refused(env: Environment, house: Path) -> None:
     env.folder.mkdir(exist_ok=True)
     try:
         with FileLock(env.folder / "lock"), pytest.raises(Locked):
-            carry_out.install(env, route("2.7.1", "cu118"), Pip(env), K80)
+            apply.install(env, route("2.7.1", "cu118"), Pip(env), K80)
     finally:
         (env.folder / "lock").unlink(missing_ok=True)
         env.folder.rmdir()
@@ -170,13 +171,13 @@ def test_two_writers_are_refused(env: Environment, house: Path) -> None:
 
 def test_another_python_is_asked_for_not_forced(env: Environment) -> None:
     with pytest.raises(MissingTool, match=r"needs Python 3\.6"):
-        carry_out.check(Route(route=RouteKind.OFFICIAL_WHEEL, torch="1.10.2", python="3.6"), env)
+        apply.check(Route(route=RouteKind.OFFICIAL_WHEEL, torch="1.10.2", python="3.6"), env)
 
 
 def test_a_route_that_must_be_built_says_how(env: Environment) -> None:
     build = Route(route=RouteKind.SOURCE_BUILD, torch="2.7.1", python=PYTHON, commands=("rekindle build plan.toml",))
     with pytest.raises(MissingTool) as missing:
-        carry_out.check(build, env)
+        apply.check(build, env)
     assert "rekindle build plan.toml" in (missing.value.hint or "")
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rekindle.core.findings import State
 from rekindle.doctor.examine import examine
-from rekindle.findings import State
-from rekindle.machine import torch_installed
-from rekindle.machine.look import look
+from rekindle.machine.host import Host
 from rekindle.machine.model import FoundPython, FoundToolkit, Machine
-from rekindle.machine.run import Host
+from rekindle.machine.probe import look
+from rekindle.machine.python import torch_installed
 from support.artefacts import unverified
 
 KERNEL = "__global__ void twice(float *a) { a[threadIdx.x] *= 2; }\n"

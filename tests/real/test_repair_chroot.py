@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from rekindle.wheels import repair
+from rekindle.wheels.repair import repair
 from support import small_wheels
 from support.artefacts import cache, unverified
 from support.wine import CannotSetUp, debian_mirror

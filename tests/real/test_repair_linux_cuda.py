@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.findings import State
-from rekindle.wheels import repair
+from rekindle.core.findings import State
+from rekindle.wheels.repair import repair
 from support import fatbins, small_wheels
 from support.artefacts import unverified
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from rekindle.wheels import repair
+from rekindle.wheels.repair import repair
 from support import artefacts, small_wheels
 
 

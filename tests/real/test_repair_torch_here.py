@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.wheels import repair
+from rekindle.wheels.repair import repair
 from support import artefacts, small_wheels
 from support.artefacts import unverified
 from support.command import rekindle_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from rekindle.wheels import repair
+from rekindle.wheels.repair import repair
 from support.artefacts import wheel
 from support.compiled import MINGW, Compiler
 from support.windows_python import WindowsPython

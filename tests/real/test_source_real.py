@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.knowledge.patches import Patch, patches
+from rekindle.core.version import Version
+from rekindle.knowledge.torch.patches import Patch, patches
 from rekindle.source import cmake, edits
-from rekindle.version import Version
 from support import artefacts, trees
 from support.command import rekindle_program
 from support.crashes import crash

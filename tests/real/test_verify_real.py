@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.findings import State
-from rekindle.wheels import trial, verify
+from rekindle.core.findings import State
+from rekindle.wheels.verify import trial, verify
 from support import artefacts
 
 

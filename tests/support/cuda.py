@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from rekindle.machine.look import look
 from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.probe import look
 from support.artefacts import unverified
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from rekindle.fetch import download
+from rekindle.core.fetch import download
 from support.artefacts import cache
 from support.pace import seconds
 from support.wine import Bench, CannotSetUp

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.archive import Archive
 from rekindle.formats.package import open_package, record

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.extensions import contents, remembered
-from rekindle.extensions.answer import Audit, Card
-from rekindle.extensions.audit import audit
-from rekindle.extensions.environment import kept_file, open_environment
-from rekindle.findings import State
-from rekindle.knowledge.capability import Capability
-from rekindle.version import Version
+from rekindle.audit import cache as remembered
+from rekindle.audit import contents
+from rekindle.audit.answer import Audit, Card
+from rekindle.audit.audit import audit
+from rekindle.audit.environment import kept_file, open_environment
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
 from support.command import rekindle_command
 from support.compiled import Compiler
 from support.fatbins import container

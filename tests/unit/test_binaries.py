@@ -16,7 +16,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
-from rekindle.errors import BadInput, FetchFailed
+from rekindle.core.errors import BadInput, FetchFailed
 from rekindle.formats import elf, fatbin, ninja_log, pe, static
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.archive import Archive

@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rekindle.build import preflight
-from rekindle.build.check import check
-from rekindle.build.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
-from rekindle.build.folders import Folders
+from rekindle.build.configure import preflight
+from rekindle.build.configure.check import check
+from rekindle.build.configure.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
+from rekindle.build.configure.options import Options, Resolved
+from rekindle.build.configure.request import BuildRequest, Compiler, Cuda, Cudnn
 from rekindle.build.governor.memory import Sample
-from rekindle.build.options import Options, Resolved
-from rekindle.build.request import BuildRequest, Compiler, Cuda, Cudnn
-from rekindle.findings import State
-from rekindle.knowledge.capability import Target
-from rekindle.version import Version
+from rekindle.build.run.folders import Folders
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Target
 
 REQUEST = BuildRequest(
     source="/src",

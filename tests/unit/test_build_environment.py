@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.build import building
-from rekindle.build.environment import Action, Change, Environment, compute, difference
-from rekindle.build.render import cmd_value, render
-from rekindle.build.request import BuildFile, BuildRequest, Cudnn, resolve
-from rekindle.errors import BadInput, MissingTool
+from rekindle.build.configure.environment import Action, Change, Environment, compute, difference
+from rekindle.build.configure.render import cmd_value, render
+from rekindle.build.configure.request import BuildFile, BuildRequest, Cudnn, resolve
+from rekindle.build.run import build
+from rekindle.core.errors import BadInput, MissingTool
+from rekindle.core.version import Version
 from rekindle.machine.snapshot import load
-from rekindle.machine.vcvars import VcVars
-from rekindle.version import Version
+from rekindle.machine.toolchain.vcvars import VcVars
 from support.command import rekindle_command
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
@@ -31,9 +31,7 @@ def request_for(name: str, **wanted: Any) -> BuildRequest:
 def after(request: BuildRequest, name: str, **choices: Any) -> dict[str, str]:
     """The environment that the build runs in, over the machine's own."""
     before = load(MACHINES / f"{name}.json").environment
-    _, environment, computed, _ = building.prepare(
-        request, building.Choices(**choices), r"C:\rk\b", before, capture=False
-    )
+    _, environment, computed, _ = build.prepare(request, build.Choices(**choices), r"C:\rk\b", before, capture=False)
     assert environment.vcvars is not None
     return computed
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build import request
-from rekindle.errors import BadInput
+from rekindle.build.configure import request
+from rekindle.core.errors import BadInput
 
 
 def test_a_table_that_a_build_file_does_not_have_is_named(tmp_path: Path) -> None:

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from rekindle.build import fixing, verb
-from rekindle.build.building import Choices
-from rekindle.build.fixing import Force
-from rekindle.build.journal import Journal
-from rekindle.build.remedy import Remedy
-from rekindle.build.request import BuildRequest, Compiler
-from rekindle.build.tools import Tool, Tools
+from rekindle.build import command as verb
+from rekindle.build.configure.request import BuildRequest, Compiler
+from rekindle.build.configure.tools import Tool, Tools
+from rekindle.build.run import fixes
+from rekindle.build.run.build import Choices
+from rekindle.build.run.fixes import Force
+from rekindle.build.run.journal import Journal
+from rekindle.build.run.remedy import Remedy
+from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge import mechanical, patches, signatures
-from rekindle.version import Version
+from rekindle.knowledge.logs import mechanical, signatures
+from rekindle.knowledge.torch import patches
 
 STOPPED = "ninja: build stopped: subcommand failed.\n"
 KILLED = f"FAILED: a.o\ng++: fatal error: Killed signal terminated program cc1plus\n{STOPPED}"
@@ -51,7 +53,7 @@ def remedy(
 ) -> Remedy | None:
     asked = BuildRequest(source="s", system=system, arch="x86_64", python="p", compiler=GCC, **more)
     found = diagnose_text(log, known=Facts(os=system))
-    return fixing.remedy_for(found, step="compile", request=asked, tools=tools(), jobs=jobs, force=force or Force())
+    return fixes.remedy_for(found, step="compile", request=asked, tools=tools(), jobs=jobs, force=force or Force())
 
 
 def test_a_killed_compiler_halves_the_jobs() -> None:
@@ -114,7 +116,7 @@ def test_a_fault_in_the_source_is_nobodys_to_fix() -> None:
     ],
 )
 def test_variables_are_read_off_a_fix_and_shell_is_not(command: str, variables: dict[str, str]) -> None:
-    assert fixing.assignments([command]) == variables
+    assert fixes.assignments([command]) == variables
 
 
 def test_what_was_fixed_stays_in_force_but_for_the_jobs(tmp_path: Path) -> None:
@@ -123,11 +125,11 @@ def test_what_was_fixed_stays_in_force_but_for_the_jobs(tmp_path: Path) -> None:
     journal.write("fix", step="x", fix=Remedy(id="b", cause="c", step="x", text="t", variables={"A": "1"}))
     journal.write("offer", step="x", fix=Remedy(id="c", cause="c", step="x", text="t", variables={"B": "1"}))
     read = Journal(tmp_path / "j").entries
-    assert fixing.in_force(read) == Force(variables={"A": "1"})
-    offered = fixing.offered(read)
+    assert fixes.in_force(read) == Force(variables={"A": "1"})
+    offered = fixes.offered(read)
     assert offered is not None and offered.variables == {"B": "1"}
     journal.write("done", step="x")
-    assert fixing.offered(journal.entries) is None, "something went well since: the offer is old"
+    assert fixes.offered(journal.entries) is None, "something went well since: the offer is old"
 
 
 def test_every_mechanical_fix_is_of_a_known_cause_and_can_be_made() -> None:
@@ -162,7 +164,7 @@ def test_what_does_not_fit_even_alone_is_reported_and_not_tried_with_fewer_jobs(
     tmp_path: Path, unfit: tuple[str, ...]
 ) -> None:
     said: list[str] = []
-    fixer = fixing.Fixer(Journal(tmp_path / "j"), Choices(auto_fix=True), said.append, None)
+    fixer = fixes.Fixer(Journal(tmp_path / "j"), Choices(auto_fix=True), said.append, None)
     context: Any = SimpleNamespace(
         diagnosis=diagnose_text(KILLED),
         step="compile",

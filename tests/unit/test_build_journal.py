@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.journal import THERE, Journal, fingerprint, output, read
-from rekindle.errors import BadInput, NotWritable
+from rekindle.build.run.journal import THERE, Journal, fingerprint, output, read
+from rekindle.core.errors import BadInput, NotWritable
 
 
 def journal_of(tmp_path: Path) -> Journal:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.launcher import CacheUse, find_launcher, parse_ccache, parse_sccache, remote
-from rekindle.errors import BadInput, MissingTool, UsageError
+from rekindle.build.configure.compiler_cache import CacheUse, find_launcher, parse_ccache, parse_sccache, remote
+from rekindle.core.errors import BadInput, MissingTool, UsageError
 
 
 def on_path(folder: Path, *names: str) -> dict[str, str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rekindle.build.options import describe, parse, resolve, switch
-from rekindle.build.request import BuildRequest, Compiler, Cuda, Cudnn
-from rekindle.errors import UnknownName, UsageError
-from rekindle.findings import State
-from rekindle.knowledge.profiles import PROFILES
-from rekindle.knowledge.releases import torch_releases
-from rekindle.version import Version
+from rekindle.build.configure.options import describe, parse, resolve, switch
+from rekindle.build.configure.request import BuildRequest, Compiler, Cuda, Cudnn
+from rekindle.core.errors import UnknownName, UsageError
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.knowledge.builds.profiles import PROFILES
+from rekindle.knowledge.torch.releases import torch_releases
 from support.command import rekindle_command
 
 CL = Compiler(kind="cl", cxx="cl", c="cl", cuda_host="cl")

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build import outputs, pending, running, timed, view
-from rekindle.build.eta import Estimate, Estimator
 from rekindle.build.governor.server import Shown, Standing
-from rekindle.build.progress import Compile, Progress
-from rekindle.build.running import Running, Watcher
-from rekindle.build.view import Now
-from rekindle.build.weights import Times, Weight, Weights
-from rekindle.knowledge.compile_times import compile_times
+from rekindle.build.progress import activity, history, outputs, pending, view
+from rekindle.build.progress.activity import Running, Watcher
+from rekindle.build.progress.eta import Estimate, Estimator
+from rekindle.build.progress.view import Now
+from rekindle.build.progress.watch import Compile, Progress
+from rekindle.build.progress.weights import Times, Weight, Weights
+from rekindle.knowledge.builds.compile_times import compile_times
 from support.artefacts import unverified
 
 GIB = 2**30
@@ -197,7 +197,7 @@ def test_other_lines_are_no_count(line: str) -> None:
     ],
 )
 def test_a_command_says_what_it_makes(command: str, output: str | None) -> None:
-    assert running.output_of(command) == output
+    assert activity.output_of(command) == output
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands for ninja")
@@ -349,7 +349,7 @@ LOG = "# ninja log v7\n0\t2500\t0\tCMakeFiles/t.dir/a.cpp.o\tabc\n"
 def test_the_log_of_a_running_build_tells_only_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / ".ninja_log"
     path.write_text(LOG, encoding="utf-8")
-    tail = timed.Tail(path)
+    tail = history.Tail(path)
     assert tail.read() == {}
     with path.open("a", encoding="utf-8") as stream:
         stream.write("0\t4000\t0\tCMakeFiles/t.dir/b.cpp.o\tdef\n0\t7000\t0\tCMakeFi")
@@ -366,11 +366,11 @@ def test_what_a_build_took_is_kept_for_the_next(tmp_path: Path, monkeypatch: pyt
     log = tmp_path / ".ninja_log"
     rows = [f"0\t{1000 * (number + 1)}\t0\t{name}\tx" for number, name in enumerate(objects(8))]
     log.write_text("\n".join(["# ninja log v7", *rows, "0\t9\t0\tgen/x.h\ty", ""]), encoding="utf-8")
-    timed.keep(log, "spark-1.0-abc")
-    first = timed.builds("spark-1.0-abc")[0]
+    history.keep(log, "spark-1.0-abc")
+    first = history.builds("spark-1.0-abc")[0]
     assert first.name == "spark-1.0-abc" and first.seconds["t:src/f7.cpp"] == 8.0
     assert "gen/x.h" not in first.seconds
-    found = Weights(timed.builds("another")).of(objects(8))
+    found = Weights(history.builds("another")).of(objects(8))
     assert all(weight.known for weight in found.values())
 
 
@@ -378,8 +378,8 @@ def test_a_broken_file_of_times_is_no_reason_to_fail(tmp_path: Path, monkeypatch
     monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path))
     (tmp_path / "times").mkdir()
     (tmp_path / "times" / "x.json").write_bytes(b"{\xff")
-    assert [build.name for build in timed.builds("x")] == [build.id for build in compile_times()]
-    timed.keep(tmp_path / "no-such-log", "x")
+    assert [build.name for build in history.builds("x")] == [build.id for build in compile_times()]
+    history.keep(tmp_path / "no-such-log", "x")
 
 
 def test_a_command_that_names_itself_by_a_sentence_is_known_by_its_output(tmp_path: Path) -> None:

@@ -12,21 +12,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rekindle.build import orphans, runner
-from rekindle.build.environment import MARK
-from rekindle.build.folders import Folders
-from rekindle.build.journal import Journal
-from rekindle.build.lock import held
-from rekindle.errors import Locked, MissingTool
+from rekindle.build.configure.environment import MARK
+from rekindle.build.run import orphans, program
+from rekindle.build.run.folders import Folders
+from rekindle.build.run.journal import Journal
+from rekindle.build.run.lock import held
+from rekindle.core.errors import Locked, MissingTool
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows ends a group by its Job Object")
 
 
-def run_python(tmp_path: Path, code: str, mark: str = "m") -> runner.Outcome:
+def run_python(tmp_path: Path, code: str, mark: str = "m") -> program.Outcome:
     env = {**os.environ, MARK: mark}
     args = [sys.executable, "-c", code]
     journal = Journal(tmp_path / "journal.jsonl")
-    return runner.run(args, env=env, cwd=tmp_path, log=tmp_path / "step.log", journal=journal, step="compile")
+    return program.run(args, env=env, cwd=tmp_path, log=tmp_path / "step.log", journal=journal, step="compile")
 
 
 def test_every_line_of_the_log_has_its_time_and_the_command_is_first(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
     with pytest.raises(MissingTool, match="no-such-program"):
-        runner.run(["no-such-program"], env=os.environ, cwd=tmp_path, log=tmp_path / "l", journal=journal, step="x")
+        program.run(["no-such-program"], env=os.environ, cwd=tmp_path, log=tmp_path / "l", journal=journal, step="x")
 
 
 def test_the_journal_names_the_process_before_it_ends(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_finished_log_is_compressed_and_says_the_same(tmp_path: Path) -> None:
 
     log = tmp_path / "step.log"
     log.write_bytes(b"hello\n")
-    packed = runner.compress(log)
+    packed = program.compress(log)
     assert not log.exists() and gzip.decompress(packed.read_bytes()) == b"hello\n"
 
 
@@ -97,7 +97,7 @@ def test_a_second_run_is_refused_with_the_number_of_the_first(tmp_path: Path) ->
     folders = Folders(tmp_path / "b")
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from rekindle.build.folders import Folders; from rekindle.build.lock import held\n"
+        "from rekindle.build.run.folders import Folders; from rekindle.build.run.lock import held\n"
         "with held(Folders(Path(sys.argv[1]))): print('held', flush=True); time.sleep(30)"
     )
     import rekindle

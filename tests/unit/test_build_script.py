@@ -16,10 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.build import alone, alone_steps, render, script_text
-from rekindle.knowledge.patches import Setting
-from rekindle.source import patching
-from rekindle.version import Version
+from rekindle.build.configure import render
+from rekindle.build.script import standalone, standalone_steps
+from rekindle.build.script import text as script_text
+from rekindle.core.version import Version
+from rekindle.knowledge.torch.patches import Setting
+from rekindle.source import patches
 from support import trees
 from support.artefacts import unverified
 from support.command import Seen, rekindle_command
@@ -346,8 +348,8 @@ def test_a_missing_tool_is_named_in_the_first_step(runner: Runner, tools: Path) 
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.setenv("RK_WORK", str(tmp_path / "w"))
     made: dict[str, object] = {"steps": [], "patches": [], "expected": {}, "architectures": [], "cuda": ""}
-    monkeypatch.setattr(alone, "PLAN", made)
-    monkeypatch.setattr(alone_steps, "PLAN", made)
+    monkeypatch.setattr(standalone, "PLAN", made)
+    monkeypatch.setattr(standalone_steps, "PLAN", made)
     return made
 
 
@@ -364,12 +366,12 @@ def test_the_patches_in_a_script_do_what_rekindle_patch_does(tmp_path: Path, pla
         file = root / "tools" / "build_pytorch_libs.py"
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     plan["patches"] = chosen
-    assert alone_steps.patch(str(one)) == 0
-    patching.apply(other, Setting(torch=Version("1.13.1"), os="windows"), only=["distutils-vcenv"])
+    assert standalone_steps.patch(str(one)) == 0
+    patches.apply(other, Setting(torch=Version("1.13.1"), os="windows"), only=["distutils-vcenv"])
     file = Path("tools", "build_pytorch_libs.py")
     assert (one / file).read_bytes() == (other / file).read_bytes() != b""
     assert b"get_vc_env" in (one / file).read_bytes()
-    assert alone_steps.patch(str(one)) == 0, "a second time it is there already"
+    assert standalone_steps.patch(str(one)) == 0, "a second time it is there already"
     assert (one / file).read_bytes() == (other / file).read_bytes()
 
 
@@ -382,7 +384,7 @@ def test_a_patch_is_told_from_its_text_also_when_one_holds_the_other(
     edit = {"file": "f", "count": 1, "fixed": "", "before": [before], "after": [after]}
     plan["patches"] = [{"id": "p", "edits": [edit]}]
     for _ in range(2):
-        assert alone_steps.patch(str(tmp_path)) == 0
+        assert standalone_steps.patch(str(tmp_path)) == 0
         assert file.read_text(encoding="utf-8") == f"[{after}]\n"
 
 
@@ -391,7 +393,7 @@ def test_a_patch_that_does_not_fit_changes_nothing_at_all(tmp_path: Path, plan: 
     (tmp_path / "b").write_text("other\n", encoding="utf-8")
     edit = {"count": 1, "fixed": "", "before": ["one"], "after": ["two"]}
     plan["patches"] = [{"id": "p", "edits": [{"file": "a", **edit}, {"file": "b", **edit}]}]
-    assert alone_steps.patch(str(tmp_path)) == 1
+    assert standalone_steps.patch(str(tmp_path)) == 1
     assert (tmp_path / "a").read_text(encoding="utf-8") == "one\n"
 
 
@@ -412,5 +414,5 @@ def test_the_check_reads_what_cmake_decided(
     plan.update(expected={"USE_CUDA": "ON"}, architectures=["sm_35"], cuda="11.4")
     (tmp_path / "CMakeCache.txt").write_text(cache + "\n", encoding="utf-8")
     (tmp_path / "build.ninja").write_text(ninja + "\n", encoding="utf-8")
-    assert alone_steps.check(str(tmp_path)) == bool(said)
+    assert standalone_steps.check(str(tmp_path)) == bool(said)
     assert said in capsys.readouterr().out

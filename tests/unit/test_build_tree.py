@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build import request as request_room
-from rekindle.build import tree
-from rekindle.build.backends import choose
-from rekindle.build.clean import clean
-from rekindle.build.folders import Folders, folder_of
-from rekindle.build.jobs import computed
-from rekindle.build.naming import wheel_version
-from rekindle.build.pack import wheel_of_tree
-from rekindle.build.request import BuildFile, BuildRequest, Compiler, Cuda, Cudnn
-from rekindle.errors import BadInput, NotFound, UsageError
+from rekindle.build.configure import request as request_room
+from rekindle.build.configure import tree
+from rekindle.build.configure.backends import choose
+from rekindle.build.configure.jobs import computed
+from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler, Cuda, Cudnn
+from rekindle.build.configure.wheel_name import wheel_version
+from rekindle.build.run.clean import clean
+from rekindle.build.run.folders import Folders, folder_of
+from rekindle.build.run.pack import wheel_of_tree
+from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.core.version import Version
 from rekindle.machine.model import Machine, Memory, Processor
 from rekindle.machine.snapshot import load
-from rekindle.version import Version
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 GCC = Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++")
@@ -243,7 +243,7 @@ def test_a_build_on_a_recorded_machine_is_only_shown(tmp_path: Path) -> None:
 
 def test_the_wheel_gets_the_libraries_that_the_build_was_linked_with(tmp_path: Path) -> None:
     """The toolkit's, CUPTI's and NVTX's own folders, and MKL of the build's own environment."""
-    from rekindle.build.finishing import folders_of
+    from rekindle.build.run.finish import folders_of
 
     programs = tmp_path / "Program Files"
     toolkit = programs / "NVIDIA GPU Computing Toolkit" / "CUDA" / "v11.4"

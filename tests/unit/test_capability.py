@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from rekindle.knowledge.capabilities import known
-from rekindle.knowledge.capability import Capability, Runs, Target, runs
-from rekindle.version import Version
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capabilities import known
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 
 CARDS = known()
 FAMILIES = {"10.0": {"10.0", "10.3"}, "10.3": {"10.3"}, "12.0": {"12.0", "12.1"}, "12.1": {"12.1"}, "11.0": {"11.0"}}

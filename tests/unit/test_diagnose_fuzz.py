@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.diagnose import report
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.knowledge.signatures import causes
+from rekindle.knowledge.logs.signatures import causes
 
 EXAMPLES = [signature.example.encode() for row in causes() for signature in row.signature]
 NASTY = (

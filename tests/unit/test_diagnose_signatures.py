@@ -10,7 +10,7 @@ import re2
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.scan import PREFILTER
 from rekindle.diagnose.text import bare
-from rekindle.knowledge.signatures import CauseRow, Signature, causes
+from rekindle.knowledge.logs.signatures import CauseRow, Signature, causes
 from tools.causes import PAGES, pages
 
 ROWS = causes()

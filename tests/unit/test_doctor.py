@@ -13,17 +13,17 @@ import msgspec
 import pytest
 
 from rekindle.cli.main import run
+from rekindle.core.errors import UnknownName
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.doctor import report
 from rekindle.doctor.computer import at_least, plainness, sold_as
 from rekindle.doctor.examine import examine, judges
 from rekindle.doctor.paste import paste
-from rekindle.errors import UnknownName
-from rekindle.findings import Finding, State
-from rekindle.knowledge import checks
-from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.builds import checks
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
 from rekindle.machine.model import FoundDriver, FoundGpu, FoundPython, Machine, Surroundings, Unread
-from rekindle.version import Version
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from rekindle.knowledge import checks
+from rekindle.knowledge.builds import checks
 from tools import checks as page
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.extensions.answer import Card
-from rekindle.extensions.environment import Environment
-from rekindle.extensions.making import satisfied
-from rekindle.extensions.preparation import Preparation, arch_list, prepare
-from rekindle.findings import State
-from rekindle.knowledge.capability import Capability, Target
-from rekindle.knowledge.toolkits import toolkit
+from rekindle.audit.answer import Card
+from rekindle.audit.environment import Environment
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.extension.prepare import Preparation, arch_list, prepare
+from rekindle.extension.wheel import satisfied
+from rekindle.knowledge.cuda.toolkits import toolkit
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import CalledTool, FoundCompiler, FoundPython, FoundToolkit, Machine
-from rekindle.version import Version
 from support.command import rekindle_command
 
 

@@ -14,22 +14,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build.environment import Environment as BuildEnvironment
-from rekindle.build.request import BuildRequest, Compiler, Cuda
-from rekindle.errors import StepFailed, UsageError
-from rekindle.extensions import named
-from rekindle.extensions.answer import Card, Torch
-from rekindle.extensions.candidates import candidate
-from rekindle.extensions.contents import read
-from rekindle.extensions.environment import Environment, open_environment
-from rekindle.extensions.judging import import_names
-from rekindle.extensions.making import LOG, make
-from rekindle.extensions.preparation import Preparation, prepare
-from rekindle.findings import State
-from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.extension_builds import settings
+from rekindle.audit.answer import Card, Torch
+from rekindle.audit.contents import read
+from rekindle.audit.environment import Environment, open_environment
+from rekindle.build.configure.environment import Environment as BuildEnvironment
+from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
+from rekindle.core.errors import StepFailed, UsageError
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.extension import companions
+from rekindle.extension.candidates import candidate
+from rekindle.extension.check import import_names
+from rekindle.extension.prepare import Preparation, prepare
+from rekindle.extension.wheel import LOG, make
+from rekindle.knowledge.builds.extension_builds import settings
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundPython, Machine
-from rekindle.version import Version
 from support.artefacts import unverified
 from support.compiled import Compiler as Linker
 from support.fatbins import container
@@ -63,7 +63,7 @@ HERE = Environment(
     ],
 )
 def test_the_version_that_belongs_to_the_torch(asked: str, torch: str, requirement: str, belongs: bool | None) -> None:
-    found = named.named(asked, torch)
+    found = companions.named(asked, torch)
     assert found is not None
     if belongs is not None or "99" in asked:
         assert (found.requirement, found.belongs) == (requirement, belongs)
@@ -73,27 +73,27 @@ def test_the_version_that_belongs_to_the_torch(asked: str, torch: str, requireme
 
 def test_other_projects_are_not_named_ones() -> None:
     for text in ("torch-scatter", "torchvision-extra==1", "torchvision>=0.20", "./torchvision"):
-        assert named.named(text, "2.7.1") is None or text == "torchvision>=0.20"
+        assert companions.named(text, "2.7.1") is None or text == "torchvision>=0.20"
 
 
 def test_a_torch_that_the_tables_do_not_know_needs_a_version() -> None:
     with pytest.raises(UsageError, match="not in the tables") as caught:
-        named.named("torchvision", "9.9.0")
+        companions.named("torchvision", "9.9.0")
     assert "torchvision==X.Y.Z" in (caught.value.hint or "")
 
 
 def test_a_pair_that_does_not_belong_is_said() -> None:
-    found = named.named("torchvision==0.20.1", "2.7.1")
+    found = companions.named("torchvision==0.20.1", "2.7.1")
     assert found is not None
-    said = named.finding(found)
+    said = companions.finding(found)
     assert said.state is State.WARN
     assert "goes with 0.22.1" in said.found
 
 
 def test_what_its_build_is_told() -> None:
-    found = named.named("torchvision", "2.7.1+rk.cu118.sm35")
+    found = companions.named("torchvision", "2.7.1+rk.cu118.sm35")
     assert found is not None
-    changes = (*named.changes(found), *named.told(found.requirement, "3.5"))
+    changes = (*companions.changes(found), *companions.told(found.requirement, "3.5"))
     told = {change.name: change.value for change in changes}
     assert told["BUILD_VERSION"] == "0.22.1"
     assert told["PYTORCH_VERSION"] == "2.7.1"  # `torch==2.7.1` is met by a torch 2.7.1+anything
@@ -103,9 +103,9 @@ def test_what_its_build_is_told() -> None:
 
 def test_what_others_must_be_told() -> None:
     """flash-attn looks at a list of its own, and would fetch somebody's wheel instead of building."""
-    told = {change.name: change.value for change in named.told("flash_attn", "8.6;9.0+PTX;12.0")}
+    told = {change.name: change.value for change in companions.told("flash_attn", "8.6;9.0+PTX;12.0")}
     assert told == {"FLASH_ATTENTION_FORCE_BUILD": "TRUE", "FLASH_ATTN_CUDA_ARCHS": "86;90;120"}
-    assert named.told("numpy", "9.0") == ()
+    assert companions.told("numpy", "9.0") == ()
 
 
 def test_settings_follow_the_version() -> None:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from rekindle.errors import BadInput
+from rekindle.core.errors import BadInput
 from rekindle.formats import fatbin
 from rekindle.formats.access import File
 from support.fatbins import container, entry

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import fetch
-from rekindle.errors import BadInput, FetchFailed
+from rekindle.core import fetch
+from rekindle.core.errors import BadInput, FetchFailed
 
 BODY = bytes(range(256)) * 4096
 

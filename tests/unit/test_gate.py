@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.governor import making, record
+from rekindle.build.configure.request import BuildRequest, Compiler
+from rekindle.build.governor import gate as making
+from rekindle.build.governor import record
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.server import VARIABLE, Governor
-from rekindle.build.request import BuildRequest, Compiler
 from support.artefacts import unverified
 
 MIB = 1024**2

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build import progress, timed
-from rekindle.build.environment import Action, Change, Environment
+from rekindle.build.configure.compiler_cache import through
+from rekindle.build.configure.environment import Action, Change, Environment
 from rekindle.build.governor import record
 from rekindle.build.governor.admission import Compiling, choose
 from rekindle.build.governor.expectation import Expectation, kind_of
 from rekindle.build.governor.memory import Watch, of_windows
 from rekindle.build.governor.record import Compile
 from rekindle.build.governor.server import Shown, Standing
-from rekindle.build.launcher import through
-from rekindle.build.running import Running
-from rekindle.knowledge.compile_memory import compile_memory
+from rekindle.build.progress import history, watch
+from rekindle.build.progress.activity import Running
+from rekindle.knowledge.builds.compile_memory import compile_memory
 
 MIB = 1024**2
 
@@ -192,7 +192,7 @@ def test_the_gate_stands_before_the_cache_and_before_the_linker() -> None:
 def test_a_wait_at_the_gate_is_no_compile_time(tmp_path: Path) -> None:
     """Ninja's log counts from when it started the gate."""
     log, compiles = tmp_path / ".ninja_log", tmp_path / "compiles.jsonl"
-    tail = timed.Tail(log, compiles)
+    tail = history.Tail(log, compiles)
     log.write_text("# ninja log v7\n0\t90000\t1\ta.cpp.o\tabc\n0\t500\t1\tlibx.a\tdef\n", encoding="ascii")
     one = Compile(object="a.cpp.o", start=1.0, seconds=30.0, peak_kb=1, code=0)
     compiles.write_bytes(record.line(one))
@@ -203,5 +203,5 @@ def test_what_waits_at_the_gate_is_not_shown_as_running() -> None:
     jobs = [Running(output=name, seconds=50.0, memory=1) for name in ("a.o", "b.o", "codegen")]
     shown = Shown(object="a.o", since=time.time() - 5, expected=1), Shown(object="b.o", since=time.time(), expected=1)
     standing = Standing(jobs=2, running=shown[:1], waiting=shown[1:], short=1, available=1, total=1)
-    found = progress._governed(jobs, standing)
+    found = watch._governed(jobs, standing)
     assert [(job.output, round(job.seconds)) for job in found] == [("a.o", 5), ("codegen", 50)]

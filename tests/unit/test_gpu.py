@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import rekindle
-from rekindle.knowledge import gpus
+from rekindle.knowledge.gpu import gpus
 from support.command import rekindle_command
 
-ROWS = json.loads((Path(rekindle.__file__).parent / "knowledge/observed/gpus.json").read_text(encoding="utf-8"))["gpus"]
+ROWS = json.loads((Path(rekindle.__file__).parent / "knowledge/gpu/gpus.json").read_text(encoding="utf-8"))["gpus"]
 
 
 def test_every_name_finds_its_capability() -> None:

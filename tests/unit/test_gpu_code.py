@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge.capability import Capability, Coverage, Target
-from rekindle.knowledge.gpu_code import GpuCode, overall, served, sums
-from rekindle.version import Version
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served, sums
 
 
 def code(*containers: str, isa: str = "8.7") -> GpuCode:

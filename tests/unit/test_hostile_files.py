@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import BadInput
+from rekindle.core.errors import BadInput
 from rekindle.formats import binary
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.formats.package import Wheel
-from rekindle.wheels import identity
-from rekindle.wheels.closure import closure
-from rekindle.wheels.integrity import record_findings
-from rekindle.wheels.reading import read_binaries
+from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.inspect import identity
+from rekindle.wheels.inspect.integrity import record_findings
+from rekindle.wheels.inspect.reading import read_binaries
 from support.artefacts import unverified
 from support.fatbins import container
 

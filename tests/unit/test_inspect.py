@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.errors import BadInput, NotFound, UnknownName
+from rekindle.core.errors import BadInput, NotFound, UnknownName
 from support.fatbins import container
 
 

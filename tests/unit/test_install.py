@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.errors import MissingTool, NoRoute, NotFound, UsageError
-from rekindle.install import carry_out, distributions, keeping, record
+from rekindle.core.errors import MissingTool, NoRoute, NotFound, UsageError
+from rekindle.core.run import Result
+from rekindle.install import apply, distributions, pins, record
 from rekindle.install.bundle import bundle
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import Environment, locate
 from rekindle.install.installer import Request
-from rekindle.knowledge.capability import Capability
-from rekindle.run import Result
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
-from rekindle.stack.routes import Change, Route
+from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Wish, named
+from rekindle.stack.situation import Wish, named
 from support.artefacts import unverified
 from support.fatbins import container
 
@@ -63,10 +63,10 @@ def test_what_is_kept_comes_back_byte_for_byte(env: Environment) -> None:
     )
     put(env, "numpy", "1.26.4", {"numpy/__init__.py": "np"})
     before = everything(env)
-    folder = record.begin(env, "official-wheel", [old], [keeping.pip_configuration(env)])
+    folder = record.begin(env, "official-wheel", [old], [pins.pip_configuration(env)])
     distributions.remove(old, Path(env.site), Path(env.prefix))
     put(env, "torch", "2.7.1+cu118", {"torch/__init__.py": "new", "torch/only_new.py": "y"})
-    keeping.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
+    pins.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
     undone = record.restore(env, folder)
     assert [(each.name, each.before, each.after) for each in undone] == [("torch", "2.7.1+cu118", "2.8.0")]
     assert everything(env) == before
@@ -93,11 +93,11 @@ def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path
 
 
 def test_pips_own_configuration_keeps_what_it_had(env: Environment) -> None:
-    path = keeping.pip_configuration(env)
+    path = pins.pip_configuration(env)
     path.write_text("[global]\ntimeout = 7\n[install]\nconstraint = mine.txt\n", encoding="utf-8")
-    constraints = keeping.write_constraints(env, {"torch": "2.3.1+cu118"}, ("numpy<2",))
-    keeping.name_in_pip(env, constraints)
-    keeping.name_in_pip(env, constraints)
+    constraints = pins.write_constraints(env, {"torch": "2.3.1+cu118"}, ("numpy<2",))
+    pins.name_in_pip(env, constraints)
+    pins.name_in_pip(env, constraints)
     text = path.read_text(encoding="utf-8")
     assert "timeout = 7" in text
     assert text.count("rekindle-constraints.txt") == 1
@@ -116,7 +116,7 @@ def test_the_request_is_what_a_person_would_type() -> None:
         numpy="numpy<2",
         index_url="https://download.pytorch.org/whl/cu118",
     )
-    assert carry_out.request_of(route).commands == (
+    assert apply.request_of(route).commands == (
         'pip install "numpy<2"',
         "pip install torch==2.3.1+cu118 torchvision==0.18.1+cu118 --index-url https://download.pytorch.org/whl/cu118",
     )
@@ -141,7 +141,7 @@ def test_a_route_that_cannot_be_carried_out_here(
     env: Environment, route: Route, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        carry_out.check(route, env)
+        apply.check(route, env)
 
 
 def test_where_there_is_no_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_a_bundle_is_for_the_machine_it_goes_to(tmp_path: Path, monkeypatch: pyt
         Path(args[args.index("--dest") + 1], "ninja-1.13.2-py3-none-win_amd64.whl").write_bytes(b"wheel")
         return Result(args=tuple(args), code=0)
 
-    monkeypatch.setattr("rekindle.run.call", download)
+    monkeypatch.setattr("rekindle.core.run.call", download)
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish())
     found = bundle(verdict, tmp_path / "b")
     assert [asked[0][asked[0].index(word) + 1] for word in ("--platform", "--python-version")] == ["win_amd64", "3.11"]
@@ -199,12 +199,12 @@ esac
     verdict = resolve(named(["GTX 1080 Ti", "RTX 5070"], system="linux", python="3.11"), Wish())
     route = verdict.recommended
     assert route.route is RouteKind.CONDA_FORGE
-    report = carry_out.install(env, route, None, (Capability(6, 1),))
+    report = apply.install(env, route, None, (Capability(6, 1),))
     assert report.coverage == {"6.1": "SERVES"}
     assert f"pytorch =={route.torch}=cuda*" in (Path(env.prefix) / "conda-meta" / "pinned").read_text("utf-8")
     asked = said.read_text(encoding="utf-8")
     assert f"install -y -p {env.prefix} -c conda-forge python=3.11 pytorch={route.torch}=cuda*" in asked
-    carry_out.undo(env)
+    apply.undo(env)
     assert "--revision 4" in said.read_text(encoding="utf-8")
     assert not (Path(env.prefix) / "conda-meta" / "pinned").exists()
     assert distributions.installed(site) == {}

@@ -10,15 +10,24 @@ from typing import Any
 import pytest
 
 import rekindle
-from rekindle.errors import BadInput, NotFound, UnknownName
-from rekindle.knowledge import capabilities, cudnn, dlls, options, releases, tables, toolkits
-from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.compilers import accepts_clang, accepts_gcc, accepts_msvc, toolset_of_compiler, toolset_range
-from rekindle.version import Version
+from rekindle.core.errors import BadInput, NotFound, UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge import tables
+from rekindle.knowledge.cuda import cudnn, library_packages, toolkits
+from rekindle.knowledge.cuda.host_compilers import (
+    accepts_clang,
+    accepts_gcc,
+    accepts_msvc,
+    toolset_of_compiler,
+    toolset_range,
+)
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.torch import options, releases
 from support.command import rekindle_command
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
-TABLES = sorted([*KNOWLEDGE.glob("observed/*.json"), *KNOWLEDGE.rglob("decided/**/*.toml")])
+TABLES = sorted([*KNOWLEDGE.rglob("*.json"), *KNOWLEDGE.rglob("*.toml")])
 K40, K80, P100, V100, RTX5070 = (Capability.parse(c) for c in ("3.5", "3.7", "6.0", "7.0", "12.0"))
 
 
@@ -205,12 +214,12 @@ def test_options_that_exist_and_that_do_not() -> None:
 
 
 def test_the_dlls_of_seed_001_have_a_provider() -> None:
-    cupti = dlls.providers("cupti64_2022.2.1.dll")
+    cupti = library_packages.providers("cupti64_2022.2.1.dll")
     assert [(row.package, row.version) for row in cupti] == [("nvidia-cuda-cupti-cu11", "11.7.101")]
-    assert dlls.providers("LIBIOMP5MD.dll")[0].package == "intel-openmp"
-    assert dlls.providers("mkl_intel_thread.2.dll")[0].package == "mkl"
-    assert dlls.providers("msvcp140.dll")[0].package == "msvc-runtime"
-    assert dlls.providers("zlibwapi.dll") == ()
+    assert library_packages.providers("LIBIOMP5MD.dll")[0].package == "intel-openmp"
+    assert library_packages.providers("mkl_intel_thread.2.dll")[0].package == "mkl"
+    assert library_packages.providers("msvcp140.dll")[0].package == "msvc-runtime"
+    assert library_packages.providers("zlibwapi.dll") == ()
 
 
 def test_an_overlay_adds_and_replaces_rows(tmp_path: Path) -> None:

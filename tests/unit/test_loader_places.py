@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.version import Version
-from rekindle.wheels.places import linux_places, windows_places
+from rekindle.core.version import Version
+from rekindle.wheels.closure.search_path import linux_places, windows_places
 
 
 def windows(tmp_path: Path, *files: str, cuda: str | None = "12.6", **environ: str) -> list[tuple[str, bool]]:

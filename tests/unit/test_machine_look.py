@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.codec import to_json
+from rekindle.core.codec import to_json
+from rekindle.core.errors import BadInput
 from rekindle.doctor import report
 from rekindle.doctor.paste import paste
-from rekindle.errors import BadInput
-from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
-from rekindle.machine.look import look, together
+from rekindle.machine.host import CouldNotRead, Host, Recording, Replay, Said, matters
 from rekindle.machine.model import FoundGpu, Machine
-from rekindle.machine.run import CouldNotRead, Host, Recording, Replay, Said, matters
+from rekindle.machine.probe import look, together
 from support.artefacts import unverified
 
 MACHINES = Path(__file__).parents[1] / "machines"

@@ -17,26 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rekindle import codec
-from rekindle.knowledge.capability import Target
-from rekindle.machine import (
-    asking,
-    compilers,
-    cudnn,
-    graphics,
-    memory,
-    msvc,
-    nvcc,
-    pci,
-    programs,
-    pythons,
-    smi,
-    torch_installed,
-)
-from rekindle.machine.look import look
-from rekindle.machine.run import CouldNotRead, Recording, Replay, Said
-from rekindle.run import Result
-from rekindle.version import Version
+from rekindle.core import codec
+from rekindle.core.run import Result
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.machine.gpu import cards, pci, query, smi
+from rekindle.machine.host import CouldNotRead, Recording, Replay, Said
+from rekindle.machine.probe import look
+from rekindle.machine.python import interpreters, torch_installed
+from rekindle.machine.system import memory
+from rekindle.machine.toolchain import cudnn, gcc, msvc, nvcc, programs
 
 MACHINES = Path(__file__).parents[1] / "machines"
 TIMES = min(int(os.environ.get("REKINDLE_FUZZ", "200")), 10_000)
@@ -199,7 +189,7 @@ def test_targets_are_listed_in_order() -> None:
     ],
 )
 def test_compilers_tell_their_version(text: str, version: str) -> None:
-    assert compilers.parse_version(text) == Version(version)
+    assert gcc.parse_version(text) == Version(version)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +228,9 @@ def test_torch_tells_its_cuda(text: str, version: str, cuda: str | None) -> None
 def test_the_kernel_modules_version() -> None:
     old = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  352.39  Fri Aug 14 18:09:10 PDT 2015\n"
     new = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs)\n"
-    assert graphics.kernel_version(old) == Version("352.39")
-    assert graphics.kernel_version(new) == Version("580.65.06")
-    assert graphics.kernel_version(None) is None
+    assert cards.kernel_version(old) == Version("352.39")
+    assert cards.kernel_version(new) == Version("580.65.06")
+    assert cards.kernel_version(None) is None
 
 
 def test_memory_of_the_machine_of_document_002_is_32_gb() -> None:
@@ -260,7 +250,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "Tesla K40c, 00000000:02:00.0, 0x102410DE, 11441, 472.50, TCC\n",
         lambda text: smi.parse_query(text, list(smi.FIELDS)),
     ),
-    "the driver's answer": (said("wsl", "ask_cuda_driver.py"), asking.parse),
+    "the driver's answer": (said("wsl", "ask_cuda_driver.py"), query.parse),
     "nvcc --version": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --version'), nvcc.parse_version),
     "nvcc --list-gpu-code": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --list-gpu-code'), nvcc.parse_targets),
     "nvcc --dryrun": (DEBIAN_DRY_RUN, lambda text: nvcc.parse_dry_run(text, separator=":")),
@@ -271,11 +261,11 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
     "vswhere": (said("k40c-windows", "-format json -utf8"), msvc.parse_vswhere),
     "cl": (said("rtx5070-windows", 'cl.exe"'), msvc.parse_cl),
-    "g++ --version": ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022\n", compilers.parse_version),
+    "g++ --version": ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022\n", gcc.parse_version),
     "cmake --version": ("cmake version 3.25.1\n\nCMake suite\n", programs.parse_version),
     "a Python": (
         said("k40c-windows", "ask_python.py"),
-        lambda text: pythons.parse(WINDOWS, "C:\\rk\\env\\Scripts\\python.exe", text),
+        lambda text: interpreters.parse(WINDOWS, "C:\\rk\\env\\Scripts\\python.exe", text),
     ),
     "torch/version.py": ("__version__ = '2.1.2+cu121'\ndebug = False\ncuda = '12.1'\n", torch_installed.parse),
     "cudnn_version.h": (
@@ -286,7 +276,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "/proc/cpuinfo": ("model name\t: Xeon\nflags\t\t: fpu sse4_1 avx\n", memory.parse_cpuinfo),
     "/proc/driver/nvidia/version": (
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  352.39  Fri\n",
-        graphics.kernel_version,
+        cards.kernel_version,
     ),
     "Windows' driver number": ("30.0.14.7250", pci.windows_driver),
 }

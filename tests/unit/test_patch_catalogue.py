@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.errors import BadInput
-from rekindle.knowledge import patches, tables
-from rekindle.knowledge.patches import Bounds, Need, Setting
+from rekindle.core.errors import BadInput
+from rekindle.core.version import Version
+from rekindle.knowledge import tables
+from rekindle.knowledge.torch import patches
+from rekindle.knowledge.torch.patches import Bounds, Need, Setting
 from rekindle.source import edits
-from rekindle.version import Version
 from support import trees
 
 LINES = json.loads((Path(__file__).parents[1] / "fixtures" / "patch_lines.json").read_text(encoding="utf-8"))["rows"]
@@ -157,7 +158,7 @@ def test_a_plan_keeps_its_hash_when_only_the_prose_improves() -> None:
 
 
 def overlay(folder: Path, text: str, name: str = "mine") -> Path:
-    trees.write(folder, {f"decided/patches/{name}.toml": text})
+    trees.write(folder, {f"torch/patches/{name}.toml": text})
     return folder
 
 

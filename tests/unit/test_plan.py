@@ -8,20 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle import codec
 from rekindle.cli.main import run
-from rekindle.errors import BadInput, NoRoute, UsageError
-from rekindle.install.own_wheels import on_shelf
-from rekindle.knowledge.capability import Capability, Target
+from rekindle.core import codec
+from rekindle.core.errors import BadInput, NoRoute, UsageError
+from rekindle.core.version import Version
+from rekindle.install.shelf_offers import on_shelf
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.matrix import matrix
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind, rules
-from rekindle.stack.why import why_not
-from rekindle.stack.wish import Wish, named
-from rekindle.version import Version
+from rekindle.stack.situation import Wish, named
+from rekindle.stack.why_not import why_not
 
 
 def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_verdict_survives_its_own_json() -> None:
 
 
 def test_a_plan_can_be_built(tmp_path: Path) -> None:
-    from rekindle.build import request
+    from rekindle.build.configure import request
 
     situation = named(["Tesla K40c"], system="windows")
     lock.write(lock.plan_of(resolve(situation, Wish(torch="1.12.1"))), tmp_path / "plan.toml")
@@ -206,7 +206,9 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
         source="test",
         evidence=Evidence.BINARY,
     )
-    monkeypatch.setattr("rekindle.wheels.shelf.offers", lambda _: (own, msgspec.structs.replace(own, torch="9.9.9")))
+    monkeypatch.setattr(
+        "rekindle.wheels.shelf.shelf.offers", lambda _: (own, msgspec.structs.replace(own, torch="9.9.9"))
+    )
     found = on_shelf(tmp_path)
     assert found == (own,)
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)

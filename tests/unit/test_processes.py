@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rekindle import run
-from rekindle.processes import Started, command_line
+from rekindle.core import run
+from rekindle.core.processes import Started, command_line
 from support.pace import seconds
 
 GRANDCHILD = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
@@ -67,7 +67,7 @@ def test_what_cmd_would_read_as_its_own_is_refused(bad: str) -> None:
 
 
 def test_json_is_ascii_where_stdout_is_not_utf_8() -> None:
-    code = "from rekindle import console; console.out_json({'name': 'Zoë – 日本 😀'})"
+    code = "from rekindle.core import console; console.out_json({'name': 'Zoë – 日本 😀'})"
     for encoding in ("ascii", "cp1252", "utf-8"):
         env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)}
         out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True).stdout

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import NotWritable, UsageError
+from rekindle.core.errors import NotWritable, UsageError
+from rekindle.formats import zip_writer
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.wheels import repair, rewrite, writer
+from rekindle.wheels.repair import repair, rewrite
 from support import small_wheels
 from support.command import rekindle_command
 
@@ -162,16 +163,16 @@ def test_pack_names_the_wheel_by_its_metadata(tmp_path: Path) -> None:
 def test_sizes_beyond_four_gigabytes_are_written_as_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is lowered so that every member is beyond it; another reader, `zipfile`, must still understand."""
     wheel = small_wheels.make(tmp_path / "in")
-    monkeypatch.setattr(writer, "_WIDE", 100)
+    monkeypatch.setattr(zip_writer, "_WIDE", 100)
     real = struct.Struct
 
     with File(wheel) as file:
         archive = Archive(file)
         made = tmp_path / "out" / wheel.name
         # Numbers that do not fit are written as 0xFFFFFFFF; with the lowered limit they are written as the limit.
-        monkeypatch.setattr(writer, "_LOCAL", _Wide(real("<4s5H3L2H"), 100))
-        monkeypatch.setattr(writer, "_ENTRY", _Wide(real("<4s6H3L5H2L"), 100))
-        monkeypatch.setattr(writer, "_END", _Wide(real("<4s4H2LH"), 100))
+        monkeypatch.setattr(zip_writer, "_LOCAL", _Wide(real("<4s5H3L2H"), 100))
+        monkeypatch.setattr(zip_writer, "_ENTRY", _Wide(real("<4s6H3L5H2L"), 100))
+        monkeypatch.setattr(zip_writer, "_END", _Wide(real("<4s4H2LH"), 100))
         rewrite.rewrite(archive, made, add={LIB: b"new" * 100})
     small_wheels.check_record(made)
     with File(made) as file:
@@ -244,7 +245,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer.Writer, "close", full)
+    monkeypatch.setattr(zip_writer.Writer, "close", full)
     with pytest.raises(NotWritable):
         repair.repair(wheel, tmp_path / "out", remove=["c10.txt"])
     assert list((tmp_path / "out").iterdir()) == []

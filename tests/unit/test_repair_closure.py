@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.findings import State
-from rekindle.knowledge import dlls, redistribution
-from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.dlls import DllProvider
-from rekindle.version import Version
-from rekindle.wheels import index_packages, repair
-from rekindle.wheels.index_packages import Wanted
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import library_packages, redistribution
+from rekindle.knowledge.cuda.library_packages import DllProvider
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.wheels.repair import index_packages, repair
+from rekindle.wheels.repair.index_packages import Wanted
 from support import small_wheels
 from support.command import rekindle_command
 from support.compiled import MINGW, Compiler
@@ -160,7 +160,7 @@ def test_the_package_of_the_wheels_cuda_is_chosen_newest_first(monkeypatch: pyte
         _provider("nvidia-cublas-cu11", "11.11.3.6", yanked=True),
         _provider("somebody-else", "99"),
     ]
-    monkeypatch.setattr(dlls, "providers", lambda *_: tuple(rows))
+    monkeypatch.setattr(library_packages, "providers", lambda *_: tuple(rows))
     terms = redistribution.terms("cublas64_11.dll", "windows")
     assert terms is not None
     wanted = Wanted(system="windows", python="cp311", cuda=Version("11.8"))
@@ -188,7 +188,7 @@ def test_a_file_other_than_the_recorded_one_is_refused(
     data = _offering(windows, tmp_path / "x", "libiomp5md.dll", 0).read_bytes()
     package = small_wheels.make(tmp_path / "index", {"a/libiomp5md.dll": data, **small_wheels.FILES})
     row = _provider("intel-openmp", "2025.3.1", "libiomp5md.dll")
-    monkeypatch.setattr(dlls, "providers", lambda *_: (row,))
+    monkeypatch.setattr(library_packages, "providers", lambda *_: (row,))
     monkeypatch.setattr(index_packages, "download", lambda _: package)
     assert rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out")).code == 7
     assert not list((tmp_path / "out").glob("*"))
@@ -207,7 +207,7 @@ def test_a_library_of_a_package_keeps_its_compressed_bytes_and_brings_its_licenc
         dll="libiomp5md.dll", package="intel-openmp", version="2025.3.1", path="a/libiomp5md.dll", size=len(data),
         crc32=f"{zlib.crc32(data):08x}", wheel=package.name, wheel_size=1, yanked=False,
     )  # fmt: skip
-    monkeypatch.setattr(dlls, "providers", lambda *_: (row,))
+    monkeypatch.setattr(library_packages, "providers", lambda *_: (row,))
     monkeypatch.setattr(index_packages, "download", lambda _: package)
     done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish())
     assert done.output is not None
@@ -319,7 +319,7 @@ def test_the_builtins_of_nvrtc_come_from_the_same_package() -> None:
 def test_the_cards_of_a_wheel_are_those_it_has_code_for() -> None:
     from rekindle.formats import binary
     from rekindle.formats.access import Buffer
-    from rekindle.wheels.repair_closure import own_cards
+    from rekindle.wheels.repair.closure import own_cards
     from support.fatbins import container
 
     own = binary.read(Buffer(container("sm_35", "sm_50", "compute_50"), "torch/lib/a.fatbin"))

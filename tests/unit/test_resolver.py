@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle import codec
-from rekindle.knowledge import capabilities
+from rekindle.core import codec
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.torch_wheels import torch_wheels
-from rekindle.stack import offers, ready_made
+from rekindle.knowledge.torch.torch_wheels import torch_wheels
+from rekindle.stack import offers, prebuilt
 from rekindle.stack.resolver import Verdict, resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Prefer, Wish, named
-from rekindle.version import Version
+from rekindle.stack.situation import Prefer, Wish, named
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml"))
 SCENARIOS = [row for file in FILES for row in codec.from_toml(file.read_bytes(), dict[str, Any])["scenario"]]
@@ -100,7 +100,7 @@ def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
             if each.evidence is Evidence.BINARY and row.cuda is not None and each.cuda == row.cuda.major_minor
         )
         for capability in capabilities.known():
-            assert ready_made.coverage(offer, capability) is row.covers(capability), (version, capability)
+            assert prebuilt.coverage(offer, capability) is row.covers(capability), (version, capability)
 
 
 def test_a_wheel_with_a_library_that_lacks_the_card_costs_something() -> None:

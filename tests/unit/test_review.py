@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.diagnose.review.review import Reviewed, review_script
-from rekindle.diagnose.review.script import read
-from rekindle.findings import State
-from rekindle.knowledge.capability import Capability
-from rekindle.version import Version
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.review import Reviewed, review_script
+from rekindle.review.script import read
 from support.command import rekindle_command
 
 K40 = Capability.parse("3.5")
@@ -247,7 +247,7 @@ def test_fix_writes_a_script_that_passes(tmp_path: Path) -> None:
 
 
 def test_when_the_last_line_goes_nothing_dangles() -> None:
-    from rekindle.diagnose.review.review import corrected as rewrite
+    from rekindle.review.review import corrected as rewrite
 
     script = read(FINAL, name="a.bat")
     text = rewrite(script, review_script(script).remarks)

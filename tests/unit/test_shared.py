@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle import codec, console, errors, files
-from rekindle.findings import Finding, Fix, State, exit_code, worst
-from rekindle.redact import redact
-from rekindle.run import call, checked, decode
-from rekindle.version import Version
+from rekindle.core import codec, console, errors, files
+from rekindle.core.findings import Finding, Fix, State, exit_code, worst
+from rekindle.core.redact import redact
+from rekindle.core.run import call, checked, decode
+from rekindle.core.version import Version
 from support.command import rekindle_command
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle import codec
-from rekindle.findings import State
-from rekindle.knowledge.capability import Target
-from rekindle.knowledge.gpu_code import GpuCode
+from rekindle.core import codec
+from rekindle.core.findings import State
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.stack.rules import RouteKind
-from rekindle.wheels import shelf, shelf_serve
-from rekindle.wheels.verify import Verification, report_beside
+from rekindle.wheels.shelf import serve, shelf
+from rekindle.wheels.verify.verify import Verification, report_beside
 from support import small_wheels
 from support.command import rekindle_command
 
@@ -115,7 +115,7 @@ def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served
 def served(tmp_path: Path) -> Iterator[str]:
     shelf.add(tmp_path / "shelf", [_verified(tmp_path / "in")])
     (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
-    server = shelf_serve.server(tmp_path / "shelf", "127.0.0.1", 0)
+    server = serve.server(tmp_path / "shelf", "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.errors import BadInput, NotFound, NotWritable, UsageError
-from rekindle.source import checkout, git, modules
+from rekindle.core.errors import BadInput, NotFound, NotWritable, UsageError
+from rekindle.source import checkout, git, submodules
 from rekindle.source.origin import Mirrors, Network
 from support import repositories, trees
 from support.command import rekindle_program
@@ -283,7 +283,7 @@ def test_hostile_gitmodules_are_refused(tmp_path: Path, path: str, url: str) -> 
     repositories.git(folder, "commit", "-qm", "evil")
     commit = repositories.git(folder, "rev-parse", "HEAD")
     with pytest.raises(BadInput):
-        modules.pins(folder / ".git", commit, parent_url="https://x/z")
+        submodules.pins(folder / ".git", commit, parent_url="https://x/z")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_hostile_gitmodules_are_refused(tmp_path: Path, path: str, url: str) -> 
     ],
 )
 def test_relative_addresses(url: str, parent: str, expected: str) -> None:
-    assert modules.absolute(url, parent) == expected
+    assert submodules.absolute(url, parent) == expected
 
 
 # --- tarballs --------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rekindle.core.version import Version
 from rekindle.source import cmake
-from rekindle.version import Version
 from support.pace import seconds
 
 FLOOR = Version("3.5")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.knowledge.patches import Edit
+from rekindle.knowledge.torch.patches import Edit
 from rekindle.source import diff, edits
 from rekindle.source.edits import Found
 from support.artefacts import unverified

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import files
 from rekindle.cli.main import run
-from rekindle.errors import Locked, NotWritable
-from rekindle.knowledge.patches import Setting
-from rekindle.source import journal, patching
+from rekindle.core import files
+from rekindle.core.errors import Locked, NotWritable
+from rekindle.core.version import Version
+from rekindle.knowledge.torch.patches import Setting
+from rekindle.source import journal, patches
 from rekindle.source.journal import Journal
-from rekindle.version import Version
 from support import trees
 from support.artefacts import unverified
 from support.crashes import crash
@@ -171,7 +171,7 @@ def test_an_absurdly_large_cmake_file_is_named_and_not_read(root: Path, capsys: 
 def test_output_is_readable_in_ascii(root: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "rekindle", "patch", str(root), "--list"],
-        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(files.__file__).parents[1])},
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(files.__file__).parents[2])},
         capture_output=True,
         check=True,
     )
@@ -215,7 +215,7 @@ def test_build_folders_and_git_are_left_alone(root: Path) -> None:
 def test_a_place_that_cannot_be_read_is_said_and_never_a_pass(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = patching.tree.read
+    real = patches.tree.read
 
     def refuse(path: Path, **limits: int) -> bytes:
         if path.name == "locked.cmake":
@@ -223,7 +223,7 @@ def test_a_place_that_cannot_be_read_is_said_and_never_a_pass(
         return real(path, **limits)
 
     trees.write(root, {"locked.cmake": "", "odd.cmake": "cmake_minimum_required(VERSION ${X})\n"})
-    monkeypatch.setattr(patching.tree, "read", refuse)
+    monkeypatch.setattr(patches.tree, "read", refuse)
     assert run(["patch", str(root)]) == 9
     said = capsys.readouterr().err
     assert "could not be read: locked.cmake: Permission denied" in said
@@ -316,7 +316,7 @@ def test_a_full_disk_on_the_third_file_puts_the_first_two_back(root: Path, monke
     monkeypatch.setattr(journal, "_write_synced", full)
     setting = Setting(torch=Version("1.13"), os="windows", compiler="msvc")
     with pytest.raises(NotWritable, match="No space left"):
-        patching.apply(root, setting)
+        patches.apply(root, setting)
     assert trees.fingerprint(root) == before
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge import capabilities
-from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.torch_wheels import torch_wheel, torch_wheels
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.torch.torch_wheels import torch_wheel, torch_wheels
 
 K40C, K80, PASCAL, TURING, HOPPER = (Capability.parse(text) for text in ("3.5", "3.7", "6.1", "7.5", "9.0"))
 LINALG = "torch/lib/libtorch_cuda_linalg.so"

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rekindle.errors import NotFound
-from rekindle.findings import Finding, State
-from rekindle.run import Result
-from rekindle.wheels import ask_torch, trial, verify
+from rekindle.core.errors import NotFound
+from rekindle.core.findings import Finding, State
+from rekindle.core.run import Result
+from rekindle.wheels.verify import ask_torch, trial, verify
 from support import small_wheels
 from support.command import Seen, rekindle_command
 
@@ -147,13 +147,13 @@ def test_there_is_no_wheel_no_environment_no_torch(tmp_path: Path) -> None:
 
 
 def test_torch_is_asked_against_what_was_wanted(tmp_path: Path) -> None:
-    from rekindle.wheels import verify_static
+    from rekindle.wheels.verify import static_checks
 
     facts = {"version": "2.7.1+cu118", "cuda": "11.8", "python": "3.11.9"}
 
     def ask(torch: str | None, cuda: str | None) -> Finding:
-        with verify_static.opened(small_wheels.make(tmp_path)) as subject:
-            return verify_static.version_finding(subject, facts, torch, cuda)
+        with static_checks.opened(small_wheels.make(tmp_path)) as subject:
+            return static_checks.version_finding(subject, facts, torch, cuda)
 
     assert ask("2.7.1", "11.8").state is State.PASS
     assert ask("2.7.0", None).state is State.FAIL
@@ -222,5 +222,5 @@ def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
     assert said in found["import"].found
     assert found["config"].state is State.UNVERIFIED
     assert answer.state is (State.UNVERIFIED if state == "PASS" else State.FAIL)
-    with verify.verify_static.opened(wheel) as read:
-        assert verify.verify_static.modules(read) == ("glow", "spark")
+    with verify.static_checks.opened(wheel) as read:
+        assert verify.static_checks.modules(read) == ("glow", "spark")

@@ -26,7 +26,7 @@ def program(name: str) -> Path:
 
 def compile_c(source: str, to: Path) -> Path:
     """A small program of ours, compiled by tcc: a stand-in that is a real executable."""
-    from rekindle import run
+    from rekindle.core import run
 
     to.parent.mkdir(parents=True, exist_ok=True)
     text = to.with_suffix(".c")

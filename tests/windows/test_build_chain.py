@@ -22,10 +22,10 @@ import psutil
 import pytest
 from programs import program
 
-from rekindle import run
-from rekindle.build import runner
-from rekindle.build.journal import Journal
-from rekindle.errors import Interrupted
+from rekindle.build.run import program as runner
+from rekindle.build.run.journal import Journal
+from rekindle.core import run
+from rekindle.core.errors import Interrupted
 
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(app C)

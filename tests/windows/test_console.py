@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-SAY = "from rekindle import console; console.out('K40c – 12 GB → 1080 Ti ≥ sm_61 日本 é')"
-SAY_JSON = "from rekindle import console; console.out_json({'name': 'Zoë – 日本 😀'})"
+SAY = "from rekindle.core import console; console.out('K40c – 12 GB → 1080 Ti ≥ sm_61 日本 é')"
+SAY_JSON = "from rekindle.core import console; console.out_json({'name': 'Zoë – 日本 😀'})"
 
 
 def _said(code: str, **env: str) -> bytes:
@@ -41,7 +41,7 @@ def test_json_is_whole_and_utf_8_whatever_the_code_page(encoding: str) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    code = "from rekindle import console\nfor _ in range(20000): console.out('x' * 80)"
+    code = "from rekindle.core import console\nfor _ in range(20000): console.out('x' * 80)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -16,8 +16,8 @@ import pytest
 import studio
 from programs import stand_in
 
-from rekindle import run
-from rekindle.run import Result
+from rekindle.core import run
+from rekindle.core.run import Result
 
 SMI = """+-----------------------------------------------------------------------------+
 | NVIDIA-SMI 472.50       Driver Version: 472.50       CUDA Version: 11.4     |
@@ -191,7 +191,7 @@ def test_install_says_what_it_would_do_and_does_nothing(environment: Path) -> No
 
 def test_the_environments_own_pip_settings_are_in_pip_ini(environment: Path) -> None:
     from rekindle.install.environment import locate
-    from rekindle.install.keeping import pip_configuration
+    from rekindle.install.pins import pip_configuration
 
     found = locate(environment)
     assert pip_configuration(found) == environment / "pip.ini"

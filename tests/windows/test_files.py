@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import files
-from rekindle.errors import NotFound, NotWritable
+from rekindle.core import files
+from rekindle.core.errors import NotFound, NotWritable
 
 
 def test_temporary_files_lie_below_a_user_folder_beyond_ascii(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from programs import compile_c, program
 
-from rekindle import run
-from rekindle.build.jobserver import JobServer
+from rekindle.build.governor.jobserver import JobServer
+from rekindle.core import run
 
 JOBS = 6
 # Each job notes when it began and ended; how many overlap is what counts, not how long all took.

@@ -18,9 +18,10 @@ import psutil
 import pytest
 from programs import program
 
-from rekindle import run
-from rekindle.machine import ask_cuda_driver, windows_calls
-from rekindle.machine.run import Host
+from rekindle.core import run
+from rekindle.machine.gpu import ask_cuda_driver
+from rekindle.machine.host import Host
+from rekindle.machine.system import windows
 
 CARD = r"PCI\VEN_10DE&DEV_1024&SUBSYS_098310DE&REV_A1\4&1A2B3C&0&0008"
 SOUND = r"PCI\VEN_10DE&DEV_0E1A&SUBSYS_098310DE&REV_A1\4&1A2B3C&0&0108"
@@ -53,13 +54,13 @@ def test_the_registry_is_read_as_plain_data(key: str) -> None:
         "(default)": "unnamed",
         "": ["child"],
     }
-    assert windows_calls.registry(key) == expected
+    assert windows.registry(key) == expected
     assert Host().registry(key) == expected
-    assert windows_calls.registry(key + r"\not there") is None
+    assert windows.registry(key + r"\not there") is None
 
 
 def test_memory_is_what_psutil_says() -> None:
-    said = windows_calls.memory()
+    said = windows.memory()
     assert said is not None
     assert abs(said["total"] - psutil.virtual_memory().total) < 64 * 1024**2
     assert 0 < said["available"] <= said["total"]
@@ -67,7 +68,7 @@ def test_memory_is_what_psutil_says() -> None:
 
 
 def test_a_processor_of_this_century() -> None:
-    said = windows_calls.processor()
+    said = windows.processor()
     assert said is not None
     assert set(said["flags"]) <= {"sse4.1", "avx", "avx2", "avx512", "neon"}
     assert "flags" in said
@@ -77,13 +78,13 @@ def test_a_short_path_has_no_spaces_and_is_the_same_folder(tmp_path: Path) -> No
     folder = tmp_path / "Program Files (x86)"
     folder.mkdir()
     (folder / "here.txt").touch()
-    short = windows_calls.short_path(str(folder))
+    short = windows.short_path(str(folder))
     assert short is None or (" " not in short and Path(short, "here.txt").is_file())
-    assert windows_calls.short_path(str(tmp_path / "not there")) is None
+    assert windows.short_path(str(tmp_path / "not there")) is None
 
 
 def test_a_console_or_none() -> None:
-    page = windows_calls.console_code_page()
+    page = windows.console_code_page()
     assert page is None or page > 0
 
 
@@ -135,8 +136,8 @@ class Manager:
 
 def test_a_card_is_found_among_devices_with_its_problem_and_its_sound_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     windll = types.SimpleNamespace(cfgmgr32=Manager(), kernel32=ctypes.windll.kernel32)
-    monkeypatch.setattr(windows_calls, "ctypes", _Ctypes(windll))
-    assert windows_calls.nvidia_devices() == [
+    monkeypatch.setattr(windows, "ctypes", _Ctypes(windll))
+    assert windows.nvidia_devices() == [
         {"instance": CARD, "name": "Tesla K40c", "problem": 43, "driver": None},
     ]
 
@@ -144,26 +145,26 @@ def test_a_card_is_found_among_devices_with_its_problem_and_its_sound_is_not(mon
 def test_a_machine_without_pci_has_no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     empty = Manager()
     empty.listing = ""
-    monkeypatch.setattr(windows_calls, "ctypes", _Ctypes(types.SimpleNamespace(cfgmgr32=empty)))
-    assert windows_calls.nvidia_devices() == []
+    monkeypatch.setattr(windows, "ctypes", _Ctypes(types.SimpleNamespace(cfgmgr32=empty)))
+    assert windows.nvidia_devices() == []
 
 
 @pytest.mark.parametrize("refuses", ["CM_Get_Device_ID_List_SizeW", "CM_Get_Device_ID_ListW", "CM_Locate_DevNodeW"])
 def test_a_system_that_refuses_to_list_devices_has_no_cards(monkeypatch: pytest.MonkeyPatch, refuses: str) -> None:
     manager = Manager()
     monkeypatch.setattr(manager, refuses, lambda *_: 1, raising=True)
-    monkeypatch.setattr(windows_calls, "ctypes", _Ctypes(types.SimpleNamespace(cfgmgr32=manager)))
-    assert windows_calls.nvidia_devices() == []
+    monkeypatch.setattr(windows, "ctypes", _Ctypes(types.SimpleNamespace(cfgmgr32=manager)))
+    assert windows.nvidia_devices() == []
 
 
 def test_memory_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel32 = types.SimpleNamespace(GlobalMemoryStatusEx=lambda _: 0)
-    monkeypatch.setattr(windows_calls, "ctypes", _Ctypes(types.SimpleNamespace(kernel32=kernel32)))
-    assert windows_calls.memory() is None
+    monkeypatch.setattr(windows, "ctypes", _Ctypes(types.SimpleNamespace(kernel32=kernel32)))
+    assert windows.memory() is None
 
 
 def test_the_system_itself_is_asked_for_devices_without_a_fault() -> None:
-    assert isinstance(windows_calls.nvidia_devices(), list)
+    assert isinstance(windows.nvidia_devices(), list)
 
 
 class _Ctypes:

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from programs import compile_c, program
 
-from rekindle import run
-from rekindle.build.governor import making, record
+from rekindle.build.configure.request import BuildRequest, Compiler
+from rekindle.build.governor import gate as making
+from rekindle.build.governor import record
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.server import VARIABLE, Gate, Governor
-from rekindle.build.request import BuildRequest, Compiler
+from rekindle.core import run
 
 MIB = 1024**2
 FILES = 4

@@ -20,17 +20,18 @@ import pytest
 import studio
 from programs import program, stand_in
 
-from rekindle.build import building, orphans, requirements, tools
-from rekindle.build.environment import MARK
-from rekindle.build.folders import without_spaces
+from rekindle.build.configure import requirements, tools
+from rekindle.build.configure.environment import MARK
+from rekindle.build.run import build, orphans
+from rekindle.build.run.folders import without_spaces
 from rekindle.cli.main import run
-from rekindle.console import colourful
-from rekindle.machine import surroundings, windows_calls
-from rekindle.processes import Started
-from rekindle.run import call
+from rekindle.core.console import colourful
+from rekindle.core.processes import Started
+from rekindle.core.run import call
+from rekindle.core.version import Version
+from rekindle.machine.system import surroundings, windows
 from rekindle.source import tree
-from rekindle.version import Version
-from rekindle.wheels import trial
+from rekindle.wheels.verify import trial
 from support import trees
 
 
@@ -55,11 +56,11 @@ def test_colours_only_where_the_console_knows_them(variables: dict[str, str], co
 def test_the_build_takes_the_environment_of_the_plans_toolset(tmp_path: Path) -> None:
     place = studio.make(tmp_path / "VS (x86)", "14.16.27023", "14.29.30133")
     compiler = types.SimpleNamespace(studio=str(place), toolset=Version("14.16"))
-    found = building.captured(types.SimpleNamespace(compiler=compiler), os.environ)  # type: ignore[arg-type]
+    found = build.captured(types.SimpleNamespace(compiler=compiler), os.environ)  # type: ignore[arg-type]
     assert found is not None
     assert found.toolset == Version("14.16.27023")
     without = types.SimpleNamespace(compiler=types.SimpleNamespace(studio=None, toolset=None))
-    assert building.captured(without, os.environ) is None  # type: ignore[arg-type]
+    assert build.captured(without, os.environ) is None  # type: ignore[arg-type]
 
 
 def test_an_environments_python_is_below_scripts(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_junction_is_not_walked_into() -> None:
 
 
 def test_a_token_semaphore_is_new_and_never_overfull() -> None:
-    from rekindle.build.semaphore import Semaphore
+    from rekindle.build.governor.semaphore import Semaphore
 
     name = f"rekindle-test-{os.getpid()}"
     first = Semaphore(name, 0, 1)
@@ -155,7 +156,7 @@ def test_a_token_semaphore_is_new_and_never_overfull() -> None:
 
 
 def test_a_program_that_cannot_be_put_into_its_job_does_not_run_on() -> None:
-    from rekindle.winjob import Job, start_in
+    from rekindle.core.job_object import Job, start_in
 
     job = Job()
     job.release()
@@ -184,7 +185,7 @@ def test_ctrl_break_is_an_interruption_from_the_first_moment() -> None:
 
 
 def test_a_pipe_that_nobody_reads_any_more_ends_quietly() -> None:
-    from rekindle.console import _write
+    from rekindle.core.console import _write
 
     reader, writer = os.pipe()
     stream = os.fdopen(writer, "w", encoding="utf-8")
@@ -211,7 +212,7 @@ class Cuda:
 
 
 def test_a_card_in_tcc_mode_is_said_to_be() -> None:
-    from rekindle.machine import ask_cuda_driver
+    from rekindle.machine.gpu import ask_cuda_driver
 
     card = ask_cuda_driver.card(Cuda(), 0)
     assert (card["driver_model"], card["capability"], card["memory"]) == ("TCC", "3.5", None)
@@ -255,7 +256,7 @@ def test_a_build_in_a_folder_with_a_space_goes_by_its_short_name(tmp_path: Path)
 
 def test_where_a_drive_has_no_short_names_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "Jane Doe"
-    monkeypatch.setattr(windows_calls, "short_path", lambda _: None)
+    monkeypatch.setattr(windows, "short_path", lambda _: None)
     assert without_spaces(folder) == folder
 
 
@@ -272,35 +273,35 @@ def test_the_memory_of_a_process_and_its_children_is_asked_of_windows() -> None:
 
 
 def test_a_stand_alone_script_counts_the_characters_of_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rekindle.build import alone_steps
+    from rekindle.build.script import standalone_steps
 
-    monkeypatch.setattr(alone_steps, "PLAN", {"python": None, "nvcc": "x"}, raising=False)
-    assert any("61 characters" in line for line in alone_steps.unfit("C:\\" + "w" * 58))
-    assert alone_steps.unfit(r"C:\w") == []
+    monkeypatch.setattr(standalone_steps, "PLAN", {"python": None, "nvcc": "x"}, raising=False)
+    assert any("61 characters" in line for line in standalone_steps.unfit("C:\\" + "w" * 58))
+    assert standalone_steps.unfit(r"C:\w") == []
 
 
 def test_a_script_for_windows_is_to_be_run_here() -> None:
-    from rekindle.build import script_file
+    from rekindle.build.script import write
 
     known = {"path": "build.cmd", "title": "t", "steps": ("a",), "version": "1", "work": "w", "written": True}
     report = types.SimpleNamespace(**known, system="windows")
-    assert "Run it here" in script_file.text(report)  # type: ignore[arg-type]
+    assert "Run it here" in write.text(report)  # type: ignore[arg-type]
 
 
 def test_a_command_to_run_again_is_quoted_for_cmd() -> None:
-    from rekindle.build import verb
+    from rekindle.build import command
 
-    assert verb._again(["build", r"C:\my plan.toml", "--clean"]) == r'rekindle build "C:\my plan.toml"'
+    assert command._again(["build", r"C:\my plan.toml", "--clean"]) == r'rekindle build "C:\my plan.toml"'
 
 
 def test_a_plan_for_another_system_is_not_installed() -> None:
-    from rekindle.errors import UsageError
-    from rekindle.install import verb
+    from rekindle.core.errors import UsageError
+    from rekindle.install import command
     from rekindle.install.environment import architecture
 
     plan = types.SimpleNamespace(system="linux", machine=architecture())
     with pytest.raises(UsageError, match="this is windows"):
-        verb._planned(plan, types.SimpleNamespace(version=None))  # type: ignore[arg-type]
+        command._planned(plan, types.SimpleNamespace(version=None))  # type: ignore[arg-type]
 
 
 def test_the_lines_of_a_program_come_one_by_one() -> None:
@@ -310,7 +311,7 @@ def test_the_lines_of_a_program_come_one_by_one() -> None:
 
 
 def test_what_is_installed_is_for_windows() -> None:
-    from rekindle.install import verb
+    from rekindle.install import command
 
     here = types.SimpleNamespace(version="3.11", kind="venv")
-    assert verb._situation(here, ["sm_70"], None).system == "windows"  # type: ignore[arg-type]
+    assert command._situation(here, ["sm_70"], None).system == "windows"  # type: ignore[arg-type]

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rekindle import run
-from rekindle.processes import Started, command_line
+from rekindle.core import run
+from rekindle.core.processes import Started, command_line
 
 ECHO = "import sys; sys.stdout.buffer.write('|'.join(sys.argv[1:]).encode('utf-8'))"
 AWKWARD = [
@@ -138,7 +138,7 @@ def test_the_job_dies_with_the_process_that_holds_it(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     holder = (
         "import sys, time\n"
-        "from rekindle.processes import Started\n"
+        "from rekindle.core.processes import Started\n"
         "child = \"import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)\"\n"
         "started = Started([sys.executable, '-c', child, sys.argv[1]])\n"
         "time.sleep(60)\n"

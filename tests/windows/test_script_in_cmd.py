@@ -23,11 +23,13 @@ import pytest
 import studio
 from programs import program, stand_in
 
-from rekindle import run
-from rekindle.build import options, script, script_cmd
-from rekindle.build.render import cmd_value
-from rekindle.build.request import BuildRequest, Compiler
-from rekindle.version import Version
+from rekindle.build.configure import options
+from rekindle.build.configure.render import cmd_value
+from rekindle.build.configure.request import BuildRequest, Compiler
+from rekindle.build.script import cmd as script_cmd
+from rekindle.build.script import script
+from rekindle.core import run
+from rekindle.core.version import Version
 from support import trees
 from support.command import rekindle_command
 from support.pace import seconds

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import studio
 
-from rekindle.errors import StepFailed
-from rekindle.machine.vcvars import capture
-from rekindle.version import Version
+from rekindle.core.errors import StepFailed
+from rekindle.core.version import Version
+from rekindle.machine.toolchain.vcvars import capture
 
 PLACES = ["Microsoft Visual Studio (x86)", "Studio & Söhne", "Tools^1! #2", "ビルド ツール", "plain"]
 

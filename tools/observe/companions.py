@@ -1,4 +1,4 @@
-"""Regenerates `observed/companions.json`: which torchvision and torchaudio belong to which torch.
+"""Regenerates `torch/companions.json`: which torchvision and torchaudio belong to which torch.
 
 Read from the requirement on torch in the metadata of every torchvision and torchaudio wheel of the index: `torch==X`
 names one release, `torch>=X` (torchvision from 0.29.1 on) any later one that has no wheel of its own.

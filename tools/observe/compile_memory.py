@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from rekindle.build import outputs  # noqa: E402
 from rekindle.build.governor import record  # noqa: E402
+from rekindle.build.progress import outputs  # noqa: E402
 from tools.observe import table  # noqa: E402
 
 _LEAST = 32

@@ -1,4 +1,4 @@
-"""Regenerates `observed/conda_forge.json` from a clone of conda-forge's feedstock of PyTorch.
+"""Regenerates `torch/conda_forge.json` from a clone of conda-forge's feedstock of PyTorch.
 
     python -m tools.observe.conda_forge CLONE
 

@@ -1,4 +1,4 @@
-"""Regenerates the CUDA rows of `observed/host_compilers.json` from the real `crt/host_config.h` of each toolkit.
+"""Regenerates the CUDA rows of `cuda/host_compilers.json` from the real `crt/host_config.h` of each toolkit.
 
 The header comes from the packages that carry it on the index (`nvidia-cuda-nvcc-cu11`, `-cu12`, `nvidia-cuda-crt`) or
 from a toolkit on this machine (`--header FILE`). Rows of toolkits whose header cannot be had stay as they are.

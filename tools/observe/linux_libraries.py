@@ -1,4 +1,4 @@
-"""Regenerates `observed/linux_libraries.json`: which package of the index holds a Linux library, for which processor.
+"""Regenerates `cuda/linux_libraries.json`: which package of the index holds a Linux library, for which processor.
 
 Only the directory at the end of each wheel is read (two requests for ranges), never the wheel. Of NVIDIA's packages all
 versions that belong to a CUDA toolkit of the tables are listed, of cuDNN and NCCL every one, of MKL the last of each
@@ -18,7 +18,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 from pip._internal.models.index import PyPI
 
-from rekindle import fetch
+from rekindle.core import fetch
 from rekindle.formats.archive import Archive
 from rekindle.formats.remote import Remote
 from tools.observe import table

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from rekindle.knowledge.patches import Edit, Patch, patches
-from rekindle.source import git, modules
+from rekindle.core.version import Version
+from rekindle.knowledge.torch.patches import Edit, Patch, patches
+from rekindle.source import git, submodules
 from rekindle.source.origin import Mirrors
-from rekindle.version import Version
 
 FIRST = Version("1.10.0")
 CONTEXT = 1
@@ -59,7 +59,7 @@ def boundaries(patch: Patch, releases: list[Version]) -> list[Version]:
 def file_at(repository: Path, commit: str, path: str, mirrors: Path | None) -> bytes | None:
     """The bytes of a file of a commit, looked up in the submodule that holds it where need be."""
     place, inner, url = repository, commit, "https://github.com/pytorch/pytorch"
-    for pin in modules.pins(repository, commit, parent_url=url) if path.startswith("third_party/") else []:
+    for pin in submodules.pins(repository, commit, parent_url=url) if path.startswith("third_party/") else []:
         if path.startswith(f"{pin.path}/"):
             found = next(holding(pin, mirrors), None)
             if found is None:
@@ -70,7 +70,7 @@ def file_at(repository: Path, commit: str, path: str, mirrors: Path | None) -> b
     return result.out.encode("utf-8", "surrogateescape") if result.ok else None
 
 
-def holding(pin: modules.Pin, mirrors: Path | None) -> Iterator[Path]:
+def holding(pin: submodules.Pin, mirrors: Path | None) -> Iterator[Path]:
     if mirrors is not None:
         for mirror in Mirrors(mirrors).named(pin.url):
             if git.has_commit(mirror, pin.commit):

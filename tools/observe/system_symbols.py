@@ -1,4 +1,4 @@
-"""Regenerates `observed/system_symbols.json`: the C names that glibc and libgcc offer, read off this machine's files.
+"""Regenerates `cuda/system_symbols.json`: the C names that glibc and libgcc offer, read off this machine's files.
 
     python -m tools.observe.system_symbols
 

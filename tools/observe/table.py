@@ -9,9 +9,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from rekindle.knowledge import tables
+
 Targets = dict[str, dict[str, dict[str, int]]]
 """A number for each file of a build: by target, folder and file."""
-OBSERVED = Path(__file__).parents[2] / "src" / "rekindle" / "knowledge" / "observed"
+KNOWLEDGE = Path(__file__).parents[2] / "src" / "rekindle" / "knowledge"
+
+
+def place(name: str) -> Path:
+    """The table's file in its room."""
+    return KNOWLEDGE / tables.relative_path(f"{name}.json")
 
 
 def today() -> str:
@@ -27,16 +34,16 @@ def render(table: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def read(name: str) -> dict[str, list[dict[str, Any]]]:
-    table: dict[str, list[dict[str, Any]]] = json.loads((OBSERVED / f"{name}.json").read_text(encoding="utf-8"))
+    table: dict[str, list[dict[str, Any]]] = json.loads(place(name).read_text(encoding="utf-8"))
     return table
 
 
 def write(name: str, table: dict[str, list[dict[str, Any]]]) -> None:
     """Write the table, keeping the date of every row whose facts did not change: a diff shows only news."""
-    exists = (OBSERVED / f"{name}.json").exists()
+    exists = place(name).exists()
     old = {_facts(row): row for rows in read(name).values() for row in rows} if exists else {}
     kept = {key: [old.get(_facts(row), row) for row in rows] for key, rows in table.items()}
-    (OBSERVED / f"{name}.json").write_text(render(kept), encoding="utf-8", newline="\n")
+    place(name).write_text(render(kept), encoding="utf-8", newline="\n")
 
 
 def _facts(row: dict[str, Any]) -> str:
@@ -51,7 +58,7 @@ def write_builds(name: str, words: Sequence[str], measured: Callable[[Path], Tar
     """The table of what was measured of whole builds. `words`: ID, file and source of one after the other; a build
     that is named anew replaces the row of its ID, the others stay.
     """
-    there = (OBSERVED / f"{name}.json").exists()
+    there = place(name).exists()
     kept = {row["id"]: row for row in read(name)["builds"]} if there else {}
     for build, path, source in zip(words[::3], words[1::3], words[2::3], strict=True):
         found = {target: dict(folders) for target, folders in measured(Path(path)).items()}

@@ -1,4 +1,4 @@
-"""Regenerates `targets` and `ptx_isa` in `observed/toolkits.json` by asking the real ptxas of each toolkit.
+"""Regenerates `targets` and `ptx_isa` in `cuda/toolkits.json` by asking the real ptxas of each toolkit.
 
 The ptxas comes from the packages of the index for this machine's own processor (`nvidia-cuda-nvcc-cu11`, `-cu12`,
 `nvidia-cuda-nvcc`), or from a toolkit that is installed here (`--ptxas FILE`). `targets` is what `ptxas --help` lists;

@@ -1,4 +1,4 @@
-"""Regenerates `observed/torch_wheels.json`: the GPU code inside the official Linux wheels, one per minor release.
+"""Regenerates `torch/torch_wheels.json`: the GPU code inside the official Linux wheels, one per minor release.
 
     python -m tools.observe.torch_wheels [--work DIR] [--cuobjdump PROGRAM] [RELEASE ...]
 
@@ -21,15 +21,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rekindle import codec
+from rekindle.core import codec
 from rekindle.formats import fatbin
 from rekindle.formats.binary import Binary
 from rekindle.formats.package import Wheel, open_package
-from rekindle.knowledge import capabilities
-from rekindle.knowledge.gpu_code import overall, own, served
-from rekindle.knowledge.releases import torch_releases
-from rekindle.wheels import identity
-from rekindle.wheels.reading import read_binaries
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.gpu_code import overall, own, served
+from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.wheels.inspect import identity
+from rekindle.wheels.inspect.reading import read_binaries
 from tools.observe import index, table
 
 SURPLUS = Path(__file__).parents[2] / "tests" / "real" / "gpu_code_surplus.json"

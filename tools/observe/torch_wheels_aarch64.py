@@ -1,4 +1,4 @@
-"""Regenerates `observed/torch_wheels_aarch64.json`: the GPU code inside the CUDA wheels for aarch64 Linux.
+"""Regenerates `torch/torch_wheels_aarch64.json`: the GPU code inside the CUDA wheels for aarch64 Linux.
 
     python -m tools.observe.torch_wheels_aarch64
 
@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from rekindle.formats.package import open_package
-from rekindle.knowledge.wheel_platforms import wheel_platforms
-from rekindle.wheels import identity
-from rekindle.wheels.reading import read_binaries
+from rekindle.knowledge.torch.wheel_platforms import wheel_platforms
+from rekindle.wheels.inspect import identity
+from rekindle.wheels.inspect.reading import read_binaries
 from tools.observe import index, table
 from tools.observe.torch_wheels import row
 

@@ -1,4 +1,4 @@
-"""Regenerates `observed/wheel_platforms.json`: the platform tag of the Linux wheel of each PyTorch release.
+"""Regenerates `torch/wheel_platforms.json`: the platform tag of the Linux wheel of each PyTorch release.
 
 Read from the file names that the package index offers for the last patch of every minor release. The tag is what pip
 goes by: `manylinux_2_28` is refused on a system with an older glibc.

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.findings import Finding, State, exit_code
+from rekindle.core import console
+from rekindle.core.findings import Finding, State, exit_code
 
 if TYPE_CHECKING:
-    from rekindle.extensions.answer import Audit, AuditedModule
+    from rekindle.audit.answer import Audit, AuditedModule
 
 
 @click.command("audit")
@@ -33,7 +33,7 @@ def command(
     """Which compiled modules of ENVIRONMENT (a folder or a python; the active one by default) will fail, and why."""
     from platformdirs import user_cache_path
 
-    from rekindle.extensions.remembered import audit
+    from rekindle.audit.cache import audit
 
     cache = None if no_cache else user_cache_path("rekindle", appauthor=False) / "audit"
     answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)

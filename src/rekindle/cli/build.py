@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
+from rekindle.core import console
 
 
 @click.command("build")
@@ -31,13 +31,13 @@ from rekindle.cli import options
 @options.as_json
 def command(plan: Path, machine: Path | None, dry_run: bool, as_json: bool, **asked: object) -> int:
     """Take a plan to a wheel, unattended. Killed or stopped, the same command goes on where it was."""
-    from rekindle.build import verb
+    from rekindle.build import command as verb
 
     if asked["script"]:
-        from rekindle.build import script_file
+        from rekindle.build.script import write
 
-        written = script_file.write(plan, machine=machine, dry_run=dry_run, asked=asked)
-        console.out_json(written) if as_json else console.out(script_file.text(written))
+        written = write.write(plan, machine=machine, dry_run=dry_run, asked=asked)
+        console.out_json(written) if as_json else console.out(write.text(written))
         for finding in written.findings:
             console.say(console.finding(finding))
         return 0

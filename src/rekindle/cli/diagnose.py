@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import UsageError
+from rekindle.core import console
+from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rekindle.diagnose.facts import Facts

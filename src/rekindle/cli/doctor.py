@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import UsageError
-from rekindle.findings import exit_code
+from rekindle.core import console
+from rekindle.core.errors import UsageError
+from rekindle.core.findings import exit_code
 
 if TYPE_CHECKING:
     from rekindle.machine.model import Machine

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
+from rekindle.core import console
 
 
 @click.command("env")
@@ -27,7 +27,8 @@ from rekindle.cli import options
 @options.as_json
 def command(plan: Path | None, diff: bool, listing: bool, machine: Path | None, as_json: bool, **asked: object) -> int:
     """The environment a build runs in: every variable, and why. Nothing is changed."""
-    from rekindle.build import render, verb
+    from rekindle.build import command as verb
+    from rekindle.build.configure import render
 
     if listing:
         listed = verb.list_options(asked)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.findings import exit_code
+from rekindle.core import console
+from rekindle.core.findings import exit_code
 
 if TYPE_CHECKING:
-    from rekindle.extensions.answer import Card
-    from rekindle.extensions.building import ExtensionReport
+    from rekindle.audit.answer import Card
+    from rekindle.extension.build import ExtensionReport
     from rekindle.machine.model import Machine
 
 environment = click.option(
@@ -41,7 +41,7 @@ def build_command(
     mirror: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """A wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) that serves the cards."""
-    from rekindle.extensions.building import build
+    from rekindle.extension.build import build
 
     cards, machine = _here(gpus)
     report = build(
@@ -58,7 +58,7 @@ def build_command(
 @options.as_json
 def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> int:
     """The five-minute pre-flight: would a CUDA extension build here, with what, for which cards?"""
-    from rekindle.extensions.building import check
+    from rekindle.extension.build import check
 
     cards, machine = _here(gpus)
     report = check(place, cards=cards, machine=machine)
@@ -73,7 +73,7 @@ def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> i
 @options.as_json
 def env_command(place: Path | None, gpus: tuple[str, ...], shell: str | None, as_json: bool) -> int:
     """The environment for running pip yourself, as lines for a shell."""
-    from rekindle.extensions.building import shell_environment
+    from rekindle.extension.build import shell_environment
 
     cards, machine = _here(gpus)
     answer = shell_environment(place, cards=cards, machine=machine, shell=shell)
@@ -85,8 +85,8 @@ def env_command(place: Path | None, gpus: tuple[str, ...], shell: str | None, as
 
 
 def _here(gpus: tuple[str, ...]) -> tuple[tuple[Card, ...], Machine]:
-    from rekindle.extensions.cards import cards_for
-    from rekindle.machine.look import look
+    from rekindle.audit.cards import cards_for
+    from rekindle.machine.probe import look
 
     return cards_for(gpus, None, None)[0], look()
 

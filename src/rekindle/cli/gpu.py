@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import UsageError
-from rekindle.knowledge.card import CardAnswer, ServingWheel, describe
+from rekindle.core import console
+from rekindle.core.errors import UsageError
+from rekindle.knowledge.gpu.card import CardAnswer, ServingWheel, describe
 
 
 @click.command("gpu")
@@ -30,7 +30,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
 
 
 def _list(as_json: bool) -> None:
-    from rekindle.knowledge.gpus import GpuList, gpus
+    from rekindle.knowledge.gpu.gpus import GpuList, gpus
 
     rows = sorted(gpus(), key=lambda gpu: (gpu.capability, gpu.name))
     if as_json:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
+from rekindle.core import console
 
 
 @click.command("inspect")
@@ -17,8 +17,8 @@ def command(where: str, gpus: tuple[str, ...], kernels: bool, check: bool, as_js
 
     Read from the bytes: no CUDA toolkit is needed and nothing is imported or run.
     """
-    from rekindle import findings
-    from rekindle.wheels import inspection, report
+    from rekindle.core import findings
+    from rekindle.wheels.inspect import inspection, report
 
     found = inspection.inspect(where, cards=gpus, kernels=kernels)
     if as_json:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.install.carry_out import InstallReport
-from rekindle.stack.wish import Prefer, Wish, version_of
+from rekindle.core import console
+from rekindle.install.apply import InstallReport
+from rekindle.stack.situation import Prefer, Wish, version_of
 
 
 @click.command("install")
@@ -44,7 +44,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Install the right PyTorch into ENV (a folder, a python, or the active environment), and keep it there."""
-    from rekindle.install import verb
+    from rekindle.install import command as verb
 
     if undo:
         report = verb.undo(environment)

@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from rekindle import __version__, console
-from rekindle.errors import Interrupted, RekindleError, UsageError
+from rekindle import __version__
+from rekindle.core import console
+from rekindle.core.errors import Interrupted, RekindleError, UsageError
 
 # verb -> (module, what it does). The module holds a click command named `command`.
 VERBS: dict[str, tuple[str, str]] = {

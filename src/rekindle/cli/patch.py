@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import PatchMismatch, Unverified, UsageError
+from rekindle.core import console
+from rekindle.core.errors import PatchMismatch, Unverified, UsageError
 
 if TYPE_CHECKING:
-    from rekindle.source.patching import Report
+    from rekindle.source.patches import Report
 
 
 @click.command("patch")
@@ -36,7 +36,8 @@ def command(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Patch PyTorch's source at ROOT so that it builds with today's tools. `--undo` restores every byte."""
-    from rekindle.source import patching, setting
+    from rekindle.source import context
+    from rekindle.source import patches as patching
 
     if listing + dry_run + undo > 1:
         message = "`--list`, `--dry-run` and `--undo` exclude each other"
@@ -44,7 +45,7 @@ def command(
     if undo and only:
         message = "`--undo` puts back every patched file; it does not take `--only`"
         raise UsageError(message, hint="undo, then patch again with the `--only` that you want to keep")
-    stack = setting.of(
+    stack = context.of(
         root, torch=torch, system=system, compiler=compiler, cmake=cmake, setuptools=setuptools, cuda=cuda
     )
     if undo:
@@ -87,7 +88,7 @@ def _print(report: Report) -> None:
 
 def _explain(only: tuple[str, ...]) -> None:
     """`--list --only ID`: what the patch is for, in full."""
-    from rekindle.knowledge import patches
+    from rekindle.knowledge.torch import patches
 
     for id in only:
         one = patches.patch(id)

@@ -7,18 +7,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import ChecksFailed, NoRoute
+from rekindle.core import console
+from rekindle.core.errors import ChecksFailed, NoRoute
 from rekindle.stack import plan as lock
-from rekindle.stack.here import asked
+from rekindle.stack.from_machine import asked
 from rekindle.stack.matrix import Matrix, matrix, spoken_pythons, spoken_source, spoken_wheels
 from rekindle.stack.offers import Offer
 from rekindle.stack.resolver import Verdict, WhyNot, resolve
-from rekindle.stack.routes import Route
+from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.why import why_not as explain
-from rekindle.stack.wish import Prefer, Situation, Wish, version_of
+from rekindle.stack.situation import Prefer, Situation, Wish, version_of
+from rekindle.stack.why_not import why_not as explain
 
 
 @click.command("plan")
@@ -141,10 +141,10 @@ def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:
 
 def _offered(shelf: Path | None) -> tuple[Offer, ...]:
     if shelf is None:
-        from rekindle.install.own_wheels import on_shelf
+        from rekindle.install.shelf_offers import on_shelf
 
         return on_shelf()
-    from rekindle.wheels.shelf import offers
+    from rekindle.wheels.shelf.shelf import offers
 
     return offers(shelf)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
+from rekindle.core import console
 
 
 @click.command("repair")
@@ -52,9 +52,9 @@ def command(
     The original is not touched. Unchanged files keep their compressed bytes, so even a wheel of gigabytes takes
     seconds.
     """
-    from rekindle import findings
-    from rekindle.errors import UsageError
-    from rekindle.wheels import repair, repair_report
+    from rekindle.core import findings
+    from rekindle.core.errors import UsageError
+    from rekindle.wheels.repair import repair, report
 
     if (wheel is None) == (folder is None):
         raise UsageError("name a wheel, or a folder with `--pack`", hint="`rekindle repair WHEEL -o DIR`")
@@ -68,5 +68,5 @@ def command(
     if as_json:
         console.out_json(done)
     else:
-        console.out(repair_report.text(done))
+        console.out(report.text(done))
     return findings.exit_code(findings.worst(done.findings))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import UsageError
+from rekindle.core import console
+from rekindle.core.errors import UsageError
 
 
 @click.command("review")
@@ -25,9 +25,9 @@ def command(
 
     Several scripts give a table that compares them. Ends with 8 when one of them cannot work.
     """
+    from rekindle.core.errors import ChecksFailed
     from rekindle.diagnose import facts
-    from rekindle.diagnose.review import report, review
-    from rekindle.errors import ChecksFailed
+    from rekindle.review import report, review
 
     if fix and (output is None or len(scripts) != 1):
         message = "`--fix` corrects one script and needs `-o FILE`"

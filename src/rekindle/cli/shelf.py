@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
+from rekindle.core import console
 
 
 @click.group("shelf")
@@ -20,8 +20,8 @@ def command() -> None:
 @options.as_json
 def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_json: bool) -> int:
     """Put verified wheels on the shelf, each with its report."""
-    from rekindle.wheels import shelf as shelves
-    from rekindle.wheels import shelf_report
+    from rekindle.wheels.shelf import report as shelf_report
+    from rekindle.wheels.shelf import shelf as shelves
 
     folder = shelf or shelves.default_folder()
     added = shelves.add(folder, wheels, report=report)
@@ -36,7 +36,7 @@ def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_js
 @options.as_json
 def list_(shelf: Path | None, as_json: bool) -> int:
     """What is on the shelf."""
-    from rekindle.wheels import shelf as shelves
+    from rekindle.wheels.shelf import shelf as shelves
 
     folder = shelf or shelves.default_folder()
     return _answer(shelves.Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
@@ -48,8 +48,8 @@ def list_(shelf: Path | None, as_json: bool) -> int:
 @options.as_json
 def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     """The wheels that serve these cards. Ends with 5 when there is none."""
-    from rekindle.errors import NoRoute
-    from rekindle.wheels import shelf as shelves
+    from rekindle.core.errors import NoRoute
+    from rekindle.wheels.shelf import shelf as shelves
 
     folder = shelf or shelves.default_folder()
     found = shelves.find(folder, gpus)
@@ -63,8 +63,8 @@ def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
 @options.shelf
 def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
-    from rekindle.wheels import shelf as shelves
-    from rekindle.wheels import shelf_serve
+    from rekindle.wheels.shelf import serve as shelf_serve
+    from rekindle.wheels.shelf import shelf as shelves
 
     with shelf_serve.server(shelf or shelves.default_folder(), host, port) as server:
         console.out(f"http://{host}:{server.server_address[1]}/simple/")
@@ -79,7 +79,7 @@ def serve(host: str, port: int, shelf: Path | None) -> int:
 @options.as_json
 def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     """Copy the shelf, or what serves these cards, into a folder that any web server can carry."""
-    from rekindle.wheels import shelf as shelves
+    from rekindle.wheels.shelf import shelf as shelves
 
     folder = shelf or shelves.default_folder()
     chosen = shelves.find(folder, gpus)
@@ -94,7 +94,7 @@ def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: boo
 @options.as_json
 def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     """Remove older versions: of each project, Python, platform and CUDA the newest stay."""
-    from rekindle.wheels import shelf as shelves
+    from rekindle.wheels.shelf import shelf as shelves
 
     folder = shelf or shelves.default_folder()
     gone = shelves.prune(folder, keep=keep, dry_run=dry_run)
@@ -108,8 +108,8 @@ def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
 
 
 def _answer(done: object, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
-    from rekindle.wheels import shelf_report
-    from rekindle.wheels.shelf import Shelf
+    from rekindle.wheels.shelf import report as shelf_report
+    from rekindle.wheels.shelf.shelf import Shelf
 
     assert isinstance(done, Shelf)
     if as_json:

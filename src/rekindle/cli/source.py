@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
-from rekindle.errors import Unverified, UsageError
+from rekindle.core import console
+from rekindle.core.errors import Unverified, UsageError
 
 if TYPE_CHECKING:
     from rekindle.source.checkout import Tree
@@ -32,12 +32,12 @@ def command(
     without: tuple[str, ...], jobs: int, as_json: bool,
 ) -> int:  # fmt: skip
     """Bring PyTorch's source at a release, every submodule at its pinned commit; or complete what is there."""
-    from rekindle.source import bringing
+    from rekindle.source import request
 
     if (mirror is not None) + (origin is not None) > 1:
         message = "`--mirror` and `--from` exclude each other"
         raise UsageError(message, hint="give the one that holds the repositories")
-    result = bringing.bring(
+    result = request.bring(
         torch=torch, output=output, mirror=mirror, origin=origin, sha256=sha256, without=without, jobs=jobs,
         say=console.say,
     )  # fmt: skip

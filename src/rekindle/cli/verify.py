@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rekindle import console
 from rekindle.cli import options
+from rekindle.core import console
 
 
 @click.command("verify")
@@ -35,8 +35,8 @@ def command(
 
     Ends with 8 when a check failed, with 9 when nothing failed but something could not be checked.
     """
-    from rekindle import codec, files, findings
-    from rekindle.wheels import verify, verify_report
+    from rekindle.core import codec, files, findings
+    from rekindle.wheels.verify import report, verify
 
     expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus) if plan is None else verify.expected_of(plan)
     done = verify.verify(subject, expected=expected, python=python, run=not no_run)
@@ -45,9 +45,9 @@ def command(
         files.write_text(place, codec.to_json(done) + "\n")
         console.say(f"wrote {place}")
     if junit is not None:
-        files.write_text(junit, verify_report.junit(done))
+        files.write_text(junit, report.junit(done))
     if as_json:
         console.out_json(done)
     else:
-        console.out(verify_report.text(done))
+        console.out(report.text(done))
     return findings.exit_code(done.state)

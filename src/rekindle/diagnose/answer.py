@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from rekindle.findings import Fix
+from rekindle.core.findings import Fix
 
 
 class Outcome(str, Enum):

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.console import clean
+from rekindle.core.console import clean
+from rekindle.core.errors import NotFound
+from rekindle.core.redact import redact
 from rekindle.diagnose import fix
 from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
 from rekindle.diagnose.events import Event, Kind, read
@@ -16,9 +18,7 @@ from rekindle.diagnose.match import matches
 from rekindle.diagnose.missing import really_missing
 from rekindle.diagnose.rank import Ranked, ranked
 from rekindle.diagnose.scan import BLOCK, Kept, scan
-from rekindle.diagnose.wrapped import unwrapped
-from rekindle.errors import NotFound
-from rekindle.redact import redact
+from rekindle.diagnose.unwrap import unwrapped
 
 _SHOWN = 240
 _WRAPPERS = 12

@@ -14,7 +14,7 @@ import msgspec
 import re2
 
 from rekindle.diagnose.scan import Line
-from rekindle.knowledge.signatures import LineRow, log_lines
+from rekindle.knowledge.logs.signatures import LineRow, log_lines
 from rekindle.knowledge.tables import cached
 
 

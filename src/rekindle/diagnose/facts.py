@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 import re2
 
-from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import Machine
 
 
@@ -136,8 +136,8 @@ def _patterns() -> tuple[re2.Set, tuple[tuple[str, re2._Regexp], ...]]:
 
 
 def _capability(name: str) -> Capability:
-    from rekindle.errors import UnknownName
-    from rekindle.knowledge.gpus import find
+    from rekindle.core.errors import UnknownName
+    from rekindle.knowledge.gpu.gpus import find
 
     found = find(name).capabilities
     if len(found) != 1:

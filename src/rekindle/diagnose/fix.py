@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rekindle.console import clean
+from rekindle.core.console import clean
+from rekindle.core.findings import Fix
+from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
-from rekindle.findings import Fix
-from rekindle.knowledge import compilers
-from rekindle.knowledge.mechanical import of_cause
-from rekindle.knowledge.signatures import CauseRow, Step
-from rekindle.version import Version
+from rekindle.knowledge.cuda import host_compilers
+from rekindle.knowledge.logs.mechanical import of_cause
+from rekindle.knowledge.logs.signatures import CauseRow, Step
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
@@ -72,7 +72,7 @@ def _fitting(cuda: str) -> dict[str, str]:
     except ValueError:
         return {}
     found: dict[str, str] = {}
-    toolsets, limits = compilers.toolset_range(version), compilers.host_limits(version)
+    toolsets, limits = host_compilers.toolset_range(version), host_compilers.host_limits(version)
     if toolsets:
         found["fits_toolset"] = str(toolsets[1])
     if limits and limits.gcc_max:

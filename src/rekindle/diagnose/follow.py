@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rekindle.core.errors import NotFound
 from rekindle.diagnose.answer import Diagnosis, Outcome
 from rekindle.diagnose.diagnosis import answer
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK, Scanner
-from rekindle.errors import NotFound
 
 _PAUSE = 0.5
 

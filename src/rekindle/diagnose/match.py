@@ -10,8 +10,8 @@ import re2
 
 from rekindle.diagnose.events import Event, Kind
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.capability import Capability
-from rekindle.knowledge.signatures import CauseRow, Signature, When, causes
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.logs.signatures import CauseRow, Signature, When, causes
 from rekindle.knowledge.tables import cached
 
 # What is never anybody's message, and what is one only for signatures that say so.

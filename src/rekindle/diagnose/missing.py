@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.errors import RekindleError
+from rekindle.core.errors import RekindleError
 
 _MOST = 4
 
@@ -18,7 +18,7 @@ def really_missing(named: str) -> tuple[str, ...]:
     path = Path(named)
     if not path.is_absolute() or not path.is_file():
         return ()
-    from rekindle.wheels.inspection import inspect
+    from rekindle.wheels.inspect.inspection import inspect
 
     folder = path.parent.parent if path.parent.name.lower() in ("lib", "bin") else path.parent
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rekindle.console import paint, wrap
+from rekindle.core.console import paint, wrap
+from rekindle.core.findings import Fix
 from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
-from rekindle.findings import Fix
 
 _SHOWN_LINES = 4
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core.errors import NotFound
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.diagnose.diagnosis import diagnose_blocks, diagnose_file
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK
-from rekindle.errors import NotFound
 
 _LOGS = frozenset({".log", ".txt", ".out", ".err"})
 # CMake's own records of its probes: full of failures that are none.

@@ -11,7 +11,7 @@ import codecs
 
 import re2
 
-from rekindle.knowledge.signatures import log_words
+from rekindle.knowledge.logs.signatures import log_words
 from rekindle.knowledge.tables import cached
 
 _LATIN = re2.Options()

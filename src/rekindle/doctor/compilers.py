@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.doctor.cuda import compiles_for, short
 from rekindle.doctor.examine import judge, listed, say
-from rekindle.findings import Finding, State
-from rekindle.knowledge import compilers
+from rekindle.knowledge.cuda import host_compilers
 from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
-from rekindle.version import Version
 
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
 _ROOT_VARIABLES = ("ONEAPI_ROOT", "MKLROOT")
@@ -48,7 +48,7 @@ def accepted(machine: Machine) -> Iterator[Finding]:
     for turn, toolkit in enumerate(machine.toolkits):
         if toolkit.version is None:
             continue
-        fitting = [t for t in machine.toolsets if compilers.accepts_msvc(cuda_of(toolkit), t.version).accepted]
+        fitting = [t for t in machine.toolsets if host_compilers.accepts_msvc(cuda_of(toolkit), t.version).accepted]
         if fitting:
             best = fitting[0]
             others = [t for t in machine.toolsets if t not in fitting]
@@ -56,7 +56,7 @@ def accepted(machine: Machine) -> Iterator[Finding]:
             found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.vcvars_ver}{refused}"
             yield say("msvc.accepted", State.PASS, found)
             continue
-        answers = {t: compilers.accepts_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
+        answers = {t: host_compilers.accepts_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
         if any(answer.accepted is None for answer in answers.values()):
             found = f"which toolsets CUDA {short(toolkit)} accepts is not in the tables"
             yield say("msvc.accepted", State.UNVERIFIED, found)
@@ -95,8 +95,8 @@ def prompt(machine: Machine) -> Iterator[Finding]:
     else:
         yield say("msvc.x64", State.UNVERIFIED, "what this prompt compiles for could not be read")
     if seen.cl_version and machine.toolkit and machine.toolkit.version:
-        toolset = seen.toolset or compilers.toolset_of_compiler(seen.cl_version)
-        answer = compilers.accepts_msvc(cuda_of(machine.toolkit), toolset)
+        toolset = seen.toolset or host_compilers.toolset_of_compiler(seen.cl_version)
+        answer = host_compilers.accepts_msvc(cuda_of(machine.toolkit), toolset)
         state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[answer.accepted]
         yield say("msvc.prompt-toolset", state, answer.reason, commands=_vcvars(machine))
     if seen.link:
@@ -120,8 +120,8 @@ def gcc(machine: Machine) -> Iterator[Finding]:
             yield say("gcc.accepted", State.WARN, f"no g++ for CUDA {cuda}", fix="install g++")
             continue
         default = next((compiler for compiler in gccs if compiler.default), gccs[0])
-        answer = compilers.accepts_gcc(cuda, default.version.major)
-        other = next((c for c in gccs if compilers.accepts_gcc(cuda, c.version.major).accepted), None)
+        answer = host_compilers.accepts_gcc(cuda, default.version.major)
+        other = next((c for c in gccs if host_compilers.accepts_gcc(cuda, c.version.major).accepted), None)
         if answer.accepted:
             yield say("gcc.accepted", State.PASS, f"CUDA {cuda} takes g++ {default.version}")
         elif answer.accepted is None:
@@ -131,7 +131,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
             fix = "name the older one to nvcc and to CMake"
             yield say("gcc.accepted", State.WARN, found, fix=fix, commands=(f"export CUDAHOSTCXX={other.path}",))
         else:
-            limits = compilers.host_limits(cuda)
+            limits = host_compilers.host_limits(cuda)
             newest = limits.gcc_max if limits else None
             yield say(
                 "gcc.accepted",
@@ -194,7 +194,7 @@ def _msvc(toolset: FoundToolset) -> str:
 
 
 def _toolset_fix(cuda: Version) -> str | None:
-    span = compilers.toolset_range(cuda)
+    span = host_compilers.toolset_range(cuda)
     if span is None:
         return None
     return (
@@ -211,7 +211,7 @@ def _vcvars(machine: Machine) -> tuple[str, ...]:
         for toolset in machine.toolsets
         if toolkit is None
         or toolkit.version is None
-        or compilers.accepts_msvc(cuda_of(toolkit), toolset.version).accepted
+        or host_compilers.accepts_msvc(cuda_of(toolkit), toolset.version).accepted
     ]
     if not fitting:
         return ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rekindle.core.findings import Finding, State
 from rekindle.doctor.examine import judge, listed, say
-from rekindle.findings import Finding, State
-from rekindle.knowledge import checks, efforts
+from rekindle.knowledge.builds import checks, efforts
 from rekindle.machine.model import Machine
 
 _GB = 1024**3

@@ -6,13 +6,14 @@ import ntpath
 import posixpath
 from collections.abc import Iterator
 
+from rekindle.core.errors import RekindleError
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.doctor.examine import judge, listed, say
-from rekindle.errors import RekindleError
-from rekindle.findings import Finding, State
-from rekindle.knowledge import capabilities, cudnn, toolkits
-from rekindle.knowledge.capability import Capability, Runs, runs
+from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.machine.model import FoundToolkit, Machine
-from rekindle.version import Version
 
 
 @judge("cuda.present")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from rekindle import console
-from rekindle.findings import Finding, Fix, State
-from rekindle.knowledge import checks
+from rekindle.core import console
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.knowledge.builds import checks
 from rekindle.machine.model import Machine
 
 Judge = Callable[[Machine], Iterable[Finding]]
@@ -46,7 +46,8 @@ def judges() -> dict[str, Judge]:
 
 def prepare() -> None:
     """Read the tables that every examination reads."""
-    from rekindle.knowledge import releases, toolkits
+    from rekindle.knowledge.cuda import toolkits
+    from rekindle.knowledge.torch import releases
 
     checks.checks()
     releases.torch_releases()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle import console
+from rekindle.core import console
+from rekindle.core.findings import Finding
 from rekindle.doctor.examine import examine
-from rekindle.findings import Finding
-from rekindle.knowledge import checks
+from rekindle.knowledge.builds import checks
 from rekindle.machine.model import Machine
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.doctor.examine import judge, listed, say
-from rekindle.findings import Finding, State
-from rekindle.knowledge import capabilities, drivers, toolkits
-from rekindle.knowledge.capability import Capability
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import capabilities, drivers
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundGpu, Machine
-from rekindle.version import Version
 
 # Device Manager codes people meet with a graphics card, in words.
 _PROBLEMS = {

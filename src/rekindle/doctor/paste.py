@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rekindle import __version__, console
+from rekindle import __version__
+from rekindle.core import console
+from rekindle.core.findings import State
+from rekindle.core.redact import redact
 from rekindle.doctor.graphics import describe
 from rekindle.doctor.report import Report
-from rekindle.findings import State
 from rekindle.machine.model import Machine
-from rekindle.redact import redact
 
 _MOST_LINES = 58
 _MOST_COLUMNS = 200

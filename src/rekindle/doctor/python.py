@@ -8,11 +8,12 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.doctor.examine import judge, listed, say
-from rekindle.findings import Finding, State
-from rekindle.knowledge import checks, releases
+from rekindle.knowledge.builds import checks
+from rekindle.knowledge.torch import releases
 from rekindle.machine.model import Machine
-from rekindle.version import Version
 
 _TO_BUILD = ("pip", "setuptools", "wheel", "numpy", "pyyaml", "typing-extensions")
 

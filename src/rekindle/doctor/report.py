@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rekindle import console
+from rekindle.core import console
+from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.doctor.examine import examine
 from rekindle.doctor.graphics import describe
-from rekindle.findings import Finding, Fix, State, worst
-from rekindle.knowledge import checks as catalogue
+from rekindle.knowledge.builds import checks as catalogue
 from rekindle.machine.compare import Difference, differences
 from rekindle.machine.model import Machine
-from rekindle.stack.routes import Route
+from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 
 
@@ -54,9 +54,9 @@ def report(machine: Machine, *, only: Iterable[str] = ()) -> Report:
 
 
 def _verdict(machine: Machine) -> Route:
-    from rekindle.stack.here import situation_of
+    from rekindle.stack.from_machine import situation_of
     from rekindle.stack.resolver import resolve
-    from rekindle.stack.wish import Wish
+    from rekindle.stack.situation import Wish
 
     return resolve(situation_of(machine), Wish()).recommended
 

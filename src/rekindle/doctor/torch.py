@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.errors import RekindleError
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.doctor.cuda import runs_on, short
 from rekindle.doctor.examine import judge, listed, say
-from rekindle.errors import RekindleError
-from rekindle.findings import Finding, State
-from rekindle.knowledge import releases, toolkits
-from rekindle.knowledge.capability import Capability, Coverage
-from rekindle.knowledge.gpu_code import overall, own, served
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.gpu_code import overall, own, served
+from rekindle.knowledge.torch import releases
 from rekindle.machine.model import FoundTorch, Machine
-from rekindle.version import Version
 
 
 @judge("torch.serves-card")

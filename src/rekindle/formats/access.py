@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
-from rekindle.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound
 
 CHUNK = 1 << 20
 

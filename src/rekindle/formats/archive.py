@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from rekindle.errors import BadInput
+from rekindle.core.errors import BadInput
 from rekindle.formats.access import CHUNK, Bytes, broken, exactly
 
 _END = struct.Struct("<4s4H2LH")

@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 import msgspec
 
-from rekindle.errors import BadInput
+from rekindle.core.errors import BadInput
 from rekindle.formats import elf, fatbin, pe, static
 from rekindle.formats.access import Bytes, Part, blocks
 from rekindle.formats.archive import Inflated
 from rekindle.formats.elf import Elf, Symbols
 from rekindle.formats.pe import Pe
-from rekindle.knowledge.gpu_code import GpuCode
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 
 _REGISTERED = ".nv_fatbin"
 _SUFFIXES = (".dll", ".pyd", ".exe", ".so", ".a", ".lib", ".o", ".obj", ".fatbin", ".cubin", ".dylib")

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.core.version import Version
 from rekindle.formats.access import Buffer, Bytes, broken, exactly
-from rekindle.version import Version
 
 MAGIC = b"\x7fELF"
 

@@ -21,11 +21,11 @@ from enum import Enum, IntEnum
 
 import msgspec
 
-from rekindle.errors import BadInput
+from rekindle.core.errors import BadInput
+from rekindle.core.version import Version
 from rekindle.formats.access import Buffer, Bytes
-from rekindle.knowledge.capability import Capability, Target
-from rekindle.knowledge.gpu_code import GpuCode
-from rekindle.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.formats import elf, fatbin, pe
 from rekindle.formats.access import Bytes, Part
-from rekindle.knowledge.gpu_code import GpuCode
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 
 _NAMES = (".nv_fatb", "__nv_rel")
 # cuFFT keeps 23,983 of its 23,984 containers in `.data`; nobody else's `.data` is that large.

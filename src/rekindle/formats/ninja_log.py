@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import files
-from rekindle.errors import BadInput
+from rekindle.core import files
+from rekindle.core.errors import BadInput
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from rekindle.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.formats import binary
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive

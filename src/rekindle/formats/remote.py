@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from rekindle import fetch
+from rekindle.core import fetch
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import codec, files, run
-from rekindle.errors import FetchFailed
-from rekindle.install.carry_out import request_of
+from rekindle.core import codec, files, run
+from rekindle.core.errors import FetchFailed
+from rekindle.install.apply import request_of
 from rekindle.install.installer import quoted
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import Verdict

@@ -8,10 +8,10 @@ import shlex
 import shutil
 from pathlib import Path
 
-from rekindle import files, run
-from rekindle.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core import files, run
+from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
 from rekindle.install.environment import Environment
-from rekindle.stack.routes import Route
+from rekindle.stack.route import Route
 
 _LONG = 3600.0
 

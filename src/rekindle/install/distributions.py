@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.errors import NotWritable
+from rekindle.core.errors import NotWritable
 
 _INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
 

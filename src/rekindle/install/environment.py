@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.errors import NotFound, UsageError
-from rekindle.machine import pythons
-from rekindle.machine.run import Host
+from rekindle.core.errors import NotFound, UsageError
+from rekindle.machine.host import Host
+from rekindle.machine.python import interpreters
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 def locate(where: Path | None) -> Environment:
     """The environment at a folder or interpreter; the active one when none is named. Never the system's own Python."""
     path = _interpreter(where) if where is not None else _active()
-    found = pythons.ask(Host(), str(path))
+    found = interpreters.ask(Host(), str(path))
     if found.version is None or found.prefix is None or not found.site_packages:
         message = f"`{path}` does not answer as a Python: {found.trouble or 'no version'}"
         raise NotFound(message, hint="name an environment's folder or its python")

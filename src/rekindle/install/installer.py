@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import run
-from rekindle.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core import run
+from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core.version import Version
 from rekindle.install.environment import Environment
-from rekindle.version import Version
 
 _LONG = 3600.0
 _FIRST_PIP = Version("22.2")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import codec, files
-from rekindle.errors import NotFound, StepFailed
+from rekindle.core import codec, files
+from rekindle.core.errors import NotFound, StepFailed
 from rekindle.install import conda, distributions
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import Environment

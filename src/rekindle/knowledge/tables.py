@@ -1,8 +1,9 @@
 """Reads the data files, once each, and lays a user's overlay over them.
 
-`observed/*.json` are tables read off real artefacts by the scripts in `tools/observe/`; `decided/*.toml` are rules a
-person wrote down. Every row says where it comes from. `--knowledge DIR` (or REKINDLE_KNOWLEDGE) names a folder with
-files of the same names: their rows replace the shipped rows with the same key, and add to them, without a release.
+Each room keeps its tables beside the look-ups that read them: `*.json` was read off real artefacts by the scripts in
+`tools/observe/`, `*.toml` are rules a person wrote down. Every row says where it comes from. `--knowledge DIR` (or
+REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows replace the shipped rows with the same key,
+and add to them, without a release.
 """
 
 import os
@@ -13,12 +14,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rekindle import codec
-from rekindle.errors import BadInput, NotFound
+from rekindle.core import codec
+from rekindle.core.errors import BadInput, NotFound
 
 T = TypeVar("T")
 
 _HERE = Path(__file__).parent
+ROOMS = ("gpu", "cuda", "torch", "logs", "builds")
 _overlay: Path | None = None
 
 
@@ -63,17 +65,22 @@ def forget() -> None:
 
 
 def observed(name: str, kind: type[T]) -> T:
-    table: T = _load(f"observed/{name}.json", kind)
+    table: T = _load(relative_path(f"{name}.json"), kind)
     return table
 
 
 def decided(name: str, kind: type[T]) -> T:
-    table: T = _load(f"decided/{name}.toml", kind)
+    table: T = _load(relative_path(f"{name}.toml"), kind)
     return table
 
 
+def relative_path(name: str) -> str:
+    """Where a table lies below `knowledge/`: `gpu/gpus.json`. One that only an overlay has keeps its name."""
+    return next((f"{room}/{name}" for room in ROOMS if (_HERE / room / name).is_file()), name)
+
+
 def names(folder: str) -> tuple[str, ...]:
-    """The tables of a folder that holds one file per entry (`decided/patches`), the overlay's own ones among them."""
+    """The tables of a folder that holds one file per entry (`torch/patches`), the overlay's own ones among them."""
     roots = [_HERE, *([over] if (over := overlay_folder()) else [])]
     return tuple(sorted({path.stem for root in roots for path in (root / folder).glob("*.*") if path.is_file()}))
 

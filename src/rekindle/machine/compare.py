@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle import codec
+from rekindle.core import codec
 from rekindle.machine.model import Machine
 
 # They change from minute to minute and explain nothing.

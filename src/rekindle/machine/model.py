@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.knowledge import drivers
-from rekindle.knowledge.capability import Capability, Target
-from rekindle.knowledge.gpu_code import GpuCode
-from rekindle.version import Version
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu import drivers
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 
 
 class FoundGpu(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from rekindle import __version__, codec
-from rekindle.errors import BadInput
-from rekindle.machine.look import look
+from rekindle import __version__
+from rekindle.core import codec
+from rekindle.core.errors import BadInput
+from rekindle.machine.host import Host, Recording, Replay
 from rekindle.machine.model import Machine
-from rekindle.machine.run import Host, Recording, Replay
+from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
 
@@ -51,14 +52,14 @@ def here(meanwhile: Callable[[], object] | None = None) -> Machine:
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
-    from rekindle import files
+    from rekindle.core import files
 
     files.write_text(path, codec.to_json(redacted(snapshot)) + "\n")
 
 
 def load(path: Path) -> Machine:
     """The machine of a snapshot, as today's probes read its raw answers."""
-    from rekindle import files
+    from rekindle.core import files
 
     return read(files.read_bytes(path), name=f"`{path}`")
 
@@ -82,7 +83,7 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
 
 def redacted(snapshot: Snapshot) -> Snapshot:
     """The same without names, serial numbers and tokens. Doing it twice changes nothing."""
-    from rekindle.redact import local_names
+    from rekindle.core.redact import local_names
 
     names = local_names()
     clean = _walk(codec.to_builtins(snapshot), names)
@@ -90,7 +91,7 @@ def redacted(snapshot: Snapshot) -> Snapshot:
 
 
 def _walk(value: Any, names: set[str]) -> Any:
-    from rekindle.redact import redact
+    from rekindle.core.redact import redact
 
     if isinstance(value, str):
         return redact(value, names=names)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import codec, files
-from rekindle.errors import (
+from rekindle.core import codec, files
+from rekindle.core.errors import (
     BadInput,
     FetchFailed,
     Locked,
@@ -29,7 +29,7 @@ from rekindle.errors import (
     StepFailed,
     UsageError,
 )
-from rekindle.source import git, modules, tree
+from rekindle.source import git, submodules, tree
 from rekindle.source.origin import Origin
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
@@ -122,7 +122,7 @@ def forget_left_out(copy: Path) -> None:
     if mark is None or not mark.without or not listed.exists():
         return
     text = listed.read_bytes().decode("utf-8", errors="surrogateescape")
-    kept = modules.without(text, mark.without)
+    kept = submodules.without(text, mark.without)
     if kept != text:
         files.write_bytes(listed, kept.encode("utf-8", errors="surrogateescape"))
 
@@ -149,9 +149,9 @@ def _everything(
                 done.append(result)
                 if result.state is not State.PRESENT:
                     say(f"[{len(done)}/{known}] {result.state.value} {job.path} at {job.commit[:12]}")
-                for pin in modules.pins(job.git_dir, job.commit, parent_url=job.url):
+                for pin in submodules.pins(job.git_dir, job.commit, parent_url=job.url):
                     path = pin.path if job.path == "." else f"{job.path}/{pin.path}"
-                    if modules.outside(path, without):
+                    if submodules.outside(path, without):
                         done.append(Repository(path=path, commit=pin.commit, url=pin.url, state=State.LEFT_OUT))
                         continue
                     place = job.git_dir.joinpath("modules", *pin.name.split("/"))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rekindle.version import Version
+from rekindle.core.version import Version
 
 _NAMES = (b"cmake_minimum_required", b"cmake_policy")
 _IDENTIFIER = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")

@@ -12,7 +12,7 @@ from enum import Enum
 
 import msgspec
 
-from rekindle.knowledge.patches import Edit
+from rekindle.knowledge.torch.patches import Edit
 
 
 class Found(Enum):

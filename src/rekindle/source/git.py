@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rekindle import run
-from rekindle.errors import MissingTool
+from rekindle.core import run
+from rekindle.core.errors import MissingTool
 
 _SETTINGS = {
     "safe.directory": "*",  # a tree on another account's or a mounted disk is still ours to read

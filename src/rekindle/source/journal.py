@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import codec, files
-from rekindle.errors import BadInput, Locked, NotWritable
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, Locked, NotWritable
 from rekindle.source import tree
 
 

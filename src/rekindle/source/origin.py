@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rekindle.errors import FetchFailed, NotFound
-from rekindle.source import git, modules
+from rekindle.core.errors import FetchFailed, NotFound
+from rekindle.source import git, submodules
 
 _TRIES = 4
 _GENERIC = {"repo", ".git", "git", "modules"}
@@ -86,7 +86,7 @@ class Mirrors:
             result = git.call(["rev-parse", "-q", "--verify", f"refs/tags/{tag}^{{commit}}"], git_dir=mirror)
             if result.ok:
                 return result.out.strip()
-        message = f"no mirror of `{modules.repository_name(url)}` in `{self.folder}` has the tag `{tag}`"
+        message = f"no mirror of `{submodules.repository_name(url)}` in `{self.folder}` has the tag `{tag}`"
         looked = ", ".join(f"`{mirror}`" for mirror in named) or "no folder of that name"
         raise NotFound(message, hint=f"looked in {looked}; fetch the tag there first")
 
@@ -100,7 +100,7 @@ class Mirrors:
             lacking = _copy(mirror, commit, into, without)
             if not lacking:
                 return str(mirror)
-        wanted = f"{modules.repository_owner(url)}/{modules.repository_name(url)}"
+        wanted = f"{submodules.repository_owner(url)}/{submodules.repository_name(url)}"
         if lacking:
             message = f"the mirror of `{wanted}` is not whole: {lacking}"
             raise NotFound(message, hint="complete it, or leave that folder out with `--without FOLDER`")
@@ -109,7 +109,7 @@ class Mirrors:
         raise NotFound(message, hint=f"fetch it there: `git clone --mirror {url}`")
 
     def named(self, url: str) -> list[Path]:
-        owner, name = modules.repository_owner(url), modules.repository_name(url)
+        owner, name = submodules.repository_owner(url), submodules.repository_name(url)
         same = [(words, folder) for words, folder in self._found if words[-1] == name]
         return [folder for words, folder in sorted(same, key=lambda one: owner not in one[0])]
 
@@ -151,7 +151,7 @@ def _copy(mirror: Path, commit: str, into: Path, without: Sequence[str]) -> str:
     for row in listing.split("\0"):
         head, _, path = row.partition("\t")
         parts = head.split(" ")
-        if len(parts) == 3 and parts[1] != "commit" and not (parts[1] == "blob" and modules.outside(path, without)):
+        if len(parts) == 3 and parts[1] != "commit" and not (parts[1] == "blob" and submodules.outside(path, without)):
             wanted.setdefault(parts[2], path)
     names = "\n".join(wanted).encode("ascii") + b"\n"
     answers = git.checked(["cat-file", "--batch-check=%(objectname)"], git_dir=mirror, input=names, doing="read it")

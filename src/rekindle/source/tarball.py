@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from rekindle import fetch, files
-from rekindle.errors import BadInput, FetchFailed, NotFound, NotWritable
+from rekindle.core import fetch, files
+from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
 from rekindle.source import tree
 
 

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from rekindle.errors import BadInput, NotFound, UsageError
-from rekindle.version import Version
+from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.core.version import Version
 
 STATE_FOLDER = ".rekindle"
 LARGEST = 128 * 1024 * 1024

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.knowledge import efforts
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import efforts
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Situation
-from rekindle.version import Version
+from rekindle.stack.situation import Situation
 
 _CORES_ASSUMED = 8
 

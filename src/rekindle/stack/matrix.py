@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.knowledge import releases
-from rekindle.knowledge.releases import TorchRelease
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.toolkits import Toolkit
-from rekindle.stack import offers, ready_made, source_build
-from rekindle.stack.driving import Driving, cards_driven, window_of
-from rekindle.stack.routes import spread
+from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch.releases import TorchRelease
+from rekindle.stack import offers, prebuilt, source_build
+from rekindle.stack.driver import Driving, cards_driven, window_of
+from rekindle.stack.route import spread
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Situation, Wish
-from rekindle.version import Version
+from rekindle.stack.situation import Situation, Wish
 
 
 class Wheel(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def matrix(situation: Situation, wish: Wish) -> Matrix:
     ready: dict[str, list[Wheel]] = {}
     place = (situation.system, situation.machine)
     for offer in (*offers.official(*place), *offers.conda(*place), *offers.community(*place)):
-        route, _ = ready_made.consider(offer, situation, wish, window)
+        route, _ = prebuilt.consider(offer, situation, wish, window)
         if route is not None:
             wheel = Wheel(
                 name=offer.variant or f"{offer.route.value} {offer.cuda}",

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.knowledge import releases, wheel_platforms
-from rekindle.knowledge.capability import Target
-from rekindle.knowledge.community import community_wheels
-from rekindle.knowledge.conda import conda_builds
-from rekindle.knowledge.gpu_code import GpuCode, Group, own
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode, Group, own
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
-from rekindle.knowledge.torch_wheels import TorchWheel, torch_wheels
+from rekindle.knowledge.torch import releases, wheel_platforms
+from rekindle.knowledge.torch.community import community_wheels
+from rekindle.knowledge.torch.conda import conda_builds
+from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
 from rekindle.stack.rules import RouteKind
-from rekindle.version import Version
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl"
 

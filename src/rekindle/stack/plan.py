@@ -12,32 +12,34 @@ from typing import Any
 
 import msgspec
 
-from rekindle import __version__, codec, files
-from rekindle.errors import BadInput, NoRoute
-from rekindle.knowledge import patches, releases, tables
+from rekindle import __version__
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, NoRoute
+from rekindle.core.version import Version
+from rekindle.knowledge import tables
+from rekindle.knowledge.torch import patches, releases
 from rekindle.stack.resolver import Verdict, resolve
-from rekindle.stack.routes import Route
+from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.wish import Card, Situation, Wish
-from rekindle.version import Version
+from rekindle.stack.situation import Card, Situation, Wish
 
 SCHEMA = "rekindle.lock/1"
 _STANDS_ON = (
-    "decided/building.toml",
-    "decided/capabilities.toml",
-    "decided/community_wheels.toml",
-    "decided/driver_branches.toml",
-    "decided/rules.toml",
-    "observed/companions.json",
-    "observed/conda_forge.json",
-    "observed/cudnn.json",
-    "observed/host_compilers.json",
-    "observed/mathlibs.json",
-    "observed/toolkits.json",
-    "observed/torch_releases.json",
-    "observed/torch_wheels.json",
-    "observed/torch_wheels_aarch64.json",
-    "observed/wheel_platforms.json",
+    "builds/building.toml",
+    "gpu/capabilities.toml",
+    "torch/community_wheels.toml",
+    "gpu/driver_branches.toml",
+    "builds/rules.toml",
+    "torch/companions.json",
+    "torch/conda_forge.json",
+    "cuda/cudnn.json",
+    "cuda/host_compilers.json",
+    "cuda/mathlibs.json",
+    "cuda/toolkits.json",
+    "torch/torch_releases.json",
+    "torch/torch_wheels.json",
+    "torch/torch_wheels_aarch64.json",
+    "torch/wheel_platforms.json",
 )
 
 

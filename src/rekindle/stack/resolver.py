@@ -11,17 +11,19 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rekindle.errors import UnknownName
-from rekindle.knowledge import capabilities, cudnn, releases, toolkits
-from rekindle.knowledge.capability import Capability, Runs, runs
-from rekindle.knowledge.drivers import Window
-from rekindle.stack import offers, ready_made, source_build
-from rekindle.stack.driving import cards_driven, drive, window_of
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.drivers import Window
+from rekindle.knowledge.torch import releases
+from rekindle.stack import offers, prebuilt, source_build
+from rekindle.stack.driver import cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
-from rekindle.stack.routes import Change, Missing, Route, lacks
+from rekindle.stack.route import Change, Missing, Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
-from rekindle.stack.wish import Card, Prefer, Situation, Wish
-from rekindle.version import Version
+from rekindle.stack.situation import Card, Prefer, Situation, Wish
 
 _WSL_FLOOR = Capability(6, 0)
 
@@ -104,7 +106,7 @@ def _enumerate(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> tupl
     for offer in _offers(situation, wish, shelf):
         if not wish.admits(offer.torch) or not wish.admits_cuda(offer.cuda):
             continue
-        route, broken_rules = ready_made.consider(offer, situation, wish, window)
+        route, broken_rules = prebuilt.consider(offer, situation, wish, window)
         rejections += broken_rules
         if route is None:
             continue

@@ -1,4 +1,4 @@
-"""Rules are rows: what each says is in `decided/rules.toml`; a broken one becomes a `Rejection` with its source."""
+"""Rules are rows: what each says is in `builds/rules.toml`; a broken one becomes a `Rejection` with its source."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core.version import Version
 from rekindle.knowledge.tables import Evidence, Row, cached, decided
-from rekindle.version import Version
 
 
 class RouteKind(str, Enum):

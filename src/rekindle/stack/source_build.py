@@ -6,20 +6,22 @@ from typing import Any
 
 import msgspec
 
-from rekindle.knowledge import building, capabilities, cudnn, toolkits
-from rekindle.knowledge.capability import Capability, Target
-from rekindle.knowledge.chips import architecture
-from rekindle.knowledge.compilers import accepts_msvc, host_limits, toolset_range
-from rekindle.knowledge.drivers import Window
-from rekindle.knowledge.releases import TorchRelease
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import limits as building
+from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.cuda.host_compilers import accepts_msvc, host_limits, toolset_range
+from rekindle.knowledge.cuda.toolkits import Toolkit
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.chips import architecture
+from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.toolkits import Toolkit
+from rekindle.knowledge.torch.releases import TorchRelease
 from rekindle.stack import estimates
-from rekindle.stack.driving import Driving, drive
-from rekindle.stack.routes import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
+from rekindle.stack.driver import Driving, drive
+from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
-from rekindle.stack.wish import Situation, Wish
-from rekindle.version import Version
+from rekindle.stack.situation import Situation, Wish
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,7 +384,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
 
 
 def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
-    from rekindle.stack.ready_made import driver_missing
+    from rekindle.stack.prebuilt import driver_missing
 
     return (driver_missing(driving),) if situation.here and situation.driver is None else ()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rekindle.build import outputs
+from rekindle.build.progress import outputs
 
 _MIB = 1024**2
 _GUESS = {".cu": 1024 * _MIB, ".c": 96 * _MIB, ".s": 48 * _MIB, "": 320 * _MIB}

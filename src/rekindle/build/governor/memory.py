@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.machine import windows_calls
-from rekindle.machine.memory import parse_meminfo
-from rekindle.machine.run import CouldNotRead
+from rekindle.machine.host import CouldNotRead
+from rekindle.machine.system import windows as windows_calls
+from rekindle.machine.system.memory import parse_meminfo
 
 _NO_LIMIT = 1 << 60
 _STAT = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import codec, files
-from rekindle.errors import BadInput, RekindleError
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, RekindleError
 
 
 class Compile(msgspec.Struct, frozen=True, kw_only=True):

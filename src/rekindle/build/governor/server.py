@@ -32,10 +32,10 @@ import msgspec
 from rekindle.build.governor import record
 from rekindle.build.governor.admission import Compiling, choose
 from rekindle.build.governor.expectation import Expectation
+from rekindle.build.governor.jobserver import JobServer
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.processes import held_by, largest_below
 from rekindle.build.governor.record import Compile, GovernorUse
-from rekindle.build.jobserver import JobServer
 
 VARIABLE = "REKINDLE_GATE"
 _UNBOUNDED = 1 << 62

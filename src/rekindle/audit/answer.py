@@ -1,0 +1,60 @@
+"""What an audit answers. Kept apart from how it is found, which takes longer to import than an answer to read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.audit.environment import Environment
+from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    capability: Capability
+
+
+class Rebuild(msgspec.Struct, frozen=True, kw_only=True):
+    distribution: str
+    version: str
+    reasons: tuple[str, ...]
+    command: str
+
+
+class Torch(msgspec.Struct, frozen=True, kw_only=True):
+    """The torch in the environment. `cuda` None: a CPU build."""
+
+    version: str
+    cuda: Version | None
+    root: str
+
+
+class AuditedModule(msgspec.Struct, frozen=True, kw_only=True):
+    """A compiled module that has GPU code, uses torch, or has something wrong with it."""
+
+    path: str
+    distribution: str | None
+    version: str | None
+    size: int
+    targets: dict[str, int]
+    coverage: dict[str, str]
+    uses_torch: bool
+    stable_abi: bool
+    state: State
+    findings: tuple[Finding, ...]
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle audit`. `examined` counts all compiled modules, listed or not."""
+
+    schema: str = "rekindle.audit/1"
+    environment: Environment
+    torch: Torch | None
+    cards: tuple[Card, ...]
+    driver: Version | None
+    examined: int
+    modules: tuple[AuditedModule, ...]
+    findings: tuple[Finding, ...]
+    rebuild: tuple[Rebuild, ...]
+    state: State

@@ -1,0 +1,95 @@
+"""The audit of an environment: every compiled module against the cards, the torch, the Python and the NumPy there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rekindle.audit import contents, environment_checks, history, module_checks, rebuild
+from rekindle.audit.answer import Audit, AuditedModule, Card, Torch
+from rekindle.audit.contents import Contents, Module
+from rekindle.audit.environment import Environment, kept_file, open_environment
+from rekindle.audit.symbols import Offered, uses_torch
+from rekindle.core.findings import worst
+from rekindle.core.version import Version
+from rekindle.machine.python.torch_installed import parse as parse_torch
+
+
+def audit(
+    where: Path | None,
+    *,
+    cards: tuple[Card, ...] = (),
+    driver: Version | None = None,
+    cache: Path | None = None,
+) -> Audit:
+    """Read the environment and judge it. Nothing in it is imported or run.
+
+    `remembered.audit` is the same, and gives the last answer again while nothing has changed.
+    """
+    environment = open_environment(where)
+    found = contents.read(environment, cache=kept_file(cache, environment, "modules"))
+    torch = installed_torch(environment)
+    offered = Offered(Path(torch.root)) if torch else None
+    past = history.load(kept_file(cache, environment, "built"))
+    place = module_checks.Place(
+        environment=environment,
+        contents=found,
+        torch=torch.version if torch else None,
+        cuda=torch.cuda if torch else None,
+        cards=cards,
+        driver=driver,
+        offered=offered,
+        known=past.asked,
+    )
+    judged = [_judge(place, module, past) for module in found.modules]
+    listed = tuple(module for module in judged if module.targets or module.uses_torch or module.findings)
+    findings = tuple(environment_checks.findings(place))
+    history.remember(kept_file(cache, environment, "built"), past, place, listed)
+    states = [worst(findings), *(module.state for module in listed)]
+    return Audit(
+        environment=environment,
+        torch=torch,
+        cards=cards,
+        driver=driver,
+        examined=len(found.modules),
+        modules=listed,
+        findings=findings,
+        rebuild=rebuild.rebuild_list(found, [(m.distribution, m.findings) for m in listed], environment),
+        state=max(states, key=lambda state: state.rank),
+    )
+
+
+def installed_torch(environment: Environment) -> Torch | None:
+    """The torch in an environment, read from its files."""
+    for folder in environment.site_packages:
+        path = Path(folder) / "torch" / "version.py"
+        if path.is_file():
+            version, cuda = parse_torch(path.read_text(encoding="utf-8", errors="replace"))
+            return Torch(version=version, cuda=cuda, root=str(path.parent))
+    return None
+
+
+def _judge(place: module_checks.Place, module: Module, past: history.History) -> AuditedModule:
+    owner = _owner(place.contents, module)
+    findings = [*module_checks.findings(place, module, owner), *history.findings(past, place, module)]
+    distribution = place.contents.distributions.get(owner or "")
+    return AuditedModule(
+        path=module.path,
+        distribution=distribution.name if distribution else None,
+        version=distribution.version if distribution else None,
+        size=module.size,
+        targets=module.code.targets if module.code else {},
+        coverage=module_checks.coverage(place, module),
+        uses_torch=uses_torch(module),
+        stable_abi=module_checks.stable(place, module),
+        state=worst(findings),
+        findings=tuple(findings),
+    )
+
+
+def _owner(found: Contents, module: Module) -> str | None:
+    """The distribution a file came with; a file that no RECORD names belongs to the one whose folder it lies in."""
+    known = found.owner.get(module.path)
+    if known:
+        return known
+    top = contents.normal(module.path.partition("/")[0])
+    return top if top in found.distributions else None

@@ -1,0 +1,110 @@
+"""The last answer about an environment, given again while nothing that it was read from has changed.
+
+Everything that an audit looks at has a time: folders, compiled files, metadata, the folders of the system's libraries.
+As long as all of them stand as they were, the question is the same and so is the answer; asking the file system for
+two thousand times takes a few milliseconds. What is needed to find an answer is imported only where there is none.
+"""
+
+# ruff: noqa: PTH112, PTH113, PTH116, PTH118 - plain strings: a Path object for each of thousands of files takes longer than the rest
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle import __version__
+from rekindle.audit.answer import Audit
+from rekindle.audit.environment import Environment, kept_file, open_environment
+from rekindle.core import codec
+from rekindle.core.errors import RekindleError
+from rekindle.knowledge import tables
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """`places` are folders with their times, `files` files with times and sizes."""
+
+    asked: str
+    places: dict[str, int]
+    files: dict[str, tuple[int, int]]
+    answer: Audit
+
+
+def audit(
+    where: Path | None, *, names: Sequence[str], machine: Path | None, driver: str | None, cache: Path | None
+) -> Audit:
+    """The audit of an environment for the cards that are named, recorded in a file, or here."""
+    environment = open_environment(where)
+    file = kept_file(cache, environment, "answer")
+    question = _question(environment, names, driver) if names else None
+    known = _known(file, question)
+    if known is not None:
+        return known
+    from rekindle.audit.cards import cards_for
+
+    cards, version = cards_for(names, machine, driver)
+    if question is None:
+        question = _question(environment, [f"{card.name} {card.capability}" for card in cards], str(version))
+        known = _known(file, question)
+        if known is not None:
+            return known
+    from rekindle.audit import audit as finding
+
+    answer = finding.audit(where, cards=cards, driver=version, cache=cache)
+    if file is not None:
+        _keep(file, question, answer, cache)
+    return answer
+
+
+def _question(environment: Environment, cards: Iterable[str], driver: str | None) -> str:
+    """Everything but files on which an answer depends."""
+    overlay = tables.overlay_folder()
+    outside = [os.environ.get("LD_LIBRARY_PATH"), str(overlay) if overlay else None]
+    return codec.to_json([__version__, environment, list(cards), driver, outside], indent=0)
+
+
+def _known(file: Path | None, question: str | None) -> Audit | None:
+    if file is None or question is None or not file.is_file():
+        return None
+    try:
+        kept = codec.from_json(file.read_bytes(), _Kept)
+    except (OSError, RekindleError):
+        return None
+    return kept.answer if kept.asked == question and _stands(kept) else None
+
+
+def _stands(kept: _Kept) -> bool:
+    try:
+        if any(os.stat(folder).st_mtime_ns != stamp for folder, stamp in kept.places.items()):
+            return False
+        for path, (stamp, size) in kept.files.items():
+            status = os.stat(path)
+            if (status.st_mtime_ns, status.st_size) != (stamp, size):
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def _keep(file: Path, question: str, answer: Audit, cache: Path | None) -> None:
+    from rekindle.audit import contents, environment_checks
+    from rekindle.core import files
+
+    seen = contents.seen(kept_file(cache, answer.environment, "modules"))
+    watched = [*seen.files, os.path.join(answer.environment.root, "pyvenv.cfg")]
+    if answer.torch is not None:
+        watched.append(os.path.join(answer.torch.root, "version.py"))
+    places = [*seen.folders, *(environment_checks.looked_in() if answer.environment.here else ())]
+    kept = _Kept(
+        asked=question,
+        places={folder: os.stat(folder).st_mtime_ns for folder in places if os.path.isdir(folder)},
+        files={path: _of(path) for path in watched if os.path.isfile(path)},
+        answer=answer,
+    )
+    files.write_bytes(file, codec.to_json(kept, indent=0).encode())
+
+
+def _of(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size

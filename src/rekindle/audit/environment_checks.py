@@ -1,0 +1,214 @@
+"""What can be wrong with an environment as a whole: releases that do not fit, libraries twice or missing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from rekindle.audit.contents import Module
+from rekindle.audit.module_checks import Place
+from rekindle.audit.symbols import uses_torch
+from rekindle.core.errors import UnknownName
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.torch.releases import companions
+
+# Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
+_ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
+_SYSTEM_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+_LOADER = "/etc/ld.so.conf.d"
+_ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
+_CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
+
+
+def findings(place: Place) -> Iterator[Finding]:
+    yield from _companions(place)
+    yield from _driver(place)
+    yield from _twice(place)
+    yield from _mixed(place)
+    yield from _missing(place)
+    yield from _headers(place)
+
+
+def _companions(place: Place) -> Iterator[Finding]:
+    """torchvision and torchaudio are built for one torch each."""
+    if place.torch is None:
+        return
+    try:
+        row = companions(place.torch)
+    except UnknownName:
+        row = None
+    for name in ("torchvision", "torchaudio"):
+        installed = place.contents.distribution(name)
+        if installed is None:
+            continue
+        expected = getattr(row, name) if row else None
+        plain = installed.version.partition("+")[0]
+        if expected is None:
+            found = (
+                f"which {name} belongs to torch {place.torch} is not in the tables; {installed.version} is installed"
+            )
+            yield Finding(id="audit.companions", state=State.UNVERIFIED, found=found)
+        elif plain != expected:
+            yield Finding(
+                id="audit.companions",
+                state=State.FAIL,
+                found=f"{name} {installed.version} does not belong to torch {place.torch}, which goes with {expected}",
+                why="its operators are compiled against one torch: imports fail, or operators are missing",
+                fix=Fix(text=f"install {name} {expected}", commands=(f"pip install {name}=={expected} --no-deps",)),
+            )
+
+
+def _driver(place: Place) -> Iterator[Finding]:
+    if place.cuda is None or place.driver is None:
+        return
+    try:
+        row = toolkits.toolkit(place.cuda)
+    except UnknownName as unknown:
+        yield Finding(id="audit.driver", state=State.UNVERIFIED, found=unknown.message)
+        return
+    floor = row.minor_floor(place.environment.os) or row.full_driver(place.environment.os)
+    if floor is not None and place.driver < floor:
+        yield Finding(
+            id="audit.driver",
+            state=State.FAIL,
+            found=f"driver {place.driver} is too old for torch {place.torch} (CUDA {place.cuda} needs {floor})",
+            why="`torch.cuda.is_available()` is False, or the first call says that the driver is too old",
+            fix=Fix(text="update the driver, or install a torch for an older CUDA", commands=("rekindle plan",)),
+        )
+
+
+def _twice(place: Place) -> Iterator[Finding]:
+    where: dict[str, list[str]] = defaultdict(list)
+    cudnn: dict[str, str] = {}
+    for module in place.contents.modules:
+        if module.file.lower() in _ONCE:
+            where[module.file.lower()].append(module.path)
+        match = _CUDNN.match(module.file.lower())
+        if match:
+            cudnn.setdefault(match[1], module.path)
+    for name, paths in where.items():
+        if len(paths) > 1:
+            yield Finding(
+                id="audit.duplicates",
+                state=State.WARN,
+                found=f"{name} is there {len(paths)} times: {', '.join(paths[:3])}",
+                why=f"two copies of {_ONCE[name]} in one process end it (OMP: Error #15), or slow it down",
+                fix=Fix(text="keep the one in torch/lib and remove the package that brings the other"),
+            )
+    if len(cudnn) > 1:
+        yield Finding(
+            id="audit.duplicates",
+            state=State.WARN,
+            found="cuDNN of two majors: " + ", ".join(cudnn.values()),
+            why="whichever is loaded first wins, and the other's users fail",
+            fix=Fix(text="remove the one that torch was not built for"),
+        )
+
+
+def _mixed(place: Place) -> Iterator[Finding]:
+    """Two environments on one path."""
+    own = [os.path.normcase(folder) for folder in place.environment.site_packages]
+    foreign = [
+        line.strip()
+        for line in place.contents.path_lines
+        if not line.startswith(("#", "import ", "import\t")) and re.search(r"(?i)(?:site|dist)-packages", line)
+    ]
+    for line in foreign:
+        if not any(os.path.normcase(line).startswith(folder) for folder in own):
+            yield Finding(
+                id="audit.mixed",
+                state=State.WARN,
+                found=f"a .pth file adds the packages of another Python: {line}",
+                why="modules of two environments meet in one process; which one is imported depends on the order",
+                fix=Fix(text="remove that line, and install what is needed here"),
+            )
+
+
+def _headers(place: Place) -> Iterator[Finding]:
+    if place.environment.kind == "embedded" and not place.environment.has_headers:
+        yield Finding(
+            id="audit.headers",
+            state=State.WARN,
+            found="this is an embedded Python without headers and import libraries",
+            why="it runs everything, but nothing can be compiled with it: a source install fails at `Python.h`",
+            fix=Fix(text="build wheels with a full Python of the same version and install them here"),
+        )
+
+
+def _missing(place: Place) -> Iterator[Finding]:
+    """Libraries that a Python module needs, itself or through another, and that are nowhere."""
+    if place.environment.os != "linux" or not place.environment.here:
+        return
+    by_file: dict[str, Module] = {}
+    for module in place.contents.modules:
+        by_file.setdefault(module.file, module)
+    system = _system_folders()
+    reported: set[str] = set()
+    for module in place.contents.modules:
+        if module.python is None or module.machine != _machine():
+            continue
+        for name, chain in _closure(module, by_file):
+            if name not in reported and name not in by_file and not _ELSEWHERE.match(name) and not _found(name, system):
+                reported.add(name)
+                yield _nowhere(module, name, chain)
+
+
+def _nowhere(module: Module, name: str, chain: str) -> Finding:
+    """Packages bring modules for back ends that are not installed (MPI, TBB, cuTENSOR): only with torch it is sure."""
+    sure = uses_torch(module)
+    return Finding(
+        id="audit.missing",
+        state=State.FAIL if sure else State.WARN,
+        found=f"{module.path} needs {name}, which is nowhere" + (f" (through {chain})" if chain else ""),
+        why="the import fails with `cannot open shared object file`"
+        + ("" if sure else "; nothing is lost if it belongs to a back end that you do not use"),
+        fix=Fix(text="install the package that brings it, or one built to carry it along"),
+    )
+
+
+def _closure(module: Module, by_file: dict[str, Module]) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    waiting = [(name, "") for name in module.needed]
+    while waiting:
+        name, chain = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name, chain
+        if name in by_file:
+            waiting += [(below, name) for below in by_file[name].needed]
+
+
+def _machine() -> str:
+    name = os.uname().machine.lower() if hasattr(os, "uname") else ""
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def _system_folders() -> list[Path]:
+    folders = [Path(folder) for folder in _SYSTEM_FOLDERS]
+    folders += [path for base in ("/lib", "/usr/lib") for path in Path(base).glob("*-linux-gnu*")]
+    for line in _loader_lines():
+        folders.append(Path(line))
+    folders += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def looked_in() -> list[str]:
+    """The folders of the system on which the answer depends."""
+    return [_LOADER, *(str(folder) for folder in _system_folders())]
+
+
+def _loader_lines() -> Iterator[str]:
+    for path in sorted(Path(_LOADER).glob("*.conf")):
+        try:
+            yield from (line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("/"))
+        except OSError:
+            continue
+
+
+def _found(name: str, folders: list[Path]) -> bool:
+    return any((folder / name).exists() for folder in folders)

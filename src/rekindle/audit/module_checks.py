@@ -1,0 +1,236 @@
+"""What can be wrong with one compiled module."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from rekindle.audit.answer import Card
+from rekindle.audit.contents import Contents, Module, is_nvidias, normal
+from rekindle.audit.environment import Environment
+from rekindle.audit.symbols import Offered, Wanted, uses_torch, wanted
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.version import Version
+from rekindle.formats.access import File
+from rekindle.formats.gpu_sections import gpu_code
+from rekindle.knowledge.cuda.toolkits import driver_ptx
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, served
+
+_CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d+)", re.IGNORECASE)
+# NVIDIA's own libraries that torch uses for every model; what the others lack costs one feature, not the card.
+_ESSENTIAL = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cufft", "nvidia-cusolver", "nvidia-cusparse-", "nvidia-curand")
+
+
+class Place(msgspec.Struct, kw_only=True):
+    """Everything a module is held against."""
+
+    environment: Environment
+    contents: Contents
+    torch: str | None
+    cuda: Version | None
+    cards: tuple[Card, ...]
+    driver: Version | None
+    offered: Offered | None
+    known: dict[str, Wanted] = {}
+    asked: dict[str, Wanted] = msgspec.field(default_factory=dict)
+
+    @property
+    def driver_ptx(self) -> Version | None:
+        return driver_ptx(self.driver, self.environment.os) if self.driver else None
+
+    def file(self, module: Module) -> Path:
+        every = [Path(folder) / module.path for folder in self.environment.site_packages]
+        return next((path for path in every if path.exists()), every[0])
+
+    def wanted(self, module: Module) -> Wanted | None:
+        """What the module wants of torch; None when it does not use torch, or is part of it."""
+        if self.offered is None or not uses_torch(module) or _is_torchs_own(module):
+            return None
+        key = f"{module.path} {module.size} {module.stamp} {self.offered.key}"
+        if key not in self.asked:
+            self.asked[key] = self.known.get(key) or wanted(self.file(module), module, self.offered)
+        return self.asked[key]
+
+
+def findings(place: Place, module: Module, owner: str | None) -> list[Finding]:
+    """Everything wrong with the module; empty when it is well."""
+    every = [
+        _unreadable(module),
+        *(_gpu_code(place, module, owner, card) for card in place.cards),
+        _runtime(place, module),
+        _symbols(place, module),
+        _python(place, module),
+        _numpy(place, module),
+    ]
+    return [finding for finding in every if finding is not None]
+
+
+def coverage(place: Place, module: Module) -> dict[str, str]:
+    """Per card: `SERVES`, `SERVES by JIT`, `PARTIAL`, `NO`."""
+    if module.code is None:
+        return {}
+    answers = {card: _served(place, module, card) for card in place.cards}
+    return {card.name: answer.coverage.value + (" by JIT" if answer.by_jit else "") for card, answer in answers.items()}
+
+
+def _served(place: Place, module: Module, card: Card) -> Served:
+    """How far the module serves a card.
+
+    NVIDIA's libraries choose among kernels for each card at run time: cuDNN has 574 parts for other cards than an
+    H200. There, and there only, some code that runs is all that is asked for.
+    """
+    assert module.code is not None
+    answer = served(module.code, card.capability, driver_ptx=place.driver_ptx)
+    if (answer.native or answer.jit) and is_nvidias(module.file):
+        return Served(coverage=Coverage.SERVES, native=answer.containers, jit=0, containers=answer.containers)
+    return answer
+
+
+def stable(place: Place, module: Module) -> bool:
+    asked = place.wanted(module)
+    return asked is not None and asked.stable
+
+
+def _unreadable(module: Module) -> Finding | None:
+    if module.problem is None:
+        return None
+    return Finding(
+        id="audit.readable",
+        state=State.UNVERIFIED,
+        found=f"{module.path} could not be read: {module.problem}",
+        why="whatever is wrong with it cannot be told",
+        fix=Fix(text="install the package again"),
+    )
+
+
+def _gpu_code(place: Place, module: Module, owner: str | None, card: Card) -> Finding | None:
+    # A lone container in a library of NVIDIA's is the stub that nvcc leaves where there are no kernels.
+    if module.code is None or (module.code.containers == 1 and is_nvidias(module.file)):
+        return None
+    answer = _served(place, module, card)
+    if answer.coverage is Coverage.NO and is_nvidias(module.file):
+        # Only pieces of it were looked at; before it is accused, all of it is.
+        module = msgspec.structs.replace(module, code=_whole_code(place, module))
+        answer = _served(place, module, card)
+    if answer.coverage is Coverage.SERVES:
+        return _jit(place, module, card) if answer.by_jit else None
+    essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
+    targets = ", ".join(module.code.targets if module.code else ())
+    how = _how_much(answer)
+    return Finding(
+        id="audit.gpu-code",
+        state=State.FAIL if essential else State.WARN,
+        found=f"{module.path} has {how} for the {card.name} ({card.capability.sm}); it has {targets}",
+        why="a kernel without code for the card fails with `no kernel image`, or, where a launch is not checked, "
+        "leaves wrong numbers behind without any error",
+        fix=Fix(text="install or build one with its code"),
+    )
+
+
+def _whole_code(place: Place, module: Module) -> GpuCode:
+    with File(place.file(module), hops=True) as source:
+        return gpu_code(source)
+
+
+def _how_much(answer: Served) -> str:
+    if answer.coverage is Coverage.NO:
+        return "no code"
+    return f"code in only {answer.native + answer.jit} of {answer.containers} parts"
+
+
+def _jit(place: Place, module: Module, card: Card) -> Finding:
+    sure = place.driver_ptx is not None
+    text = "runs" if sure else "runs only if the driver knows its PTX: that could not be checked;"
+    return Finding(
+        id="audit.jit",
+        state=State.WARN if sure else State.UNVERIFIED,
+        found=f"{module.path} has no code of its own for the {card.name} ({card.capability.sm})",
+        why=f"it {text} by JIT: the first start is slow, and an older driver cannot do it",
+        fix=Fix(text="build it with code for the card to be rid of that"),
+    )
+
+
+def _runtime(place: Place, module: Module) -> Finding | None:
+    """A CUDA runtime of another major than torch's. Within a major they are compatible."""
+    if place.cuda is None or not uses_torch(module):
+        return None
+    majors = {int(match[1][:2]) for name in module.needed if (match := _CUDART.match(name))}
+    wrong = sorted(major for major in majors if major != place.cuda.major)
+    if not wrong:
+        return None
+    return Finding(
+        id="audit.cuda-runtime",
+        state=State.FAIL,
+        found=f"{module.path} uses the CUDA {wrong[0]} runtime; torch here is built for CUDA {place.cuda}",
+        why="two CUDA runtimes of different majors in one process do not share streams, contexts or memory",
+        fix=Fix(text=f"build it with a CUDA {place.cuda.major} toolkit"),
+    )
+
+
+def _symbols(place: Place, module: Module) -> Finding | None:
+    asked = place.wanted(module)
+    if asked is None:
+        return None
+    if asked.problem:
+        return Finding(id="audit.torch-symbols", state=State.UNVERIFIED, found=f"{module.path}: {asked.problem}")
+    if not asked.missing:
+        return None
+    return Finding(
+        id="audit.torch-symbols",
+        state=State.FAIL,
+        found=f"{module.path} wants {asked.count} symbols of torch, and torch {place.torch} lacks {len(asked.missing)} "
+        f"of them, such as {asked.missing[0][:90]}",
+        why="it was compiled against another torch, and fails at import with `undefined symbol` or WinError 127",
+        fix=Fix(text="build it against the torch that is installed, or install the torch it was built for"),
+    )
+
+
+def _python(place: Place, module: Module) -> Finding | None:
+    """A module for another Python, with none beside it for this one."""
+    mine = place.environment.tag
+    if mine is None or module.python is None or module.python == "abi3" or f"cp{module.python}".rstrip("t") == mine:
+        return None
+    stem = module.path.partition(".")[0]
+    if any(fits(other, mine) for other in _siblings(place.contents, stem)):
+        return None
+    return Finding(
+        id="audit.python",
+        state=State.FAIL,
+        found=f"{module.path} is for Python {_spelled(module.python)}; this is {place.environment.python}",
+        why="Python does not even see a module with another version in its name: the import says that it is missing",
+        fix=Fix(text="install or build it for this Python"),
+    )
+
+
+def _spelled(tag: str) -> str:
+    return f"{tag[0]}.{tag[1:]}"
+
+
+def fits(module: Module, tag: str) -> bool:
+    return module.python == "abi3" or f"cp{module.python}".rstrip("t") == tag
+
+
+def _siblings(found: Contents, stem: str) -> list[Module]:
+    return [module for module in found.modules if module.python and module.path.partition(".")[0] == stem]
+
+
+def _numpy(place: Place, module: Module) -> Finding | None:
+    installed = place.contents.distribution("numpy")
+    if installed is None or module.numpy != "1" or not installed.version.startswith("2"):
+        return None
+    if module.path.startswith("numpy/"):
+        return None
+    return Finding(
+        id="audit.numpy",
+        state=State.FAIL,
+        found=f"{module.path} was compiled with NumPy 1; NumPy {installed.version} is installed",
+        why="it fails with `compiled using NumPy 1.x cannot be run in NumPy 2` or `_ARRAY_API not found`",
+        fix=Fix(text="go back to NumPy 1, or install a version built for NumPy 2", commands=('pip install "numpy<2"',)),
+    )
+
+
+def _is_torchs_own(module: Module) -> bool:
+    return normal(module.path.partition("/")[0]) in ("torch", "functorch", "torchgen")

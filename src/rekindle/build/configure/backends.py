@@ -1,0 +1,200 @@
+"""How a project is configured, compiled and packed: PyTorch's setup.py, scikit-build-core, or plain CMake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Protocol
+
+import msgspec
+
+from rekindle.build.configure.options import Options
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tools
+from rekindle.build.run.folders import Folders
+from rekindle.core.errors import BadInput, StepFailed
+
+BACKENDS = ("setup.py", "scikit-build-core", "cmake")
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    args: tuple[str, ...]
+    cwd: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend needs to know to say its commands."""
+
+    request: BuildRequest
+    options: Options
+    tools: Tools
+    source: str
+    build: str
+    stage: str
+    python: str
+    """The one that runs the build: of an environment of its own where the release needs one."""
+    version: str
+    jobs: int | None = None
+    """A fixed number. None leaves it to the job tokens, which an explicit one would make Ninja ignore."""
+    keep_going: bool = False
+    """After a failure everything that does not depend on it."""
+
+
+class Backend(Protocol):
+    name: str
+    copies: bool
+    """It writes into the source, so that it works on our copy."""
+    configures_again: bool
+    """Packing runs CMake once more, so that what it decided has to be looked at once more."""
+
+    def build_folder(self, folders: Folders) -> Path: ...
+    def configure(self, job: Job) -> Sequence[Command]: ...
+    def targets(self, job: Job) -> tuple[str, ...]: ...
+    def compile(self, job: Job) -> Sequence[Command]: ...
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]: ...
+    def collect(self, job: Job, into: Path) -> Path: ...
+
+
+def choose(request: BuildRequest, source: Path) -> Backend:
+    """By name, or by what lies in the source."""
+    name = request.backend or _detected(source)
+    kinds: dict[str, Backend] = {"setup.py": SetupPy(), "scikit-build-core": ScikitBuildCore(), "cmake": PlainCMake()}
+    if name not in kinds:
+        message = f"`{name}` is not a way to build"
+        raise BadInput(message, hint=f"take one of {', '.join(BACKENDS)}")
+    return kinds[name]
+
+
+class PlainCMake:
+    """Any CMake project: its install tree becomes the wheel."""
+
+    name = "cmake"
+    copies = False
+    configures_again = False
+
+    def build_folder(self, folders: Folders) -> Path:
+        return folders.build
+
+    def configure(self, job: Job) -> Sequence[Command]:
+        args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
+        return [Command(args=tuple(args), cwd=job.source)]
+
+    def compile(self, job: Job) -> Sequence[Command]:
+        return [ninja(job, self.targets(job))]
+
+    def targets(self, job: Job) -> tuple[str, ...]:
+        return job.request.targets
+
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
+        args = (job.tools.cmake.path, "--install", job.build, "--prefix", job.stage)
+        return [Command(args=args, cwd=job.build)]
+
+    def collect(self, job: Job, into: Path) -> Path:
+        from rekindle.build.run.pack import wheel_of_tree
+
+        return wheel_of_tree(Path(job.stage), name=job.request.name, version=job.version, into=into)
+
+
+class SetupPy:
+    """PyTorch through 2.13: setup.py runs CMake in `build`, with what the environment says."""
+
+    name = "setup.py"
+    copies = True
+    configures_again = False
+
+    def build_folder(self, folders: Folders) -> Path:
+        return folders.source / "build"
+
+    def configure(self, job: Job) -> Sequence[Command]:
+        first = (job.python, "setup.py", "build", "--cmake-only")
+        commands = [Command(args=first, cwd=job.source)]
+        # setup.py hands on only USE_*, BUILD_*, CMAKE_* and a fixed list; the rest is told to CMake itself.
+        extra = [f"-D{each.name}={each.cmake_value}" for each in job.options.resolved if each.via == "cmake"]
+        if extra:
+            commands.append(Command(args=(job.tools.cmake.path, *extra, job.build), cwd=job.source))
+        return commands
+
+    def compile(self, job: Job) -> Sequence[Command]:
+        return [ninja(job, self.targets(job))]
+
+    def targets(self, job: Job) -> tuple[str, ...]:
+        return job.request.targets or ("install",)
+
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
+        args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
+        return [Command(args=args, cwd=job.source)]
+
+    def collect(self, job: Job, into: Path) -> Path:
+        return only_wheel(into)
+
+
+class ScikitBuildCore:
+    """PyTorch from 2.14: the build folder is ours, so that configure, check and compile can be told apart."""
+
+    name = "scikit-build-core"
+    copies = True
+    configures_again = True
+
+    def build_folder(self, folders: Folders) -> Path:
+        return folders.build
+
+    def configure(self, job: Job) -> Sequence[Command]:
+        args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
+        return [Command(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
+
+    def compile(self, job: Job) -> Sequence[Command]:
+        return [ninja(job, self.targets(job))]
+
+    def targets(self, job: Job) -> tuple[str, ...]:
+        return job.request.targets
+
+    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
+        args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
+        args += ["-C", f"build-dir={job.build}", "-C", "cmake.build-type=Release"]
+        # What git ignores is left out of the wheel, and torch/lib is ignored.
+        args += ["-C", "sdist.include=torch/lib/**"] if job.request.torch else []
+        args += [f"-Ccmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
+        return [Command(args=(*args, job.source), cwd=job.source)]
+
+    def collect(self, job: Job, into: Path) -> Path:
+        return only_wheel(into)
+
+
+def cmake_arguments(job: Job) -> list[str]:
+    """What a plain CMake call is told. PyTorch's own architecture variable is in the environment."""
+    args = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={job.tools.ninja.path}"]
+    if job.request.cuda and not job.request.torch:
+        listed = ";".join(
+            _cmake_architecture(target.capability.sm[3:], ptx=target.ptx) for target in job.request.gpu_targets
+        )
+        args.append(f"-DCMAKE_CUDA_ARCHITECTURES={listed}")
+    return [*args, *(f"-D{each.name}={each.cmake_value}" for each in job.options.resolved)]
+
+
+def ninja(job: Job, targets: Sequence[str]) -> Command:
+    args = [job.tools.ninja.path, "-C", job.build]
+    if job.jobs:
+        args += ["-j", str(job.jobs)]
+    if job.keep_going:
+        args += ["-k", "0"]
+    return Command(args=(*args, *targets), cwd=job.build)
+
+
+def only_wheel(into: Path) -> Path:
+    found = sorted(into.glob("*.whl"))
+    if len(found) != 1:
+        message = f"packing left {len(found)} wheels in `{into}` instead of one"
+        raise StepFailed(message, hint="read the log of the step; `rekindle diagnose` may know the cause")
+    return found[0]
+
+
+def _detected(source: Path) -> str:
+    project = source / "pyproject.toml"
+    text = project.read_text(encoding="utf-8", errors="replace") if project.is_file() else ""
+    if "scikit_build_core" in text or "scikit-build-core" in text:
+        return "scikit-build-core"
+    return "setup.py" if (source / "setup.py").is_file() else "cmake"
+
+
+def _cmake_architecture(number: str, *, ptx: bool) -> str:
+    return f"{number}-virtual" if ptx else f"{number}-real"

@@ -1,0 +1,107 @@
+"""What CMake really decided: its cache, the compilers it settled on, its summary, and the flags in build.ninja."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Target
+
+_ENTRY = re.compile(r"^([^#/][^:=]*):([A-Z]+)=(.*)$")
+_SET = re.compile(r'^set\((CMAKE_\w+) "([^"]*)"\)', re.MULTILINE)
+_SUMMARY = re.compile(r"^(?:\S+Z )?--\s+([A-Za-z][\w +./-]*?)\s*:\s?(.*)$")
+_GENCODE = re.compile(r"(?:-gencode[= ;]|--generate-code=)\"?arch=compute_(\d+[af]?),code=\"?\[?([\w,]+)\]?")
+_ARCH = re.compile(r"(?:^|\s)-arch=(sm_\d+[af]?)")
+
+
+class CMakeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`summary` is what the project printed as `--   NAME : VALUE`; `gpu_flags` per group of CUDA files with one set
+    of flags: the targets these flags name."""
+
+    cache: dict[str, str] = {}
+    compilers: dict[str, str] = {}
+    summary: dict[str, str] = {}
+    gpu_flags: tuple[tuple[Target, ...], ...] = ()
+    cuda_objects: int = 0
+    generator: str | None = None
+
+    def get(self, name: str) -> str | None:
+        """What the project printed beats the cache: it may have changed its mind after the cache was written."""
+        return self.summary.get(name, self.cache.get(name))
+
+    @property
+    def cuda_version(self) -> Version | None:
+        return Version.find(self.compilers.get("CMAKE_CUDA_COMPILER_VERSION", ""))
+
+
+def read(build: Path, log: str = "") -> CMakeResult:
+    """From a build folder, and the text that the configure run printed."""
+    cache = parse_cache(_text(build / "CMakeCache.txt"))
+    compilers: dict[str, str] = {}
+    for file in sorted((build / "CMakeFiles").glob("*/CMake*Compiler.cmake")):
+        compilers.update(dict(_SET.findall(_text(file))))
+    flags, objects = parse_ninja(_text(build / "build.ninja"))
+    return CMakeResult(
+        cache=cache,
+        compilers=compilers,
+        summary=parse_summary(log),
+        gpu_flags=flags,
+        cuda_objects=objects,
+        generator=cache.get("CMAKE_GENERATOR"),
+    )
+
+
+def parse_cache(text: str) -> dict[str, str]:
+    found = {}
+    for line in text.splitlines():
+        match = _ENTRY.match(line)
+        if match:
+            found[match[1].strip('"')] = match[3]
+    return found
+
+
+def parse_summary(text: str) -> dict[str, str]:
+    """`--   USE_CUDA              : ON`. The last word of a name counts: CMake may run twice."""
+    found = {}
+    for line in text.splitlines():
+        match = _SUMMARY.match(line)
+        if match:
+            found[match[1].strip()] = match[2].strip()
+    return found
+
+
+def parse_ninja(text: str) -> tuple[tuple[tuple[Target, ...], ...], int]:
+    """The sets of GPU targets in the flags of CUDA compiles, and how many objects there are."""
+    sets: dict[tuple[Target, ...], None] = {}
+    objects = 0
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("build "):
+            inside = ": CUDA_COMPILER_" in line
+            objects += inside
+        elif (inside and line.lstrip().startswith("FLAGS =")) or (
+            not inside and "nvcc" in line and ("-gencode" in line or "--generate-code" in line)
+        ):
+            sets.setdefault(gencode_targets(line))
+    return tuple(sets), objects
+
+
+def gencode_targets(flags: str) -> tuple[Target, ...]:
+    """`-gencode arch=compute_35,code=sm_35` and `--generate-code=arch=compute_50,code=[compute_50,sm_50]`."""
+    found = set()
+    for _, codes in _GENCODE.findall(flags):
+        for code in codes.split(","):
+            found.add(Target.parse(code))
+    for code in _ARCH.findall(flags):
+        found |= {Target.parse(code), Target(Capability.parse(code), ptx=True)}
+    return tuple(sorted(found))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,164 @@
+"""What can be known before anything is done: the tools are there, of the right versions, and there is room."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tools
+from rekindle.build.governor.memory import Sample, Watch
+from rekindle.build.run.folders import LONGEST, Folders
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.knowledge.builds import limits
+from rekindle.knowledge.cuda.host_compilers import accepts_clang, accepts_gcc, accepts_msvc
+from rekindle.knowledge.torch.releases import torch_release
+
+_DISK = 25 * 1024**3
+"""What a whole PyTorch with CUDA takes in objects, libraries and the wheel, for a few architectures."""
+
+_HEAVIEST = {True: 4 * 1024**3, False: 2 * 1024**3}
+"""What the heaviest compile of a PyTorch takes, with CUDA files in the build and without."""
+
+
+def preflight(request: BuildRequest, tools: Tools, folders: Folders) -> tuple[Finding, ...]:
+    return (
+        *_release(request, tools),
+        *_toolkit(request, tools),
+        *_host(request),
+        *_places(request, folders),
+        *_memory(request, Watch().sample()),
+        *_ninja(request, tools),
+    )
+
+
+def _release(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
+    if not request.torch:
+        return
+    release = torch_release(request.torch)
+    if tools.cmake.version and tools.cmake.version < release.min_cmake:
+        text = f"CMake {tools.cmake.version} is older than {release.min_cmake}, which PyTorch {request.torch} needs"
+        yield _fail("cmake", text, "install a newer CMake into the build's environment: `pip install cmake`")
+    python = tools.python.version
+    if python and python < release.min_python:
+        text = f"Python {python} is older than {release.min_python}, which PyTorch {request.torch} needs"
+        yield _fail("python", text, "name another with `--python`")
+    if request.cuda and request.cuda.version.major_minor < release.min_cuda:
+        text = f"CUDA {request.cuda.version} is older than {release.min_cuda}, which PyTorch {request.torch} needs"
+        yield _fail("cuda", text, "`rekindle plan` finds a pair that works")
+
+
+def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
+    cuda = request.cuda
+    if cuda is None:
+        return
+    if tools.nvcc is None or tools.nvcc.version is None:
+        yield _fail("nvcc", f"`{cuda.nvcc}` does not say its version", "the toolkit is not whole; install it again")
+        return
+    if tools.nvcc.version.major_minor != cuda.version.major_minor:
+        yield _fail(
+            "nvcc", f"`{cuda.nvcc}` is CUDA {tools.nvcc.version}, not {cuda.version}", "correct the plan's `cuda`"
+        )
+    if tools.ptxas is None or tools.ptxas.version is None:
+        yield Finding(id="ptxas", state=State.UNVERIFIED, found="which ptxas this nvcc calls could not be found out")
+    elif tools.ptxas.version.major_minor != tools.nvcc.version.major_minor:
+        text = f"nvcc {tools.nvcc.version} calls the ptxas of CUDA {tools.ptxas.version} (`{tools.ptxas.path}`)"
+        yield _fail("ptxas", text, "take the other CUDA off PATH: it compiles for other cards")
+    else:
+        text = f"nvcc {tools.nvcc.version} calls its own ptxas (`{tools.ptxas.path}`)"
+        yield Finding(id="ptxas", state=State.PASS, found=text)
+    known = {target.capability for target in cuda.targets}
+    lost = [str(target) for target in request.gpu_targets if known and target.capability not in known]
+    if lost:
+        text = f"CUDA {cuda.version} does not compile for {', '.join(lost)}"
+        yield _fail("targets", text, "`rekindle gpu` names the toolkits that do")
+    syntax = limits.arch_syntax(str(request.release)) if request.release else None
+    if syntax:
+        odd = [str(target) for target in request.gpu_targets if not syntax.admits(target)]
+        if odd:
+            text = f"PyTorch {request.torch} cannot read {', '.join(odd)} in an architecture list"
+            yield _fail("arch-syntax", text, "`rekindle plan` names the releases that can")
+    if not request.gpu_targets:
+        yield _fail("targets", "the plan names no architecture", "give `arch_list`, for example `3.5`")
+
+
+def _host(request: BuildRequest) -> Iterable[Finding]:
+    compiler, cuda = request.compiler, request.cuda
+    if cuda is None:
+        return
+    if compiler.toolset is not None:
+        said = accepts_msvc(cuda.version, compiler.toolset)
+    elif compiler.version is not None:
+        accepts = accepts_gcc if compiler.kind == "gcc" else accepts_clang
+        said = accepts(cuda.version, compiler.version.major)
+    else:
+        return
+    state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[said.accepted]
+    fix = Fix(text="`rekindle doctor` says which compiler to install") if state is State.FAIL else None
+    yield Finding(id="host-compiler", state=state, found=said.reason, fix=fix, source=said.source)
+
+
+def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
+    root = str(folders.root)
+    if request.system == "windows":
+        if len(root) > LONGEST:
+            yield _fail(
+                "root-length",
+                f"the build's folder has {len(root)} characters: `{root}`",
+                "name a short one with `--work C:\\rk`",
+            )
+        if not root.isascii() or " " in root:
+            yield _fail(
+                "root-spelling",
+                f"the build's folder has spaces or letters that nvcc cannot read, and no 8.3 name: `{root}`",
+                "name another with `--work C:\\rk`; `fsutil 8dot3name query C:` tells whether it has short names",
+            )
+    if request.torch:
+        free = _free(folders.root)
+        if free is not None and free < _DISK:
+            text = f"{free / 1024**3:.0f} GiB are free for the build; a whole one takes about {_DISK // 1024**3}"
+            yield Finding(
+                id="disk",
+                state=State.WARN,
+                found=text,
+                fix=Fix(text="free some space, or name another place with `--work DIR`"),
+            )
+
+
+def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
+    """The governor makes compiles wait for each other; one that does not fit alone no waiting helps."""
+    if not request.torch or sample.total is None:
+        return
+    heaviest = _HEAVIEST[request.cuda is not None]
+    have, want = f"{sample.total / 1024**3:.1f} GiB", f"{heaviest / 1024**3:.0f} GiB"
+    what = f"the heaviest files of PyTorch take {want} each to compile, even one at a time"
+    advice = "add swap or a page file, raise the container's limit, or build on another machine"
+    if sample.total < heaviest // 2:
+        yield _fail("memory", f"this build can have {have} of memory; {what}", advice)
+    elif sample.total < heaviest:
+        text = f"this build can have {have} of memory; {what}, and may be killed"
+        yield Finding(id="memory", state=State.WARN, found=text, fix=Fix(text=advice))
+    elif sample.available is not None and sample.available < heaviest:
+        text = f"{sample.available / 1024**3:.1f} GiB of memory are free now; {what}"
+        yield Finding(id="memory", state=State.WARN, found=text, fix=Fix(text="close what else runs on this machine"))
+
+
+def _ninja(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
+    for tool in (tools.ninja, tools.cmake):
+        bad = limits.bad_tool(tool.name, tool.version, request.system) if tool.version else None
+        if bad:
+            yield _fail(tool.name, f"{tool.name} {tool.version}: {bad.trouble}", f"install another {tool.name}")
+
+
+def _free(folder: Path) -> int | None:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def _fail(id: str, text: str, fix: str) -> Finding:
+    return Finding(id=id, state=State.FAIL, found=text, fix=Fix(text=fix))

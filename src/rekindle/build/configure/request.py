@@ -1,0 +1,359 @@
+"""What a build is asked for, in two forms.
+
+A `BuildFile` is what a person or a plan writes: versions and wishes, most of them optional. `resolve` holds it against
+a machine and gives a `BuildRequest`, in which everything is a path that exists there, or an error that says what is
+missing. Paths are strings because a request for a Windows machine is computed and tested on Linux too.
+"""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, MissingTool, UsageError
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.torch.releases import full_version, parse_arch_list
+from rekindle.machine.model import FoundCudnn, FoundToolkit, FoundToolset, Machine
+from rekindle.stack import plan as plan_room
+from rekindle.stack.plan import Plan
+from rekindle.stack.rules import RouteKind
+
+SCHEMA = "rekindle.build-file/1"
+
+
+class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rekindle build FILE` reads this from TOML. What is left out comes from the machine.
+
+    Without a `source` PyTorch's is brought into Rekindle's own folder.
+    """
+
+    schema: str = SCHEMA
+    source: str = ""
+    name: str = "torch"
+    torch: str | None = None
+    """The PyTorch release. Left out for any other CMake project."""
+    version: str | None = None
+    """What the wheel calls itself; computed from release, stack and architectures when left out."""
+    backend: str | None = None
+    cuda: Version | None = None
+    cuda_root: str | None = None
+    cudnn: Version | None = None
+    arch_list: str = ""
+    python: str | None = None
+    """A path, or `3.11`."""
+    compiler: str | None = None
+    """Linux: a C++ compiler, `g++-11`. Windows: `cl`, `clang-cl` or `icx`."""
+    toolset: str | None = None
+    profile: str = "fast"
+    options: dict[str, str] = {}
+    targets: tuple[str, ...] = ()
+    patches: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
+    """What pip installs into the build's own environment, for a project that is not PyTorch."""
+
+
+class Cuda(msgspec.Struct, frozen=True, kw_only=True):
+    root: str
+    nvcc: str
+    version: Version
+    targets: tuple[Target, ...] = ()
+    short_root: str | None = None
+    rivals: tuple[str, ...] = ()
+    """Folders with the programs of other toolkits."""
+
+
+class Cudnn(msgspec.Struct, frozen=True, kw_only=True):
+    root: str
+    version: Version | None = None
+    include: str | None = None
+    library: str | None = None
+    """The folder of its library."""
+
+
+class Compiler(msgspec.Struct, frozen=True, kw_only=True):
+    """`cxx` compiles the project; `cuda_host` is what nvcc calls for the host's half, which must be `cl` on Windows."""
+
+    kind: str
+    cxx: str
+    c: str
+    cuda_host: str
+    version: Version | None = None
+    studio: str | None = None
+    toolset: Version | None = None
+
+
+class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the build needs, named exactly."""
+
+    source: str
+    system: str
+    arch: str
+    python: str
+    compiler: Compiler
+    name: str = "torch"
+    torch: str | None = None
+    version: str | None = None
+    backend: str | None = None
+    python_version: Version | None = None
+    cmake_version: Version | None = None
+    cuda: Cuda | None = None
+    cudnn: Cudnn | None = None
+    mkl: str | None = None
+    """Where MKL lies: oneAPI's folder, or pip's `Library` (Windows) or prefix (Linux)."""
+    arch_list: str = ""
+    profile: str = "fast"
+    options: dict[str, str] = {}
+    targets: tuple[str, ...] = ()
+    patches: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
+
+    @property
+    def gpu_targets(self) -> tuple[Target, ...]:
+        return parse_arch_list(self.arch_list)
+
+    @property
+    def paths(self) -> ModuleType:
+        """How that machine spells paths."""
+        return ntpath if self.system == "windows" else posixpath
+
+    @property
+    def pip_mkl(self) -> bool:
+        """The fast profile wants MKL and the machine has none: pip brings it into the build's own environment."""
+        return bool(self.torch) and self.profile == "fast" and self.arch == "x86_64" and self.mkl is None
+
+    @property
+    def release(self) -> Version | None:
+        return Version(full_version(self.torch)) if self.torch else None
+
+
+def read(path: Path) -> BuildFile:
+    """A build file, or a plan of `rekindle plan -o`."""
+    data = files.read_bytes(path, limit=4 * 1024 * 1024)
+    head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
+    if head.get("schema") == plan_room.SCHEMA:
+        return from_plan(plan_room.read(path))
+    if (schema := head.get("schema", SCHEMA)) != SCHEMA:
+        message = f"`{path}` is not a build file: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
+        raise BadInput(
+            message, hint="`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file"
+        )
+    if unknown := sorted(head.keys() - set(BuildFile.__struct_fields__)):
+        message = f"`{path}`: a build file has no `{unknown[0][:60]}`"
+        raise BadInput(message, hint=f"it has {', '.join(f'`{name}`' for name in BuildFile.__struct_fields__)}")
+    return codec.from_toml(data, BuildFile, name=f"`{path}`")
+
+
+def from_plan(plan: Plan) -> BuildFile:
+    """What a plan asks for. A plan that installs a ready wheel has nothing to build."""
+    if plan.route is not RouteKind.SOURCE_BUILD:
+        message = (
+            f"this plan installs PyTorch {plan.torch} by the route `{plan.route.value}`: there is nothing to build"
+        )
+        raise UsageError(message, hint="`rekindle install` carries it out")
+    return BuildFile(
+        torch=plan.torch,
+        backend=plan.backend,
+        cuda=plan.cuda,
+        cudnn=plan.cudnn,
+        arch_list=plan.arch_list or "",
+        python=plan.python,
+        toolset=plan.toolset if plan.system == "windows" else None,
+        profile=plan.profile,
+        options=plan.options,
+        patches=tuple(patch.id for patch in plan.patches),
+    )
+
+
+def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) -> BuildRequest:
+    """The request on this machine. `here` is the folder that a relative source is meant from."""
+    source = wanted.source
+    if not source and not wanted.torch:
+        message = "the build file names neither a source nor a PyTorch release"
+        raise BadInput(message, hint='add `source = "DIR"` or `torch = "X.Y.Z"`')
+    if source and here is not None:
+        source = str((here / source).resolve())
+    try:
+        parse_arch_list(wanted.arch_list)
+    except (ValueError, IndexError) as error:
+        message = f"`{wanted.arch_list[:60]}` is not a list of architectures"
+        raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
+    cuda = _cuda(wanted, machine)
+    return BuildRequest(
+        source=source,
+        system=machine.os,
+        arch=machine.arch,
+        python=(python := _python(wanted, machine))[0],
+        python_version=python[1],
+        cmake_version=cmake.version if (cmake := machine.program("cmake")) else None,
+        compiler=_compiler(wanted, machine, cuda),
+        name=wanted.name,
+        torch=wanted.torch,
+        version=wanted.version,
+        backend=wanted.backend,
+        cuda=cuda,
+        cudnn=_cudnn(wanted, machine),
+        mkl=next((found.root for found in machine.intel if found.kind == "mkl"), None),
+        arch_list=wanted.arch_list,
+        profile=wanted.profile,
+        options=wanted.options,
+        targets=wanted.targets,
+        patches=wanted.patches,
+        requires=wanted.requires,
+    )
+
+
+def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
+    if wanted.cuda is None and wanted.cuda_root is None:
+        if not wanted.arch_list:
+            return None
+        chosen = machine.toolkit
+        if chosen is None:
+            message = "the build wants GPU code, but there is no CUDA toolkit on this machine"
+            raise MissingTool(message, hint="`rekindle doctor` says which one to install")
+    else:
+        chosen = next((toolkit for toolkit in machine.toolkits if _is(toolkit, wanted)), None)
+    if chosen is None or chosen.nvcc is None or chosen.version is None:
+        have = ", ".join(f"{kit.version} in {kit.root}" for kit in machine.toolkits if kit.version) or "none"
+        message = f"CUDA {wanted.cuda or wanted.cuda_root} is not on this machine (found: {have})"
+        raise MissingTool(message, hint="install that toolkit, without its driver, beside the others")
+    paths = ntpath if machine.os == "windows" else posixpath
+    rivals = {paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root} | {
+        paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")
+    }
+    return Cuda(
+        root=chosen.root,
+        nvcc=chosen.nvcc,
+        version=chosen.version,
+        targets=chosen.targets,
+        short_root=chosen.short_root,
+        rivals=tuple(sorted(rivals)),
+    )
+
+
+def _is(toolkit: FoundToolkit, wanted: BuildFile) -> bool:
+    if wanted.cuda_root is not None and toolkit.root.rstrip("/\\").lower() != wanted.cuda_root.rstrip("/\\").lower():
+        return False
+    return wanted.cuda is None or (toolkit.version is not None and toolkit.version.starts_with(wanted.cuda))
+
+
+def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
+    if wanted.cudnn is None:
+        return None
+    fitting = [found for found in machine.cudnns if found.version and _same_release(found.version, wanted.cudnn)]
+    if not fitting:
+        have = ", ".join(f"{found.version} in {found.root}" for found in machine.cudnns) or "none"
+        message = f"cuDNN {wanted.cudnn} is not on this machine (found: {have})"
+        raise MissingTool(message, hint="unpack that cuDNN into a folder of its own, or leave `cudnn` out of the plan")
+    found: FoundCudnn = next((each for each in fitting if not each.missing), fitting[0])
+    paths = ntpath if machine.os == "windows" else posixpath
+    link = [name for name in found.libraries if paths.basename(name).lower() in ("cudnn.lib", "libcudnn.so")]
+    return Cudnn(
+        root=found.root,
+        version=found.version,
+        include=paths.dirname(found.header) if found.header else None,
+        library=paths.dirname(link[0]) or None if link else None,
+    )
+
+
+def version_of(what: str, text: str, example: str) -> Version:
+    """A version that a person wrote, or an error that shows how it is written."""
+    try:
+        return Version(text)
+    except ValueError as error:
+        message = f"`{text[:40]}` is not a version of {what}"
+        raise UsageError(message, hint=f"write it like `{example}`") from error
+
+
+def _same_release(found: Version, wanted: Version) -> bool:
+    """A header says 8.7.0, an archive is called 8.7.0.84: as many parts as both have must agree."""
+    count = min(len(found.parts), len(wanted.parts))
+    return found.parts[:count] == wanted.parts[:count]
+
+
+def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
+    if wanted.python is None:
+        if machine.python is None:
+            message = "no Python was found to build with"
+            raise MissingTool(message, hint='name one with `python = "…"` in the plan')
+        return machine.python.path, machine.python.version
+    for found in machine.pythons:
+        if found.path == wanted.python:
+            return found.path, found.version
+    if "/" in wanted.python or "\\" in wanted.python:
+        return wanted.python, None
+    for found in machine.pythons:
+        if found.version and found.version.starts_with(version_of("Python", wanted.python, "3.11")):
+            return found.path, found.version
+    have = ", ".join(str(found.version) for found in machine.pythons if found.version) or "none"
+    message = f"Python {wanted.python} is not on this machine (found: {have})"
+    raise MissingTool(message, hint="create an environment with that Python and run Rekindle inside it")
+
+
+def _compiler(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+    return _msvc(wanted, machine, cuda) if machine.os == "windows" else _gcc(wanted, machine, cuda)
+
+
+def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+    found = list(machine.compilers)
+    if wanted.compiler:
+        found = [each for each in found if wanted.compiler in (each.path, posixpath.basename(each.path))]
+    elif cuda:
+        # The newest that this CUDA takes; the default one first among equals.
+        fitting = [
+            each for each in found if each.kind == "gcc" and accepts_gcc(cuda.version, each.version.major).accepted
+        ]
+        found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
+    if not found:
+        asked = (
+            f"`{wanted.compiler}`"
+            if wanted.compiler
+            else f"a C++ compiler that CUDA {cuda.version if cuda else ''} takes"
+        )
+        have = ", ".join(f"{each.path} ({each.version})" for each in machine.compilers) or "none"
+        message = f"{asked} is not on this machine (found: {have})"
+        raise MissingTool(message, hint="install one, for example `g++-11` for CUDA 11.5 to 11.8")
+    best = found[0]
+    c = _c_of(best.path)
+    return Compiler(kind=best.kind, cxx=best.path, c=c, cuda_host=best.path, version=best.version)
+
+
+def _c_of(cxx: str) -> str:
+    folder, name = posixpath.split(cxx)
+    return posixpath.join(folder, name.replace("clang++", "clang").replace("g++", "gcc").replace("c++", "cc"))
+
+
+def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+    kind = wanted.compiler or "cl"
+    if kind not in ("cl", "clang-cl", "icx"):
+        message = f"`{kind}` cannot compile PyTorch on Windows"
+        raise BadInput(message, hint="take `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
+    fitting = [each for each in machine.toolsets if each.x64]
+    if wanted.toolset:
+        fitting = [
+            each for each in fitting if each.version.starts_with(version_of("a toolset", wanted.toolset, "14.29"))
+        ]
+    elif cuda:
+        fitting = [each for each in fitting if accepts_msvc(cuda.version, each.version).accepted]
+    if not fitting:
+        have = ", ".join(str(each.version) for each in machine.toolsets) or "none"
+        asked = (
+            f"MSVC toolset {wanted.toolset}"
+            if wanted.toolset
+            else f"an MSVC toolset that CUDA {cuda.version if cuda else ''} takes"
+        )
+        message = f"{asked} is not on this machine (found: {have})"
+        raise MissingTool(message, hint="add it in the Visual Studio Installer under individual components")
+    best: FoundToolset = fitting[0]
+    cl = ntpath.join(best.root, "bin", "Hostx64", "x64", "cl.exe")
+    driver = "cl" if kind == "cl" else kind
+    return Compiler(
+        kind=kind, cxx=driver, c=driver, cuda_host=cl, version=None, studio=best.studio, toolset=best.version
+    )

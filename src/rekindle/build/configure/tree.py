@@ -1,0 +1,111 @@
+"""The source a build works on: looked at by a fingerprint, copied where the build writes into it.
+
+PyTorch's setup.py writes libraries, generated files and a version into the source. So it works on a copy in the
+build's folder, and the user's tree stays as it is. Only what has changed is copied again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rekindle.build.run.journal import fingerprint
+from rekindle.core.errors import NotFound, NotWritable
+
+_SKIPPED = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".hg", ".svn"})
+_SKIPPED_AT_TOP = frozenset({"build", "dist"})
+
+Manifest = dict[str, str]
+
+
+def manifest(root: Path) -> Manifest:
+    """Every file with its size and time: what says that a tree has not changed since."""
+    if not root.is_dir():
+        message = f"there is no folder `{root}` with the source"
+        raise NotFound(message, hint="`rekindle source --torch X.Y.Z -o DIR` brings one")
+    return dict(_walk(root))
+
+
+def manifest_fingerprint(found: Manifest) -> str:
+    return fingerprint("\n".join(f"{name} {mark}" for name, mark in sorted(found.items())))
+
+
+def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
+    """Bring `into` up to date with `root`; how many files were copied.
+
+    `before` is the manifest of the last copy: a file that has not changed since is left, also when a patch or the
+    build has changed the copy of it.
+    """
+    copied = 0
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for name in before.keys() - found.keys():
+            (into / name).unlink(missing_ok=True)
+        for name, mark in found.items():
+            target = into / name
+            if before.get(name) == mark and os.path.lexists(target):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(target):
+                target.unlink()
+            if (root / name).is_symlink():
+                _copy_link(root, name, target)
+            else:
+                shutil.copy2(root / name, target)
+                if name in before:
+                    os.utime(target)  # changed by an older file, it would be older than the objects made of it
+            copied += 1
+    except OSError as error:
+        message = f"cannot copy the source to `{into}`: {error.strerror or error}"
+        raise NotWritable(message, hint="free some space, or name another place with `--work DIR`") from error
+    return copied
+
+
+def _copy_link(root: Path, name: str, target: Path) -> None:
+    """A link within the tree leads to the copy's own file, however it was written: through one that led back, the build
+    would write into the user's tree. A file outside is copied; a folder outside is linked where it lies.
+    """
+    link = root / name
+    leads = _end_of(link)
+    inside = _inside(root, leads)
+    if inside is not None:
+        target.symlink_to(os.path.relpath(root / inside, link.parent), target_is_directory=leads.is_dir())
+    elif leads.is_file():
+        shutil.copy2(leads, target)
+    else:
+        target.symlink_to(leads, target_is_directory=leads.is_dir())
+
+
+def _end_of(link: Path) -> Path:
+    return Path(os.path.normpath(link.parent / link.readlink()))
+
+
+def _inside(root: Path, leads: Path) -> Path | None:
+    """The path within the tree, whose own folder may be called by another name; None when it is outside."""
+    pairs = ((leads, root), (leads.parent.resolve() / leads.name, root.resolve()))
+    return next((end.relative_to(top) for end, top in pairs if end.is_relative_to(top)), None)
+
+
+def _walk(root: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
+    with os.scandir(root / prefix) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            name = f"{prefix}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):
+                    yield from _walk(root, f"{name}/")
+            elif entry.is_symlink():
+                yield name, f"-> {Path(entry.path).readlink()}{_content(root, Path(entry.path))}"
+            elif entry.name != ".git":
+                yield name, _mark(entry.stat())
+
+
+def _content(root: Path, link: Path) -> str:
+    """A file outside is copied, so that a change of it counts."""
+    leads = _end_of(link)
+    return "" if _inside(root, leads) is not None or not leads.is_file() else f" {_mark(leads.stat())}"
+
+
+def _mark(found: os.stat_result) -> str:
+    return f"{found.st_size}:{found.st_mtime_ns}"

@@ -1,0 +1,81 @@
+"""The governor of one compile step: who hands out the tokens, what is expected of each file, what is kept of it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tool
+from rekindle.build.governor import record
+from rekindle.build.governor.expectation import Expectation
+from rekindle.build.governor.record import GovernorUse
+from rekindle.build.governor.server import Governor, size_text
+from rekindle.build.run.folders import Folders, cache_root
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.knowledge.builds.compile_memory import compile_memory
+
+TOKENS_FROM = Version("1.13.2")
+"""The first Ninja whose tokens do what they say."""
+
+
+def takes_tokens(ninja: Tool) -> bool:
+    return ninja.version is not None and ninja.version >= TOKENS_FROM
+
+
+def no_tokens(ninja: Tool) -> str:
+    """Why a fixed number has to do."""
+    version = ninja.version or "of unknown version"
+    return f"Ninja {version} takes no job tokens, {TOKENS_FROM} does"
+
+
+@contextlib.contextmanager
+def governed(
+    request: BuildRequest,
+    folders: Folders,
+    *,
+    jobs: int,
+    tokens: bool,
+    cache: str | None,
+    tell: Callable[[str], None],
+) -> Iterator[Governor]:
+    """A governor for as long as the block lasts. What it has measured is kept for the next build, however it ends."""
+    kept = peaks_of(request)
+    before = record.read_peaks(kept)
+    shipped = compile_memory() if request.torch else None
+    expectation = Expectation(before, shipped=shipped, cached=cache is not None)
+    # sccache compiles in a server of its own: what its client takes says nothing about the compiler.
+    measured = cache is None or "sccache" not in Path(cache).name
+    try:
+        with Governor(
+            jobs, expectation=expectation, compiles=folders.compiles, tokens=tokens, measured=measured, tell=tell
+        ) as governor:
+            yield governor
+    finally:
+        if expectation.measured:
+            with contextlib.suppress(RekindleError):
+                record.write_peaks(kept, before, expectation.measured)
+
+
+def peaks_of(request: BuildRequest) -> Path:
+    """Where the memory of every file is kept, for this project, release and toolkit, in whatever folder it is built."""
+    cuda = f"cuda{request.cuda.version.major_minor}" if request.cuda else "cpu"
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{request.name}-{request.torch or request.version or '0'}-{cuda}")
+    return cache_root() / "peaks" / f"{name}.json"
+
+
+def summary(use: GovernorUse) -> str | None:
+    """One line for the end of a build."""
+    if not use.compiles:
+        return None
+    parts = [f"the largest compile took {size_text(use.peak_kb * 1024)}"] if use.peak_kb else []
+    if use.waits:
+        parts.append(f"{use.waits} waited for memory ({use.waited:.0f} s in all)")
+    if use.taken_back:
+        parts.append(f"{use.taken_back} sent back to wait")
+    if use.retries:
+        parts.append(f"{use.retries} killed for memory and compiled again")
+    return "; ".join(parts) or None

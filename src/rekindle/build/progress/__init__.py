@@ -1,0 +1,1 @@
+"""How far a build is and how long the rest takes."""

@@ -1,0 +1,1 @@
+"""One run of a build: steps, journal, lock, resume, fixes on the way."""

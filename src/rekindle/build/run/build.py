@@ -1,0 +1,337 @@
+"""One run of a build: the lock, the orphans of an earlier run, then step after step, each journalled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.configure import backends, options, patches, tools, tree, wheel_name
+from rekindle.build.configure.compiler_cache import CacheUse, start, through
+from rekindle.build.configure.environment import Environment, compute
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.governor.gate import make_or_do_without
+from rekindle.build.governor.record import GovernorUse
+from rekindle.build.progress.watch import Progress
+from rekindle.build.run import orphans, program, steps
+from rekindle.build.run.fixes import Consent, Fixer, Force
+from rekindle.build.run.folders import Folders, folder_of, source_of, without_spaces
+from rekindle.build.run.journal import Journal
+from rekindle.build.run.lock import held
+from rekindle.build.run.remedy import Remedy
+from rekindle.core.errors import Interrupted, RekindleError, StepFailed, UsageError
+from rekindle.core.findings import Finding, State
+from rekindle.machine.toolchain import vcvars
+from rekindle.machine.toolchain.vcvars import VcVars
+
+Teller = Callable[[str], None]
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` is `done`, `kept` (still valid from an earlier run), `failed` or `left` (not asked for)."""
+
+    name: str
+    state: str
+    seconds: float | None = None
+    log: str | None = None
+
+
+class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.build/1"
+    folder: str
+    wheel: str | None
+    version: str
+    steps: tuple[StepReport, ...]
+    findings: tuple[Finding, ...] = ()
+    orphans: tuple[int, ...] = ()
+    cache: CacheUse | None = None
+    """What sccache or ccache did for the compiles of this run."""
+    governor: GovernorUse | None = None
+    """What the compiles of this run took, and which had to wait for memory."""
+    fixes: tuple[Remedy, ...] = ()
+    """What was fixed on the way, in this run."""
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line adds to the request."""
+
+    overrides: dict[str, str] = {}
+    allow_unknown: bool = False
+    until: str | None = None
+    start: str | None = None
+    clean: bool = False
+    jobs: int | None = None
+    """A fixed number of compiles at a time, for a Ninja that takes no job tokens."""
+    ceiling: int | None = None
+    """The most at a time where the governor decides; None: one per core."""
+    work: str | None = None
+    gpu: bool = False
+    launcher: str | None = None
+    cache_place: dict[str, str] = {}
+    auto_fix: bool = False
+    """Fixes that need no decision are made without asking."""
+    again: str = "rekindle build"
+    """The command that goes on with this build."""
+
+
+def build(
+    request: BuildRequest,
+    choices: Choices | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    tell: Teller = lambda text: None,
+    progress: Progress | None = None,
+    consent: Consent | None = None,
+) -> BuildReport:
+    """Take the request to a wheel, or go on where an earlier run stopped.
+
+    `consent` is asked before a fix is made on the way; without it, and without `auto_fix`, none is made.
+    """
+    choices = choices or Choices()
+    names = [step.name for step in steps.STEPS]
+    for asked in (choices.until, choices.start):
+        if asked is not None and asked not in names:
+            message = f"there is no step `{asked}`"
+            raise UsageError(message, hint="the steps are " + ", ".join(names))
+    root = Path(choices.work) if choices.work else folder_of(request)
+    root.mkdir(parents=True, exist_ok=True)
+    folders = Folders(without_spaces(root))
+    with held(folders), program.stoppable():
+        folders.make()
+        if choices.clean:
+            from rekindle.build.run.clean import clean
+
+            clean(folders, keep=(folders.lock, folders.running))
+            folders.make()
+        return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress, consent)
+
+
+def prepare(
+    request: BuildRequest,
+    choices: Choices,
+    root: str,
+    environ: Mapping[str, str],
+    *,
+    capture: bool = True,
+    variables: Mapping[str, str] | None = None,
+) -> tuple[options.Options, Environment, dict[str, str], str]:
+    """Options, environment and version of a build in the folder `root`: all that can be said without touching it."""
+    chosen = options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
+    version = wheel_name.wheel_version(request)
+    environment = compute(
+        request,
+        chosen.resolved,
+        temp=request.paths.join(root, "t"),
+        mark=root,
+        vcvars=captured(request, environ) if capture else None,
+        launcher=choices.launcher,
+        version=version,
+        tools=request.paths.join(root, "env"),
+        git_ceiling=root,
+    ).with_variables(variables or {}, "a fix made on the way")
+    return chosen, environment, {**environment.over(environ), **choices.cache_place}, version
+
+
+def captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None:
+    """What `vcvarsall.bat` changes for this compiler; None where there is no such thing."""
+    if os.name != "nt" or request.compiler.studio is None:
+        return None
+    toolset = str(request.compiler.toolset) if request.compiler.toolset else None
+    return vcvars.capture(request.compiler.studio, toolset=toolset, environ=environ)
+
+
+def _run(
+    request: BuildRequest,
+    choices: Choices,
+    folders: Folders,
+    environ: Mapping[str, str],
+    tell: Teller,
+    progress: Progress | None,
+    consent: Consent | None,
+) -> BuildReport:
+    # A wrong option is told before anything is brought.
+    options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
+    journal = Journal(folders.journal)
+    journal.write("start", pid=os.getpid())
+    ended = orphans.end_orphans(journal, str(folders.root))
+    if ended:
+        tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
+    source = _source(request, tell)
+    fixer = Fixer(journal, choices, tell, consent)
+    while True:
+        context = _context(request, fixer.choices, fixer.force, folders, environ, source, journal, progress, tell)
+        try:
+            reports = _steps(context, fixer.choices, tell)
+            break
+        except StepFailed as error:
+            if not fixer.fixed(context):
+                raise fixer.said(error) from error.__cause__
+    made = [journal.last_word(name) for name in ("repair", "package")]
+    wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
+    journal.write("finish")
+    return BuildReport(
+        folder=str(folders.root),
+        wheel=wheel,
+        version=context.version,
+        steps=tuple(reports),
+        findings=tuple(context.findings),
+        orphans=ended,
+        cache=context.cache,
+        governor=context.governed,
+        fixes=tuple(fixer.made),
+    )
+
+
+def _context(
+    request: BuildRequest,
+    choices: Choices,
+    force: Force,
+    folders: Folders,
+    environ: Mapping[str, str],
+    source: Path,
+    journal: Journal,
+    progress: Progress | None,
+    tell: Teller,
+) -> steps.Context:
+    """What the steps of one attempt share: the request, and what fixes on the way have put in force over it."""
+    found = tools.find(request, prepare(request, choices, str(folders.root), environ)[2]) if force.patches else None
+    if found:
+        request = msgspec.structs.replace(
+            request, patches=tuple(dict.fromkeys((*patches.wanted(request, found), *force.patches)))
+        )
+    chosen, environment, computed, version = prepare(
+        request, choices, str(folders.root), environ, variables=force.variables
+    )
+    gate = make_or_do_without(folders.root, request, computed)
+    if gate:
+        environment = through(environment, gate.words)
+        computed = {**environment.over(environ), **choices.cache_place}
+    if choices.launcher:
+        start(choices.launcher, computed)
+    return steps.Context(
+        request=request,
+        options=chosen,
+        environment=environment,
+        environ=computed,
+        tools=tools.find(request, computed),
+        folders=folders,
+        backend=backends.choose(request, source),
+        journal=journal,
+        version=version,
+        jobs=force.jobs or choices.jobs,
+        ceiling=force.jobs or choices.ceiling,
+        gated=gate is not None,
+        tell=tell,
+        gpu=choices.gpu,
+        sources=tree.manifest(source),
+        progress=progress,
+        findings=list(chosen.findings),
+        launcher=choices.launcher,
+    )
+
+
+def _source(request: BuildRequest, tell: Teller) -> Path:
+    """The folder of the source; PyTorch's own is brought when no folder was named and it is not there, or not whole."""
+    source = source_of(request)
+    if not request.source:
+        from rekindle.source import request as bringing
+
+        bringing.bring(
+            torch=str(request.release),
+            output=source,
+            mirror=None,
+            origin=None,
+            sha256=None,
+            without=(),
+            jobs=4,
+            say=tell,
+        )
+    return source
+
+
+def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepReport]:
+    prints = steps.fingerprints(context)
+    reports: list[StepReport] = []
+    forced = over = False
+    redone: set[str] = set()
+    for number, step in enumerate(steps.STEPS, 1):
+        if over:
+            reports.append(StepReport(name=step.name, state="left"))
+            continue
+        forced = forced or step.name == choices.start
+        over = step.name == choices.until
+        # What was made anew is looked at anew, and what stands on it is made anew, whatever its fingerprint says.
+        again = forced or step.always or step.after in redone
+        kept = None if again else context.journal.done(step.name, prints[step.name])
+        if kept:
+            tell(f"{step.name:<10} kept")
+            reports.append(StepReport(name=step.name, state="kept", seconds=kept.seconds, log=kept.log))
+            continue
+        reports.append(_one(context, step, number, prints[step.name], tell))
+        if not step.looks:
+            redone.add(step.name)
+    return reports
+
+
+def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tell: Teller) -> StepReport:
+    journal = context.journal
+    context.log = context.folders.logs / f"{number:02d}-{step.name}.log"
+    for old in (context.log, context.log.with_name(context.log.name + ".gz")):
+        old.unlink(missing_ok=True)
+    seen = len(context.findings)
+    begun = time.monotonic()
+    context.note = None
+    journal.write("begin", step=step.name, fingerprint=print_)
+    try:
+        if context.progress:
+            context.progress.begin(step.name, number, len(steps.STEPS))
+        try:
+            made = step.run(context)
+        finally:
+            if context.progress:
+                context.progress.end()
+    except (Interrupted, KeyboardInterrupt):
+        journal.write("interrupted", step=step.name, seconds=time.monotonic() - begun)
+        raise
+    except RekindleError as error:
+        journal.write("failed", step=step.name, seconds=time.monotonic() - begun, note=error.message[:2000])
+        tell(f"{step.name:<10} failed after {time.monotonic() - begun:.1f} s")
+        context.step, context.diagnosis = step.name, None
+        # What does not fit alone is known without its log, and fewer jobs would not help it.
+        if isinstance(error, StepFailed) and not (context.governed and context.governed.unfit):
+            _explain(context, tell)
+        raise
+    seconds = round(time.monotonic() - begun, 3)
+    log = str(program.compress(context.log)) if context.log.exists() else None
+    journal.write("done", step=step.name, fingerprint=print_, seconds=seconds, outputs=made, log=log, note=context.note)
+    tell(f"{step.name:<10} {seconds:7.1f} s")
+    for line in _remarks(context.findings[seen:]):
+        tell(f"{'':<10} {line}")
+    return StepReport(name=step.name, state="done", seconds=seconds, log=log)
+
+
+def _explain(context: steps.Context, tell: Teller) -> None:
+    """The diagnosis of the step's log, where there is one."""
+    from rekindle.build.run import failure
+
+    found = failure.diagnose(context.log, context.request) if context.log else None
+    context.diagnosis = found
+    if found:
+        tell("")
+        tell(failure.text(found))
+        tell("")
+
+
+def _remarks(found: Sequence[Finding]) -> list[str]:
+    """What is not PASS, one line for all that say the same."""
+    alike: dict[tuple[State, str], list[str]] = {}
+    for finding in found:
+        if finding.state is not State.PASS:
+            alike.setdefault((finding.state, finding.found), []).append(finding.id)
+    return [
+        f"{state.value}: {text}" + (f" ({len(names)} checks: {', '.join(names[:3])}, ...)" if len(names) > 3 else "")
+        for (state, text), names in alike.items()
+    ]

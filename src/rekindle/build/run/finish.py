@@ -1,0 +1,83 @@
+"""After the wheel: repaired so that it loads where only the driver is, verified, and put on the shelf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rekindle.build.configure.request import BuildRequest
+from rekindle.core import codec, files
+from rekindle.core.findings import Finding
+from rekindle.wheels.repair import repair
+from rekindle.wheels.repair.repair import Repair
+from rekindle.wheels.shelf import shelf
+from rekindle.wheels.verify import verify
+from rekindle.wheels.verify.verify import Verification
+
+
+def folders_of(request: BuildRequest, tools: Path | None = None) -> tuple[Path, ...]:
+    """Where the build's own libraries lie: the toolkit, cuDNN and MKL that it was linked with, and no other.
+
+    `tools` is the build's own environment, into which pip brings MKL.
+    """
+    join = request.paths.join
+    windows = request.system == "windows"
+    found: list[str] = []
+    parts = ("bin",) if windows else ("lib64", "lib")
+    for root in (request.cuda.root if request.cuda else None, request.cudnn.root if request.cudnn else None):
+        if root:
+            found += [join(root, part) for part in parts]
+    if request.cuda:
+        found.append(join(request.cuda.root, "extras", "CUPTI", "lib64"))
+        if windows:
+            # NVTX has a folder of its own beside the toolkits.
+            programs = request.paths.dirname(request.paths.dirname(request.paths.dirname(request.cuda.root)))
+            found.append(join(programs, "NVIDIA Corporation", "NvToolsExt", "bin", "x64"))
+    if windows and request.mkl:
+        found.append(join(request.mkl, "bin"))
+    if tools is not None and request.pip_mkl:
+        found.append(join(str(tools), "Library", "bin") if windows else join(str(tools), "lib"))
+    return tuple(folder for folder in dict.fromkeys(map(Path, found)) if folder.is_dir())
+
+
+def cards_of(request: BuildRequest) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
+
+
+def repaired(request: BuildRequest, wheel: Path, into: Path, tools: Path | None = None) -> Repair:
+    wish = repair.Wish(folders=folders_of(request, tools), cards=cards_of(request))
+    return repair.repair(wheel, into, wish=wish)
+
+
+def verified(request: BuildRequest, wheel: Path) -> Verification:
+    """Only a torch is imported and run; of another project the file, its links and its GPU code are looked at.
+
+    The report is written beside the wheel and travels with it.
+    """
+    cuda = str(request.cuda.version.major_minor) if request.cuda else None
+    expected = verify.Expected(torch=request.torch, cuda=cuda, cards=cards_of(request))
+    done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
+    files.write_text(verify.report_beside(wheel), codec.to_json(done) + "\n")
+    return done
+
+
+def shelved(wheel: Path) -> Path:
+    """The shelf that it now lies on."""
+    folder = shelf.default_folder()
+    shelf.add(folder, [wheel])
+    return folder
+
+
+def report_of(wheel: Path) -> Path:
+    return verify.report_beside(wheel)
+
+
+def shelf_folder() -> Path:
+    return shelf.default_folder()
+
+
+def plain(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings of other rooms as the build reports them: what is numbered there is a plain finding here."""
+    return tuple(
+        Finding(id=each.id, state=each.state, found=each.found, why=each.why, fix=each.fix, source=each.source)
+        for each in findings
+    )

@@ -1,0 +1,200 @@
+"""Fixes on the way: what a diagnosed failure lets Rekindle do by itself, once each, with consent.
+
+What may be done is data (`knowledge/logs/mechanical.toml`). What was done stands in the journal and stays in force
+for this build's folder, so that the same command later builds the same thing; `--clean` forgets it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rekindle.build.configure import patches
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tools
+from rekindle.build.run.journal import Entry, Journal
+from rekindle.build.run.remedy import Remedy
+from rekindle.core.errors import StepFailed
+from rekindle.diagnose.answer import Cause, Diagnosis
+from rekindle.knowledge.logs.mechanical import Action, Mechanical, of_cause
+from rekindle.knowledge.torch import patches as catalogue
+
+if TYPE_CHECKING:
+    from rekindle.build.run.build import Choices
+    from rekindle.build.run.steps import Context
+
+_SURE = 0.6
+"""Below this a cause is only possible, and nothing is done about it unasked."""
+
+
+Consent = Callable[[Remedy], bool]
+
+
+class Force(msgspec.Struct, frozen=True, kw_only=True):
+    """What earlier fixes have put in force, and which of them this run has tried."""
+
+    jobs: int | None = None
+    variables: dict[str, str] = {}
+    patches: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+    def plus(self, remedy: Remedy, *, tried: bool = True) -> Force:
+        return Force(
+            jobs=remedy.jobs or self.jobs,
+            variables={**self.variables, **remedy.variables},
+            patches=tuple(dict.fromkeys((*self.patches, *remedy.patches))),
+            tried=(*self.tried, remedy.id) if tried else self.tried,
+        )
+
+
+class Fixer:
+    """Decides after a failed step whether to go on, and with what. Each fix is made once in a run."""
+
+    def __init__(
+        self, journal: Journal, choices: Choices, tell: Callable[[str], None], consent: Consent | None
+    ) -> None:
+        self.journal, self.tell, self.consent = journal, tell, consent
+        self.choices = choices
+        self.force = in_force(journal.entries)
+        self.made: list[Remedy] = []
+        self.declined: Remedy | None = None
+        earlier = offered(journal.entries)
+        if earlier and choices.auto_fix:
+            self._make(earlier)
+
+    def fixed(self, context: Context) -> bool:
+        found = context.diagnosis
+        step = context.step or ""
+        # What does not fit into memory even alone has been tried alone: fewer jobs would change nothing.
+        unfit = context.governed is not None and context.governed.unfit
+        remedy = found and remedy_for(
+            found,
+            step=step,
+            request=context.request,
+            tools=context.tools,
+            jobs=context.compiles_at_once,
+            force=self.force,
+        )
+        if unfit or not remedy:
+            return False
+        if not (self.choices.auto_fix or (self.consent and self.consent(remedy))):
+            self.journal.write("offer", step=step, fix=remedy)
+            self.declined = remedy
+            return False
+        self._make(remedy)
+        return True
+
+    def said(self, error: StepFailed) -> StepFailed:
+        """The error, with the command that makes the fix where there is one."""
+        if self.declined is None:
+            return error
+        hint = f"Rekindle can {self.declined.summary} and go on:\n\n  {self.choices.again} --auto-fix\n\n{error.hint}"
+        return StepFailed(error.message, hint=hint)
+
+    def _make(self, remedy: Remedy) -> None:
+        self.journal.write("fix", step=remedy.step, fix=remedy)
+        self.tell(f"{'fix':<10} {remedy.summary}; going on")
+        self.force = self.force.plus(remedy)
+        self.made.append(remedy)
+        # Nothing is done again that the fix does not touch, whatever the command line asked for at first.
+        self.choices = msgspec.structs.replace(self.choices, start=None, clean=False)
+
+
+def in_force(entries: Iterable[Entry]) -> Force:
+    """What the journal says was fixed. Jobs are not taken from it: another day may have more memory to spare."""
+    force = Force()
+    for entry in entries:
+        if entry.event == "fix" and entry.fix:
+            force = force.plus(msgspec.structs.replace(entry.fix, jobs=None), tried=False)
+    return force
+
+
+def offered(entries: list[Entry]) -> Remedy | None:
+    """The fix that the last run could have made and had no leave to."""
+    for entry in reversed(entries):
+        if entry.event in ("fix", "done"):
+            return None
+        if entry.event == "offer":
+            return entry.fix
+    return None
+
+
+def remedy_for(
+    found: Diagnosis, *, step: str, request: BuildRequest, tools: Tools, jobs: int | None, force: Force
+) -> Remedy | None:
+    """The first thing that may be done about the causes found and has not been tried in this run."""
+    for cause in found.causes:
+        if cause.explained_by is not None or cause.confidence < _SURE:
+            continue
+        for row in of_cause(cause.label):
+            if row.id in force.tried:
+                continue
+            made = _made(row, cause, step=step, request=request, tools=tools, jobs=jobs, force=force)
+            if made is not None:
+                return made
+        # The first cause is the one to fix first: what cannot be done about it is not made up for elsewhere.
+        return None
+    return None
+
+
+def _made(
+    row: Mechanical,
+    cause: Cause,
+    *,
+    step: str,
+    request: BuildRequest,
+    tools: Tools,
+    jobs: int | None,
+    force: Force,
+) -> Remedy | None:
+    plain = Remedy(id=row.id, cause=cause.label, step=step, text=row.text)
+    if row.action is Action.RERUN:
+        return plain
+    if row.action is Action.JOBS:
+        now = jobs or os.cpu_count() or 1
+        fewer = max(1, now // row.divide)
+        return msgspec.structs.replace(plain, jobs=fewer) if fewer < now else None
+    if row.action is Action.VARIABLES:
+        wanted = assignments(cause.fix.commands)
+        new = {name: value for name, value in wanted.items() if force.variables.get(name) != value}
+        return msgspec.structs.replace(plain, variables=_added(new, force.variables)) if new else None
+    if not request.torch:
+        return None
+    setting = patches.setting(request, tools)
+    have = {*patches.wanted(request, tools), *force.patches}
+    fitting = tuple(
+        id
+        for id in row.patches
+        if id not in have and catalogue.judge(catalogue.patch(id), setting).need is not catalogue.Need.NO
+    )
+    return msgspec.structs.replace(plain, patches=fitting) if fitting else None
+
+
+def assignments(commands: Iterable[str]) -> dict[str, str]:
+    """The variables that `export A=B C=D` and `set A=B` set. What needs a shell to be worked out is left alone."""
+    found: dict[str, str] = {}
+    for command in commands:
+        verb, _, rest = command.partition(" ")
+        if verb == "set":
+            pairs = [rest]
+        elif verb == "export":
+            pairs = shlex.split(rest)
+        else:
+            continue
+        for pair in pairs:
+            name, equals, value = pair.partition("=")
+            if equals and name.isidentifier() and not set(value) & set("$%`{"):
+                found[name] = value
+    return found
+
+
+def _added(new: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Flags add up: a second warning does not bring the first one back."""
+    return {
+        name: f"{before[name]} {value}" if name.endswith("FLAGS") and before.get(name) else value
+        for name, value in new.items()
+    }

@@ -1,0 +1,79 @@
+"""Where a build lives: one folder per build in Rekindle's cache, never in the user's source."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from rekindle.build.configure.request import BuildRequest
+
+LONGEST = 60
+"""As long as a build's folder may be on Windows: PyTorch's own paths need the other 200 characters."""
+
+
+class Folders:
+    """The parts of a build's folder. Short names: Windows counts the characters of a path."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.journal = root / "journal.jsonl"
+        self.lock = root / "lock"
+        self.running = root / "running.json"
+        self.logs = root / "logs"
+        self.compiles = root / "compiles.jsonl"
+        """What every compile took: `governor.record` says in which form."""
+        self.source = root / "s"
+        """Our copy of the source, where the backend writes into it."""
+        self.build = root / "b"
+        self.temp = root / "t"
+        self.stage = root / "i"
+        self.wheels = root / "wheels"
+        self.smoke = root / "smoke"
+        self.tools = root / "env"
+
+    def make(self) -> None:
+        for folder in (self.root, self.logs, self.temp, self.wheels):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def without_spaces(folder: Path) -> Path:
+    """On Windows the 8.3 name of a folder whose own name breaks nvcc or is long, where the drive has such names.
+
+    nvcc takes a path with a space apart, and cannot read letters outside the code page; a Windows user is often called
+    `C:\\Users\\Jane Doe`. Only the part of the path that exists has a short name.
+    """
+    text = str(folder)
+    if os.name != "nt" or (" " not in text and text.isascii() and len(text) <= LONGEST):
+        return folder
+    from rekindle.machine.system import windows
+
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    short = windows.short_path(str(there))
+    return Path(short, *folder.relative_to(there).parts) if short else folder
+
+
+def cache_root() -> Path:
+    named = os.environ.get("REKINDLE_CACHE")
+    if named:
+        return Path(named)
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("rekindle", appauthor=False))
+
+
+def source_of(request: BuildRequest) -> Path:
+    """Where the source lies: the folder that was named, or Rekindle's own for this release."""
+    return Path(request.source) if request.source else cache_root() / "source" / f"pytorch-{request.release}"
+
+
+def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
+    """The folder of this build: the same when only options or architectures change, so that little is redone."""
+    parts = [request.torch or "", str(request.cuda.version.major_minor) if request.cuda else "cpu"]
+    parts += [str(request.python_version.major_minor) if request.python_version else "py", request.source]
+    digest = hashlib.sha256("\0".join([request.name, *parts]).encode()).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{request.name}-{request.torch or request.version or '0'}")
+    return (root or cache_root()) / "build" / f"{name}-{digest}"

@@ -1,0 +1,176 @@
+"""What a build has done, one JSON object per line, on the disk before the next thing begins.
+
+A step writes `begin` before it changes anything and `done` when it is through, each with a fingerprint of all the
+step depends on. After a crash the last word stands: a step whose latest word is `done`, with the fingerprint it would
+have today and its outputs in place, is not done again. A torn last line (a power cut) is cut off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.build.run.remedy import Remedy
+from rekindle.core import codec
+from rekindle.core.errors import BadInput, NotWritable
+
+EVENTS = (
+    "start", "begin", "process", "ended", "done", "failed", "interrupted",
+    "orphans", "governor", "offer", "fix", "finish",
+)  # fmt: skip
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`process` names a program that was started: its group outlives Rekindle when that is killed."""
+
+    at: str
+    event: str
+    run: str
+    step: str | None = None
+    fingerprint: str | None = None
+    seconds: float | None = None
+    outputs: dict[str, str] = {}
+    pid: int | None = None
+    started: float | None = None
+    """When that process was created, so that a reused number is not taken for it."""
+    code: int | None = None
+    log: str | None = None
+    note: str | None = None
+    fix: Remedy | None = None
+    """What was fixed on the way, or could have been."""
+
+
+class Journal:
+    """Reads what is there and appends to it. One writer at a time: the caller holds the lock."""
+
+    def __init__(self, path: Path, *, run: str | None = None) -> None:
+        self.path = path
+        self.run = run or secrets.token_hex(4)
+        self.entries = list(read(path))
+        self._mended = False
+
+    def write(self, event: str, **values: Any) -> Entry:
+        entry = Entry(at=stamp(), event=event, run=self.run, **values)
+        line = codec.to_json(entry, indent=0).encode("utf-8") + b"\n"
+        try:
+            self._mend()
+            with self.path.open("ab") as stream:
+                stream.write(line)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            message = f"cannot write the journal `{self.path}`: {error.strerror or error}"
+            raise NotWritable(
+                message, hint="free some space; the same command then goes on where it stopped"
+            ) from error
+        self.entries.append(entry)
+        return entry
+
+    def last_word(self, step: str) -> Entry | None:
+        words = ("begin", "done", "failed", "interrupted")
+        return next((each for each in reversed(self.entries) if each.step == step and each.event in words), None)
+
+    def done(self, step: str, fingerprint: str) -> Entry | None:
+        """The entry that says this step is through, if it still holds: same inputs, outputs as they were."""
+        entry = self.last_word(step)
+        if entry is None or entry.event != "done" or entry.fingerprint != fingerprint:
+            return None
+        return entry if all(_holds(path, mark) for path, mark in entry.outputs.items()) else None
+
+    def ever_done(self, step: str) -> bool:
+        return any(each.event == "done" and each.step == step for each in self.entries)
+
+    def left_running(self) -> list[Entry]:
+        """Processes that were started and of which no end is written."""
+        open_: dict[int | None, Entry] = {}
+        for entry in self.entries:
+            if entry.event == "process":
+                open_[entry.pid] = entry
+            elif entry.event == "ended":
+                open_.pop(entry.pid, None)
+        return list(open_.values())
+
+    def _mend(self) -> None:
+        """Cut off a line that a power cut left half written, so that the next one starts at a line's beginning."""
+        if self._mended or not self.path.exists():
+            self._mended = True
+            return
+        with self.path.open("r+b") as stream:
+            data = stream.read()
+            whole = data.rfind(b"\n") + 1
+            if whole < len(data):
+                stream.truncate(whole)
+        self._mended = True
+
+
+def read(path: Path) -> list[Entry]:
+    """The entries of a journal; none when there is no file yet."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    found = []
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip(b"\0 \r"):
+            continue
+        try:
+            found.append(codec.from_json(line, Entry, name=f"`{path}`, line {number}"))
+        except BadInput:
+            # Only the last line can be torn. Anything else was not written by us, and is not to be built upon.
+            if number >= len(lines) - 1:
+                continue
+            raise
+    return found
+
+
+def fingerprint(*inputs: Any) -> str:
+    """A digest of values: structs, mappings, texts. The same values give the same digest on any run."""
+    hasher = hashlib.sha256()
+    for value in inputs:
+        data = value if isinstance(value, (bytes, str)) else codec.to_json(_ordered(value), indent=0)
+        hasher.update(data if isinstance(data, bytes) else data.encode("utf-8"))
+        hasher.update(b"\0")
+    return hasher.hexdigest()[:32]
+
+
+THERE = "there"
+"""The mark of an output that later steps may rewrite: it only has to exist."""
+
+
+def _holds(path: str, mark: str) -> bool:
+    return Path(path).exists() if mark == THERE else output(path) == mark
+
+
+def output(path: str) -> str | None:
+    """What tells that an output is still the one that was made: its size and time. None: it is gone."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return THERE if Path(path).is_dir() else f"{found.st_size}:{found.st_mtime_ns}"
+
+
+def stamp() -> str:
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+
+
+def _ordered(value: Any) -> Any:
+    plain = codec.to_builtins(value)
+    return _sorted(plain)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_sorted(item) for item in value]
+    return value

@@ -1,0 +1,390 @@
+"""The steps of a build, in order. Each says what it depends on (its fingerprint) and does one thing.
+
+A step that only looks (`looks`) makes nothing that a later step could be out of date with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.build.configure import backends, check, cmake_result, patches, preflight, requirements, smoke, tree
+from rekindle.build.configure.compiler_cache import CacheUse
+from rekindle.build.configure.compiler_cache import use as cache_use
+from rekindle.build.configure.environment import Environment
+from rekindle.build.configure.options import Options
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tools
+from rekindle.build.governor import governor as governing
+from rekindle.build.governor.record import GovernorUse
+from rekindle.build.governor.server import Governor
+from rekindle.build.progress import history, pending
+from rekindle.build.progress.watch import Compile, Progress
+from rekindle.build.run import finish
+from rekindle.build.run import program as runner
+from rekindle.build.run.folders import Folders, folder_of, source_of
+from rekindle.build.run.journal import THERE, Journal, fingerprint, output
+from rekindle.core import codec, files
+from rekindle.core.errors import ChecksFailed, RekindleError, StepFailed
+from rekindle.core.findings import Finding, State, worst
+from rekindle.diagnose.answer import Diagnosis
+from rekindle.knowledge.torch import setup_py
+from rekindle.source import checkout
+
+
+class Context(msgspec.Struct, kw_only=True):
+    """What the steps of one run share."""
+
+    request: BuildRequest
+    options: Options
+    environment: Environment
+    environ: dict[str, str]
+    tools: Tools
+    folders: Folders
+    backend: backends.Backend
+    journal: Journal
+    version: str
+    jobs: int | None
+    ceiling: int | None = None
+    gpu: bool
+    sources: tree.Manifest
+    progress: Progress | None = None
+    log: Path | None = None
+    note: str | None = None
+    """What the running step wants to have written down."""
+    findings: list[Finding] = []
+    launcher: str | None = None
+    cache: CacheUse | None = None
+    tell: Callable[[str], None] = lambda text: None
+    gated: bool = False
+    """The gate stands before every compiler."""
+    governed: GovernorUse | None = None
+    step: str | None = None
+    diagnosis: Diagnosis | None = None
+    """Of the step that failed, where its log shows a cause."""
+
+    @property
+    def source(self) -> Path:
+        return self.folders.source if self.backend.copies else source_of(self.request)
+
+    @property
+    def build(self) -> Path:
+        return self.backend.build_folder(self.folders)
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        if not self.request.torch:
+            return self.request.requires
+        return setup_py.requirements(self.request.torch, mkl=self.request.pip_mkl)
+
+    @property
+    def python(self) -> str:
+        return str(requirements.python_of(self.folders.tools)) if self.requirements else self.request.python
+
+    @property
+    def compiles_at_once(self) -> int:
+        """At most; with tokens the governor may allow fewer."""
+        return (self.ceiling or self.jobs if self.tokens else self.jobs) or os.cpu_count() or 1
+
+    @property
+    def tokens(self) -> bool:
+        """Ninja takes its number from job tokens. Without a gate nobody would hold back those it has too many of."""
+        return self.gated and governing.takes_tokens(self.tools.ninja)
+
+    @property
+    def job(self) -> backends.Job:
+        return backends.Job(
+            request=self.request,
+            options=self.options,
+            tools=self.tools,
+            source=str(self.source),
+            build=str(self.build),
+            stage=str(self.folders.stage),
+            python=self.python,
+            version=self.version,
+            jobs=self.jobs,
+        )
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    inputs: Callable[[Context], Any]
+    run: Callable[[Context], dict[str, str]]
+    """Gives what it made, path and mark: it must be there for the step to count as done."""
+    after: str | None = None
+    """The step whose result this one builds on."""
+    looks: bool = False
+    always: bool = False
+
+
+def run_preflight(context: Context) -> dict[str, str]:
+    _stop_at(
+        preflight.preflight(context.request, context.tools, context.folders),
+        context,
+        "the machine does not fit the plan",
+    )
+    return {}
+
+
+def run_source(context: Context) -> dict[str, str]:
+    made = {}
+    if context.requirements:
+        wanted = requirements.commands(context.request.python, context.folders.tools, context.requirements)
+        _carry_out(context, "source", wanted)
+        made[context.python] = THERE
+    if not context.backend.copies:
+        return {**made, str(context.source): THERE}
+    kept = context.folders.root / "source.json"
+    before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
+    tree.copy(source_of(context.request), context.folders.source, context.sources, before)
+    checkout.forget_left_out(context.folders.source)
+    files.write_text(kept, codec.to_json(context.sources, indent=0))
+    return {**made, str(context.folders.source): THERE}
+
+
+def run_patch(context: Context) -> dict[str, str]:
+    if context.backend.copies:
+        done = [each for each in context.journal.entries if each.event == "done" and each.step == "patch" and each.note]
+        before = tuple((done[-1].note or "").split()) if done else ()
+        patches.bring_to(context.source, context.request, context.tools, before)
+        context.note = " ".join(patches.wanted(context.request, context.tools))
+    return {}
+
+
+def run_smoke(context: Context) -> dict[str, str]:
+    context.folders.smoke.mkdir(parents=True, exist_ok=True)
+    found = smoke.smoke(context.request, context.folders.smoke, context.environ, gpu=context.gpu)
+    _stop_at(found, context, "the compiler and the toolkit do not work together")
+    return {}
+
+
+def run_configure(context: Context) -> dict[str, str]:
+    # A configure run that was cut off may have cached the answer of a compiler that was killed. Start it afresh;
+    # objects stay, and ninja's own log knows which of them are whole.
+    (context.build / "CMakeCache.txt").unlink(missing_ok=True)
+    if (context.build / "CMakeFiles").is_dir() and not context.journal.ever_done("configure"):
+        shutil.rmtree(context.build / "CMakeFiles")
+    context.build.mkdir(parents=True, exist_ok=True)
+    _carry_out(context, "configure", context.backend.configure(context.job))
+    return {str(context.build / "CMakeCache.txt"): THERE, str(context.build / "build.ninja"): THERE}
+
+
+def run_check(context: Context) -> dict[str, str]:
+    _check(context, _log_text(context, "configure"))
+    return {}
+
+
+def run_compile(context: Context) -> dict[str, str]:
+    before = cache_use(context.launcher, context.environ) if context.launcher else None
+    if context.progress:
+        context.progress.compiling(_compiles(context))
+    try:
+        _compile(context)
+    finally:
+        after = cache_use(context.launcher, context.environ) if context.launcher else None
+        context.cache = after.since(before) if before and after else None
+        # What came out of a cache says nothing about how long a file takes.
+        if not (context.cache and context.cache.hits):
+            history.keep(context.build / ".ninja_log", folder_of(context.request).name, context.folders.compiles)
+    return {}
+
+
+def run_package(context: Context) -> dict[str, str]:
+    staging = context.folders.root / "p"
+    for folder in (staging, context.folders.stage):
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+    _carry_out(context, "package", context.backend.package(context.job, staging))
+    if context.backend.configures_again:
+        # Its talk is pip's to keep; the cache that it has rewritten tells.
+        _check(context, "")
+    made = context.backend.collect(context.job, staging)
+    wheel = context.folders.wheels / made.name
+    made.replace(wheel)
+    shutil.rmtree(staging)
+    return {str(wheel): output(str(wheel)) or THERE}
+
+
+def run_repair(context: Context) -> dict[str, str]:
+    wheel = _made_by(context, "package")
+    into = context.folders.root / "repaired"
+    if into.exists():
+        shutil.rmtree(into)
+    done = finish.repaired(context.request, wheel, into, context.folders.tools)
+    _stop_at(finish.plain(done.findings), context, "the wheel lacks libraries that could not be brought")
+    path = str(into / wheel.name)
+    return {path: output(path) or THERE}
+
+
+def run_verify(context: Context) -> dict[str, str]:
+    wheel = _made_by(context, "repair")
+    done = finish.verified(context.request, wheel)
+    _stop_at(finish.plain(done.checks), context, "the wheel failed its verification")
+    return {str(finish.report_of(wheel)): THERE}
+
+
+def run_shelve(context: Context) -> dict[str, str]:
+    return {str(finish.shelved(_made_by(context, "repair"))): THERE}
+
+
+STEPS: tuple[Step, ...] = (
+    Step(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
+    Step(
+        name="source",
+        inputs=lambda c: [c.backend.copies, c.requirements, c.request.python, tree.manifest_fingerprint(c.sources)],
+        run=run_source,
+    ),
+    Step(name="patch", after="source", inputs=lambda c: patches.wanted(c.request, c.tools), run=run_patch),
+    Step(
+        name="smoke",
+        inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],
+        run=run_smoke,
+        looks=True,
+    ),
+    Step(
+        name="configure",
+        after="patch",
+        inputs=lambda c: [
+            c.tools,
+            c.options.resolved,
+            c.environment.digest_text(),
+            c.request.arch_list,
+            c.backend.name,
+        ],
+        run=run_configure,
+    ),
+    Step(name="check", after="configure", inputs=lambda c: c.request, run=run_check, looks=True),
+    Step(name="compile", after="configure", inputs=lambda c: c.request.targets, run=run_compile),
+    Step(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
+    Step(name="repair", after="package", inputs=lambda c: [c.request.cuda, c.request.cudnn], run=run_repair),
+    Step(name="verify", after="repair", inputs=lambda c: [c.request.torch, c.gpu], run=run_verify, looks=True),
+    Step(name="shelve", after="repair", inputs=lambda c: str(finish.shelf_folder()), run=run_shelve),
+)
+
+
+def fingerprints(context: Context) -> dict[str, str]:
+    """What every step would be done with today. A step's own holds that of the step it builds on."""
+    found: dict[str, str] = {}
+    for step in STEPS:
+        found[step.name] = fingerprint(step.name, found.get(step.after or "", ""), _plain(step.inputs(context)))
+    return found
+
+
+def _compile(context: Context) -> None:
+    """Ninja, with a governor that gives it job tokens and holds compilers back while memory is short."""
+    jobs, tokens = context.compiles_at_once, context.tokens
+    if not tokens:
+        why = governing.no_tokens(context.tools.ninja) if context.gated else "the gate could not be made"
+        context.tell(f"{why}: {jobs} compiles at a time")
+    job = msgspec.structs.replace(context.job, jobs=None if tokens else jobs)
+    governor = None
+    try:
+        with governing.governed(
+            context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
+        ) as governor:
+            if context.progress and context.gated:
+                context.progress.standing = governor.standing
+            _ninja(context, job, governor)
+    finally:
+        if context.progress:
+            context.progress.standing = None
+        if governor and context.gated:
+            context.governed = governor.use
+            context.journal.write("governor", step="compile", note=codec.to_json(governor.use, indent=0))
+
+
+def _ninja(context: Context, job: backends.Job, governor: Governor) -> None:
+    environ = governor.environment(context.environ)
+    try:
+        _carry_out(context, "compile", context.backend.compile(job), environ=environ)
+    except StepFailed:
+        if not governor.use.unfit:
+            raise
+        # It does not fit, and trying again would not change that. What does not depend on it is finished.
+        rest = msgspec.structs.replace(job, keep_going=True)
+        with contextlib.suppress(StepFailed):
+            _carry_out(context, "compile", context.backend.compile(rest), environ=environ)
+        message = "; ".join(each.removeprefix("rekindle: ") for each in governor.use.unfit)
+        hint = "give it more memory (the container's limit, a page file, other programs closed)"
+        raise StepFailed(message, hint=f"{hint}; all else is compiled, and the same command goes on") from None
+
+
+def _check(context: Context, log: str) -> None:
+    result = cmake_result.read(context.build, log)
+    found = check.check(context.request, context.options, result)
+    _stop_at(found, context, "CMake did not configure what the plan says")
+
+
+def _compiles(context: Context) -> Compile:
+    return Compile(
+        ninja=context.tools.ninja.path,
+        build=context.build,
+        source=context.source,
+        targets=context.backend.targets(context.job),
+        environ=context.environ,
+        jobs=context.compiles_at_once,
+        name=folder_of(context.request).name,
+        compiles=context.folders.compiles,
+    )
+
+
+def _made_by(context: Context, step: str) -> Path:
+    """What that step made, by the journal's word."""
+    entry = context.journal.last_word(step)
+    if entry is None or entry.event != "done" or not entry.outputs:
+        message = f"there is no wheel of the step `{step}`"
+        raise StepFailed(message, hint=f"do it again with `--from {step}`")
+    return Path(next(iter(entry.outputs)))
+
+
+def _plain(value: Any) -> Any:
+    return codec.to_builtins(value)
+
+
+def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[str, str] | None = None) -> None:
+    assert context.log is not None
+    for command in commands:
+        outcome = runner.run(
+            command.args,
+            env={**(context.environ if environ is None else environ), "NINJA_STATUS": pending.STATUS},
+            cwd=Path(command.cwd),
+            log=context.log,
+            journal=context.journal,
+            step=step,
+            observe=context.progress.line if context.progress else None,
+            started=context.progress.started if context.progress else None,
+        )
+        if not outcome.ok:
+            program = Path(command.args[0]).name
+            how = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"ended with code {outcome.code}"
+            message = f"{step}: `{program}` {how}"
+            raise StepFailed(message, hint=f"the whole log is `{context.log}`; the same command goes on from this step")
+
+
+def _stop_at(found: tuple[Finding, ...], context: Context, message: str) -> None:
+    context.findings += found
+    if worst(found) is State.FAIL:
+        bad = "; ".join(finding.found for finding in found if finding.state is State.FAIL)
+        fixes = [finding.fix.text for finding in found if finding.state is State.FAIL and finding.fix]
+        text = f"{message}: {bad}"
+        raise ChecksFailed(text, hint=fixes[0] if fixes else "change the plan, then run the same command again")
+
+
+def _log_text(context: Context, step: str) -> str:
+    import gzip
+
+    for path in sorted(context.folders.logs.glob(f"*-{step}.log*"), reverse=True):
+        try:
+            data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        except OSError as error:
+            message = f"cannot read `{path}`: {error}"
+            raise RekindleError(message) from error
+        return data.decode("utf-8", "replace")
+    return ""

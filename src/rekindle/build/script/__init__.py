@@ -1,0 +1,1 @@
+"""The same build as a script that needs no Rekindle."""

@@ -1,0 +1,57 @@
+"""What a script looks for before it begins, and which program has to be the first of its name on PATH."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rekindle.build.configure.request import BuildRequest
+
+
+def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
+    """Each with the first step that needs it, so that `--until` an earlier one can go without."""
+    found = []
+    if "source" in steps and not request.source:
+        found.append(_program("git", "source", "install it from git-scm.com and open a new prompt"))
+    if request.compiler.studio:
+        batch = "RK_STUDIO/VC/Auxiliary/Build/vcvarsall.bat"
+        fix = "install Visual Studio with `Desktop development with C++`, or correct RK_STUDIO"
+        found.append(_file("Visual Studio", batch, "environment", fix))
+        if request.compiler.toolset:
+            cl = f"RK_STUDIO/VC/Tools/MSVC/{request.compiler.toolset}/bin/Hostx64/x64/cl.exe"
+            fix = "add it in the Visual Studio Installer, under Individual components"
+            found.append(_file(f"MSVC toolset {request.compiler.toolset}", cl, "environment", fix))
+    elif {"/", "\\"} & set(request.compiler.cxx):
+        found.append(_program(request.compiler.cxx, "configure", "install this compiler"))
+    if request.cuda:
+        version = str(request.cuda.version.major_minor)
+        fix = f"install CUDA {version}, without its driver, beside others, or correct RK_CUDA and RK_NVCC"
+        found.append({**_file(f"CUDA {version}", "RK_NVCC", "environment", fix), "version": version})
+    if request.cudnn and request.cuda:
+        place = "RK_CUDA" if request.cudnn.root == request.cuda.root else "RK_CUDNN"
+        fix = f"unpack cuDNN {request.cudnn.version} there, all of it: it is several libraries"
+        found.append(_file(f"cuDNN {request.cudnn.version}", f"{place}/include/cudnn.h", "environment", fix))
+    if "python" not in steps:
+        fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
+        found += [_program(name, "configure", fix) for name in ("cmake", "ninja")]
+    return found
+
+
+def first_on_path(request: BuildRequest) -> list[dict[str, str]]:
+    found = []
+    if request.compiler.studio and request.compiler.toolset and request.compiler.kind == "cl":
+        cl = f"RK_STUDIO/VC/Tools/MSVC/{request.compiler.toolset}/bin/Hostx64/x64/cl.exe"
+        why = "vcvarsall.bat has set up another toolset, or none"
+        found.append({"program": "cl", "path": cl, "version": "", "why": why})
+    if request.cuda:
+        why = "another CUDA on PATH compiles for other cards"
+        version = str(request.cuda.version.major_minor)
+        found.append({"program": "nvcc", "path": "RK_NVCC", "version": version, "why": why})
+    return found
+
+
+def _program(name: str, step: str, fix: str) -> dict[str, Any]:
+    return {"what": name, "program": name, "path": "", "version": "", "step": step, "fix": fix}
+
+
+def _file(what: str, path: str, step: str, fix: str) -> dict[str, Any]:
+    return {"what": what, "program": "", "path": path, "version": "", "step": step, "fix": fix}

@@ -1,0 +1,151 @@
+"""A build script for PowerShell 5.1 and later: CRLF, ASCII, every path in single quotes or in a variable."""
+
+from __future__ import annotations
+
+import re
+
+from rekindle.build.configure.render import change_lines, one_line, ps1_text
+from rekindle.build.script import text as script_text
+from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.text import comment, title
+
+
+def text(script: Script, file: str) -> str:
+    python = script_text.python_part(script)
+    assert not any(line.startswith("'@") for line in python), "it would end the text early"
+    lines = [
+        *(comment(line) for line in script_text.head(script, file)),
+        "#",
+        "# Start it with `powershell -ExecutionPolicy Bypass -File build.ps1`: the variables that it sets end with it.",
+        "",
+        *_arguments(script, file),
+        *title("What you may change"),
+        *(line for place in script.places for line in _place(script, place)),
+        "",
+        *_functions(script),
+        *title("The Python part of this script, which becomes a file of its own"),
+        "$PythonPart = @'",
+        *python,
+        "'@",
+        "",
+        *_begin(),
+    ]
+    for step in script.steps:
+        lines += _step(script, step)
+    lines += [*title("The end"), "Invoke-Part $Env:RK_PYTHON @('finish')"]
+    return script_text.checked(script, "\n".join(lines) + "\n")
+
+
+def _arguments(script: Script, file: str) -> list[str]:
+    """Both `--from STEP` and `-From STEP`: the first as in the other shells, the second as PowerShell spells it."""
+    told = [one_line(script.title), *(f"  {line}" for line in script_text.usage(file))]
+    told.append(f"  steps: {script_text.step_names(script)}")
+    return [
+        "$ErrorActionPreference = 'Stop'",
+        "$From = ''",
+        "$Until = ''",
+        "for ($i = 0; $i -lt $args.Count; $i++) {",
+        "  $word = ([string]$args[$i]).TrimStart('-').ToLowerInvariant()",
+        "  if ($word -eq 'help') {",
+        *(f"    Write-Output {ps1_text(line)}" for line in told),
+        "    exit 0",
+        "  }",
+        "  elseif ($word -eq 'from' -and $i + 1 -lt $args.Count) { $i++; $From = [string]$args[$i] }",
+        "  elseif ($word -eq 'until' -and $i + 1 -lt $args.Count) { $i++; $Until = [string]$args[$i] }",
+        "  else { Write-Output 'This script does not know such an argument; --help lists them.'; exit 2 }",
+        "}",
+        "$Env:RK_FROM = $From",
+        "$Env:RK_UNTIL = $Until",
+        "",
+    ]
+
+
+def _place(script: Script, place: Place) -> list[str]:
+    value = ps1_text(place.value.rstrip("\\") if len(place.value) > 3 else place.value, script.before(place))
+    spelled = f"(Join-Path $PSScriptRoot {value})" if place.beside else value
+    return [comment(place.about), f"$Env:{place.variable} = {spelled}"]
+
+
+def _functions(script: Script) -> list[str]:
+    lines = [
+        *title("How a command is run: through the Python part, and what it answers counts"),
+        "function Stop-Build {",
+        "  & $Env:RK_PYTHON $Env:RK_STEPS 'failed'",
+        "  exit 1",
+        "}",
+        "function Invoke-Part([string]$Python, [string[]]$Words) {",
+        "  & $Python $Env:RK_STEPS @Words",
+        "  if ($LASTEXITCODE -ne 0) { Stop-Build }",
+        "}",
+        "# True: the step is to be done. False: it is done already.",
+        "function Test-Step([string]$Name) {",
+        "  & $Env:RK_PYTHON $Env:RK_STEPS 'begin' $Name | Out-Host",
+        "  if ($LASTEXITCODE -eq 10) { return $false }",
+        "  if ($LASTEXITCODE -eq 11) { exit 0 }",
+        "  if ($LASTEXITCODE -ne 0) { Stop-Build }",
+        "  return $true",
+        "}",
+    ]
+    if script.environment.vcvars:
+        lines += [
+            "# PowerShell cannot keep what a batch file sets: it is run in cmd, and its variables are taken over.",
+            "function Import-Vcvars([string]$Words) {",
+            "  $Env:RK_VCVARS = $Env:RK_STUDIO + '\\VC\\Auxiliary\\Build\\vcvarsall.bat'",
+            "  $lines = cmd /d /c ('call \"%RK_VCVARS%\" ' + $Words + ' >nul && set')",
+            "  if ($LASTEXITCODE -ne 0) { Stop-Build }",
+            "  foreach ($line in $lines) {",
+            "    $name, $value = $line -split '=', 2",
+            '    if ($name) { Set-Item -LiteralPath "Env:$name" -Value $value }',
+            "  }",
+            "}",
+        ]
+    return [*lines, ""]
+
+
+def _begin() -> list[str]:
+    return [
+        *title("It begins"),
+        "if (-not (Test-Path -LiteralPath $Env:RK_PYTHON)) {",
+        "  Write-Output ('There is no Python at ' + $Env:RK_PYTHON)",
+        "  Write-Output 'Install it there, or correct RK_PYTHON near the top of this file.'",
+        "  exit 3",
+        "}",
+        "New-Item -ItemType Directory -Force -Path $Env:RK_WORK | Out-Null",
+        "$Env:RK_STEPS = $Env:RK_WORK + '\\steps.py'",
+        "# File names and messages in UTF-8, whatever the console's code page is",
+        "$Env:PYTHONUTF8 = '1'",
+        "[System.IO.File]::WriteAllText($Env:RK_STEPS, $PythonPart)",
+        "& $Env:RK_PYTHON $Env:RK_STEPS 'start'",
+        "if ($LASTEXITCODE -ne 0) { exit 2 }",
+        "",
+    ]
+
+
+def _step(script: Script, step: ScriptStep) -> list[str]:
+    body = []
+    if step.environment:
+        if script.environment.vcvars:
+            words = script.environment.vcvars.rpartition('"')[2].strip()
+            body += ["# The compiler's own variables, for exactly this toolset", f"Import-Vcvars {ps1_text(words)}"]
+        body += change_lines(script.environment, "ps1", script.known)
+    for call in step.calls:
+        body += _call(script, call)
+    return [
+        *title(f"{step.name}: {step.about[0]}"),
+        *(comment(line) for line in step.about[1:]),
+        f"if (Test-Step '{step.name}') {{",
+        *(f"  {line}" for line in body),
+        "}",
+        "",
+    ]
+
+
+def _call(script: Script, call: Call) -> list[str]:
+    words = ", ".join(ps1_text(word, script.known) for word in call.words)
+    place = [f"Set-Location -LiteralPath {ps1_text(call.folder, script.known)}"] if call.folder else []
+    python = ps1_text(call.python, script.known)
+    line = f"Invoke-Part {python} @({words})"
+    if len(line) > 110:
+        parts = re.sub(r"^", "  ", ",\n".join(ps1_text(word, script.known) for word in call.words), flags=re.MULTILINE)
+        return [*place, f"Invoke-Part {python} @(", *parts.split("\n"), ")"]
+    return [*place, line]

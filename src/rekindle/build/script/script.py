@@ -1,0 +1,416 @@
+"""The same plan as a script that stands alone: what it does, before any shell's spelling.
+
+A script is a list of places (the variables at its top), an environment, and steps. Every command of a step goes
+through the Python part of the script (`alone`, `alone_steps`), which logs it, keeps the marks by which a second run
+knows what is done, and looks at what came out. Nothing of Rekindle is needed where it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import msgspec
+
+from rekindle.build.configure import backends, patches, smoke
+from rekindle.build.configure.environment import Environment, compute
+from rekindle.build.configure.options import Options
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tool, Tools
+from rekindle.build.configure.wheel_name import wheel_version
+from rekindle.build.script.needs import first_on_path, needs
+from rekindle.core.errors import BadInput
+from rekindle.core.version import Version
+from rekindle.knowledge.torch import patches as catalogue
+from rekindle.knowledge.torch import setup_py
+from rekindle.knowledge.torch.releases import torch_release
+
+GIT = "https://github.com/pytorch/pytorch.git"
+JOBS, ADDRESS = "@RK_JOBS@", "@RK_GIT@"
+"""What stands in a command for a variable of the script that is no path."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable at the top of the script. `stands_for` is what a command says instead of its value."""
+
+    variable: str
+    value: str
+    about: str
+    stands_for: str = ""
+    beside: bool = False
+    """`value` is meant from the folder of the script."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of the script's Python part, by this interpreter, in this folder."""
+
+    words: tuple[str, ...]
+    python: str
+    folder: str | None = None
+
+
+class ScriptStep(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    about: tuple[str, ...]
+    calls: tuple[Call, ...]
+    always: bool = False
+    environment: bool = False
+    """The environment is made before its commands."""
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    system: str
+    places: tuple[Place, ...]
+    environment: Environment
+    steps: tuple[ScriptStep, ...]
+    plan: dict[str, Any]
+    """What the Python part knows of it."""
+    options: Options
+    version: str
+
+    @property
+    def known(self) -> tuple[tuple[str, str], ...]:
+        """(text, variable), the longest first, for whoever writes a command."""
+        found = [(place.stands_for or place.value, place.variable) for place in self.places]
+        return tuple(sorted([*found, *_hidden(self.system)], key=lambda pair: -len(pair[0])))
+
+    def before(self, place: Place) -> tuple[tuple[str, str], ...]:
+        """Those that stand above it: a place below another one is spelled by it."""
+        above = {each.variable for each in self.places[: self.places.index(place)]}
+        return tuple(pair for pair in self.known if pair[1] in above or pair in _hidden(self.system))
+
+
+def _hidden(system: str) -> tuple[tuple[str, str], ...]:
+    """The user's folder as a recording spells it, and the variable that has the real one."""
+    shapes = ("<user>", "<the user>", "<üser>", "<the üser>")
+    if system == "windows":
+        return tuple((f"C:\\Users\\{shape}", "USERPROFILE") for shape in shapes)
+    return tuple((f"/home/{shape}", "HOME") for shape in shapes)
+
+
+def compose(request: BuildRequest, chosen: Options, *, work: str, jobs: int | None, beside: bool = False) -> Script:
+    """The script for this request. With `beside` (it is for another computer) a source that is not absolute is meant
+    from the script's folder, and nothing here says anything about it."""
+    return _Writer(request, chosen, work, jobs, beside).script()
+
+
+class _Writer:
+    def __init__(self, request: BuildRequest, chosen: Options, work: str, jobs: int | None, beside: bool) -> None:
+        self.paths = request.paths
+        self.work = work
+        self.base = request.python
+        self.requirements = _requirements(request)
+        if self.requirements:
+            request = msgspec.structs.replace(request, python=self._python_in("env"))
+        if request.torch and not torch_release(request.torch).cmake4_unpatched:
+            # Whatever CMake a person puts in later: the variable is harmless with older ones.
+            request = msgspec.structs.replace(request, cmake_version=Version("4"))
+        self.request = request
+        self.chosen = chosen
+        self.version = wheel_version(request)
+        self.backend = backends.choose(_with_backend(request, elsewhere=beside), Path(request.source or "."))
+        self.given = request.source
+        self.beside = beside and bool(request.source) and not self.paths.isabs(request.source)
+        self.source = self._in("s") if self.backend.copies else request.source
+        self.environment = compute(
+            request, chosen.resolved, temp=self._in("t"), version=self.version, tools=self._in("env"), git_ceiling=work
+        )
+        self.jobs = jobs or 1
+        self.patches = _edits(request)
+
+    def script(self) -> Script:
+        request = self.request
+        steps = [step for step in self._steps() if step is not None]
+        places = self._places()
+        targets = [str(target) for target in request.gpu_targets] if request.cuda else []
+        plan = {
+            "title": self._title(),
+            "torch": request.torch or "",
+            "name": request.name,
+            "version": self.version,
+            "python": str(request.python_version.major_minor) if request.python_version else "",
+            "cuda": str(request.cuda.version.major_minor) if request.cuda else "",
+            "nvcc": 1 if request.cuda else 0,
+            "commit": _commit(request),
+            "disk": 25 if request.torch else 1,
+            "architectures": targets,
+            "expected": self._expected(),
+            "places": [place.variable for place in places if place.variable != "RK_JOBS"],
+            "steps": _prints(steps, self.environment, [self.patches, self.requirements]),
+            "always": [step.name for step in steps if step.always],
+            "needs": needs(request, {step.name for step in steps}),
+            "first": first_on_path(request),
+            "smoke": smoke.CODE.splitlines(),
+            "patches": self.patches,
+        }
+        return Script(
+            title=self._title(),
+            system=request.system,
+            places=places,
+            environment=self.environment,
+            steps=tuple(steps),
+            plan=plan,
+            options=self.chosen,
+            version=self.version,
+        )
+
+    def _title(self) -> str:
+        request = self.request
+        parts = [f"{'PyTorch ' + str(request.release) if request.release else request.name}"]
+        if request.cuda:
+            parts.append(f"for {', '.join(map(str, request.gpu_targets))} with CUDA {request.cuda.version.major_minor}")
+        if request.cudnn and request.cudnn.version:
+            parts.append(f"and cuDNN {request.cudnn.version}")
+        return " ".join([*parts, "on", "Windows" if request.system == "windows" else "Linux"])
+
+    def _places(self) -> tuple[Place, ...]:
+        request = self.request
+        found = [
+            Place(
+                variable="RK_WORK", value=self.work, about="Everything is made in this folder. Short, without spaces"
+            ),
+            Place(variable="RK_PYTHON", value=self.base, about="The Python to build for"),
+        ]
+        if request.torch and not self.given:
+            about = "Where PyTorch's source comes from"
+            found.append(Place(variable="RK_GIT", value=GIT, about=about, stands_for=ADDRESS))
+        else:
+            about = "The source" + (", which is copied" if self.backend.copies else "")
+            found.append(Place(variable="RK_GIVEN", value=self.given, about=about, beside=self.beside))
+        if self.backend.copies:
+            found.append(Place(variable="RK_SOURCE", value=self.source, about="The source that is built"))
+        if request.compiler.studio:
+            found.append(Place(variable="RK_STUDIO", value=request.compiler.studio, about="Visual Studio"))
+        if request.cuda:
+            found.append(Place(variable="RK_CUDA", value=request.cuda.root, about="The CUDA toolkit"))
+            found.append(Place(variable="RK_NVCC", value=request.cuda.nvcc, about="Its compiler"))
+        if request.cudnn and request.cuda and request.cudnn.root != request.cuda.root:
+            found.append(Place(variable="RK_CUDNN", value=request.cudnn.root, about="cuDNN"))
+        about = "How many files are compiled at a time; one of them can take 3 GB of memory"
+        found.append(Place(variable="RK_JOBS", value=str(self.jobs), about=about, stands_for=JOBS))
+        return tuple(found)
+
+    def _steps(self) -> list[ScriptStep | None]:
+        return [
+            self._step("preflight", "What the plan needs is there", [("preflight",)], always=True),
+            self._source_step(),
+            self._python_step(),
+            self._patch_step(),
+            ScriptStep(
+                name="environment",
+                about=("The variables of this build, for this script alone, each with its reason",),
+                calls=(self._call("environment"),),
+                always=True,
+                environment=True,
+            ),
+            self._smoke_step(),
+            self._configure_step(),
+            self._step(
+                "check",
+                "What CMake really decided, before hours are spent on it: it drops CUDA with a mere warning",
+                [("check", self._build)],
+            ),
+            self._compile_step(),
+            self._package_step(),
+            self._tryout_step(),
+        ]
+
+    def _source_step(self) -> ScriptStep | None:
+        if self.given:
+            if not self.backend.copies:
+                return None
+            return self._step("source", "A copy of the source, for the build writes into it",
+                              [("copy", self.given, self.source)])  # fmt: skip
+        tag = f"v{self.request.release}"
+        git = ("run", "git", "-c", "core.longpaths=true", "-c", "core.autocrlf=false", "-C", self.source)
+        calls = [
+            ("run", "git", "init", "-q", self.source),
+            (*git, "config", "remote.origin.url", ADDRESS),
+            (*git, "fetch", "--depth", "1", "origin", f"refs/tags/{tag}"),
+            (*git, "checkout", "-q", "-f", "FETCH_HEAD"),
+            (*git, "submodule", "sync", "-q", "--recursive"),
+            (*git, "submodule", "update", "--init", "--recursive", "--depth", "1", "--jobs", "4"),
+            ("commit",),
+        ]
+        about = f"PyTorch at the tag {tag} with its submodules. Cut off, it goes on where it was"
+        return self._step("source", about, calls)
+
+    def _python_step(self) -> ScriptStep | None:
+        if not self.requirements:
+            return None
+        env = self.paths.join(self.work, "env")
+        inside = self._python_in("env")
+        pip = ("run", inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input")
+        return ScriptStep(
+            name="python",
+            about=(
+                "A Python environment of the build's own, with what this release needs to build, in versions that work",
+                "for it. pip's own settings (index, proxy, certificates) hold",
+            ),
+            calls=(
+                self._call("run", self.base, "-m", "venv", "--clear", env),
+                self._call(*pip, *self.requirements),
+                self._call("freeze", python=inside),
+            ),
+        )
+
+    def _patch_step(self) -> ScriptStep | None:
+        if not self.patches:
+            return None
+        about = [f"{each['id']}: {each['title']}" for each in self.patches]
+        return self._step("patch", "Edits that this release needs; their text is at the end of this file",
+                          [("patch", self.source)], more=about)  # fmt: skip
+
+    def _smoke_step(self) -> ScriptStep | None:
+        request = self.request
+        if request.cuda is None:
+            return None
+        source, program = (self.paths.join(self.work, "smoke", name) for name in ("smoke.cu", "smoke.exe"))
+        nvcc = smoke.command(request)
+        calls = [("smoke-file", source), ("run", *nvcc, source, "-o", program), ("smoke-run", program)]
+        return self._step("smoke", "One small CUDA file with this compiler, toolkit and architecture", calls)
+
+    def _configure_step(self) -> ScriptStep:
+        calls = [self._call("fresh", self._build)]
+        calls += [self._program(command) for command in self.backend.configure(self._job)]
+        return ScriptStep(name="configure", about=("CMake, told by the environment above",), calls=tuple(calls))
+
+    def _compile_step(self) -> ScriptStep:
+        calls = [self._program(command) for command in self.backend.compile(self._job)]
+        about = ("Ninja. Hours for a whole PyTorch; stopped or failed, it goes on with what is not yet compiled",)
+        return ScriptStep(name="compile", about=about, calls=tuple(calls))
+
+    def _package_step(self) -> ScriptStep:
+        staging, stage = self._in("p"), self._in("i")
+        into: PurePath = PureWindowsPath(staging) if self.request.system == "windows" else PurePosixPath(staging)
+        calls = [self._call("empty", folder) for folder in (staging, stage)]
+        calls += [self._program(command) for command in self.backend.package(self._job, into)]
+        calls.append(self._call("pack", stage) if self.backend.name == "cmake" else self._call("collect", staging))
+        return ScriptStep(name="package", about=("The wheel",), calls=tuple(calls))
+
+    def _tryout_step(self) -> ScriptStep | None:
+        if not self.request.torch:
+            return None
+        inside = self._python_in("try")
+        numpy = next((each for each in self.requirements if each.startswith("numpy")), "numpy")
+        pip = ("run", inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", numpy)
+        calls = [
+            self._call("run", self.base, "-m", "venv", "--clear", self.paths.join(self.work, "try")),
+            self._call(*pip),
+            self._call("install", python=inside),
+            self._call("tryout", python=inside, folder=self.work),
+        ]
+        about = ("The wheel in an environment of its own: it is imported and says which GPUs it has code for",)
+        return ScriptStep(name="tryout", about=about, calls=tuple(calls))
+
+    def _step(self, name: str, about: str, calls: list[tuple[str, ...]], *, always: bool = False,
+              more: list[str] | None = None) -> ScriptStep:  # fmt: skip
+        made = tuple(self._call(*words) for words in calls)
+        return ScriptStep(name=name, about=(about, *(more or ())), calls=made, always=always)
+
+    def _call(self, *words: str, python: str | None = None, folder: str | None = None) -> Call:
+        return Call(words=words, python=python or self.base, folder=folder)
+
+    def _program(self, command: backends.Command) -> Call:
+        words = list(command.args)
+        if "-j" in words:
+            words[words.index("-j") + 1] = JOBS
+        return self._call("run", *words, folder=command.cwd)
+
+    def _expected(self) -> dict[str, str]:
+        found = {"USE_CUDA": "ON"} if self.request.cuda else {}
+        return {**found, "USE_CUDNN": "ON"} if self.request.cudnn and self.request.cuda else found
+
+    @property
+    def _build(self) -> str:
+        return self.paths.join(self.source, "build") if self.backend.name == "setup.py" else self._in("b")
+
+    @property
+    def _job(self) -> backends.Job:
+        names = {"cmake": "cmake", "ninja": "ninja", "python": self.request.python, "cxx": self.request.compiler.cxx}
+        tools = {name: Tool(name=name, path=path) for name, path in names.items()}
+        return backends.Job(
+            request=self.request,
+            options=self.chosen,
+            tools=Tools(**tools),
+            source=self.source,
+            build=self._build,
+            stage=self._in("i"),
+            python=self.request.python,
+            version=self.version,
+            jobs=self.jobs,
+        )
+
+    def _in(self, name: str) -> str:
+        return str(self.paths.join(self.work, name))
+
+    def _python_in(self, folder: str) -> str:
+        inside = ("Scripts", "python.exe") if self.paths.sep == "\\" else ("bin", "python")
+        return str(self.paths.join(self.work, folder, *inside))
+
+
+def _with_backend(request: BuildRequest, *, elsewhere: bool) -> BuildRequest:
+    """A release's own way to build where the plan names none; the source may not be here to be looked at."""
+    if request.backend is None and request.torch:
+        return msgspec.structs.replace(request, backend=torch_release(request.torch).backend)
+    if request.backend is None and (elsewhere or not Path(request.source).is_dir()):
+        message = "the build file does not say how the project is built, and its source is not here to be looked at"
+        raise BadInput(message, hint=f"add `backend` to it: one of {', '.join(backends.BACKENDS)}")
+    return request
+
+
+def _requirements(request: BuildRequest) -> tuple[str, ...]:
+    if not request.torch:
+        return request.requires
+    release = torch_release(request.torch)
+    cmake = f"cmake>={release.min_cmake}" + ("" if release.cmake4_unpatched else ",<4")
+    own = setup_py.requirements(request.torch, mkl=request.pip_mkl)
+    return (*own, cmake, "ninja>=1.13.2")
+
+
+def _edits(request: BuildRequest) -> list[dict[str, Any]]:
+    """The patches of this release as plain data. What an option or a pinned tool does instead is no edit."""
+    nothing = Tool(name="", path="")
+    tools = Tools(cmake=nothing, ninja=nothing, python=nothing, cxx=nothing)
+    found = []
+    for id in patches.wanted(request, tools):
+        patch = catalogue.patch(id)
+        edits = [
+            edit for edit in patch.edit if edit.torch is None or (request.release and request.release in edit.torch)
+        ]
+        if edits:
+            found.append({"id": id, "title": patch.title, "edits": [_plain(edit) for edit in edits]})
+    return found
+
+
+def _plain(edit: catalogue.Edit) -> dict[str, Any]:
+    return {
+        "file": edit.file,
+        "count": edit.count,
+        "fixed": edit.fixed or "",
+        "before": edit.before.split("\n"),
+        "after": edit.after.split("\n"),
+    }
+
+
+def _commit(request: BuildRequest) -> str:
+    if not request.torch or request.source:
+        return ""
+    release = torch_release(request.torch)
+    return release.git_version or "" if str(request.release) == release.newest else ""
+
+
+def _prints(steps: list[ScriptStep], environment: Environment, more: list[Any]) -> list[dict[str, str]]:
+    """A step's own print holds that of the step before it: what stands on something new is done anew."""
+    found = []
+    last = ""
+    for step in steps:
+        spelled = msgspec.json.encode([last, step]) + json.dumps(more).encode()
+        if step.environment:
+            spelled += environment.digest_text().encode()
+        last = hashlib.sha256(spelled).hexdigest()[:12]
+        found.append({"name": step.name, "print": last})
+    return found

@@ -1,0 +1,148 @@
+"""A build script for bash: ASCII, every path quoted, as `shellcheck` wants it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from rekindle.build.configure.render import change_lines, drop_function, one_line, sh_text
+from rekindle.build.script import text as script_text
+from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.text import comment, title
+
+_END = "END_OF_PYTHON"
+
+
+def text(script: Script, file: str) -> str:
+    lines = [
+        "#!/usr/bin/env bash",
+        *(comment(line) for line in script_text.head(script, file)),
+        "",
+        "set -u",
+        *_here(script),
+        "",
+        *title("What you may change"),
+        *(line for place in script.places for line in _place(script, place)),
+        "",
+        *_arguments(script, file),
+        *_functions(),
+        *drop_function(script.environment),
+        "",
+        *title("The Python part of this script, which becomes a file of its own"),
+        'mkdir -p "$RK_WORK" || exit 4',
+        'export RK_STEPS="$RK_WORK/steps.py"',
+        f"cat >\"$RK_STEPS\" <<'{_END}' || exit 4",
+        *script_text.python_part(script),
+        _END,
+        "",
+        *title("It begins"),
+        'if [ ! -x "$RK_PYTHON" ]; then',
+        "  printf 'There is no Python at %s: install it there, or correct RK_PYTHON above.\\n' \"$RK_PYTHON\" >&2",
+        "  exit 3",
+        "fi",
+        "export PYTHONUTF8=1",
+        '"$RK_PYTHON" "$RK_STEPS" start || exit 2',
+        "",
+    ]
+    for step in script.steps:
+        lines += _step(script, step)
+    lines += [*title("The end"), 'part "$RK_PYTHON" finish']
+    return script_text.checked(script, "\n".join(lines) + "\n")
+
+
+def _here(script: Script) -> list[str]:
+    if not any(place.beside for place in script.places):
+        return []
+    return ['RK_HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd) || exit 1']
+
+
+def _place(script: Script, place: Place) -> list[str]:
+    value = place.value.rstrip("/") or "/"
+    spelled = '"$RK_HERE"/' + shlex.quote(value) if place.beside else sh_text(value, script.before(place))
+    return [comment(place.about), f"export {place.variable}={spelled}"]
+
+
+def _arguments(script: Script, file: str) -> list[str]:
+    told = [one_line(script.title), *(f"  {line}" for line in script_text.usage(file))]
+    told.append(f"  steps: {script_text.step_names(script)}")
+    return [
+        *title("What was asked for"),
+        "export RK_FROM='' RK_UNTIL=''",
+        "while [ $# -gt 0 ]; do",
+        '  case "$1" in',
+        "    --help)",
+        f"      printf '%s\\n' {' '.join(shlex.quote(line) for line in told[:1])} \\",
+        *(f"        {shlex.quote(line)} \\" for line in told[1:-1]),
+        f"        {shlex.quote(told[-1])}",
+        "      exit 0",
+        "      ;;",
+        '    --from) RK_FROM="${2-}"; shift ;;',
+        '    --until) RK_UNTIL="${2-}"; shift ;;',
+        "    *)",
+        "      printf 'This script does not know such an argument; --help lists them.\\n' >&2",
+        "      exit 2",
+        "      ;;",
+        "  esac",
+        "  if [ $# -gt 0 ]; then shift; fi",
+        "done",
+        "",
+    ]
+
+
+def _functions() -> list[str]:
+    return [
+        *title("How a command is run: through the Python part, and what it answers counts"),
+        "failed() {",
+        '  "$RK_PYTHON" "$RK_STEPS" failed',
+        "  exit 1",
+        "}",
+        "part() {",
+        "  local python=$1",
+        "  shift",
+        '  "$python" "$RK_STEPS" "$@" || failed',
+        "}",
+        "# True: the step is to be done.",
+        "begin() {",
+        '  "$RK_PYTHON" "$RK_STEPS" begin "$1"',
+        "  case $? in",
+        "    0) return 0 ;;",
+        "    10) return 1 ;;",
+        "    11) exit 0 ;;",
+        "    *) failed ;;",
+        "  esac",
+        "}",
+    ]
+
+
+def _step(script: Script, step: ScriptStep) -> list[str]:
+    body = change_lines(script.environment, "sh", script.known) if step.environment else []
+    for call in step.calls:
+        body += _call(script, call)
+    return [
+        *title(f"{step.name}: {step.about[0]}"),
+        *(comment(line) for line in step.about[1:]),
+        f"if begin {step.name}; then",
+        *(f"  {line}" for line in body),
+        "fi",
+        "",
+    ]
+
+
+def _call(script: Script, call: Call) -> list[str]:
+    words = [sh_text(word, script.known) for word in call.words]
+    place = [f"cd -- {sh_text(call.folder, script.known)} || failed"] if call.folder else []
+    python = sh_text(call.python, script.known)
+    line = f"part {python} {' '.join(words)}"
+    if len(line) > 110:
+        return [*place, f"part {python} {words[0]} {words[1]} \\", *_folded(words[2:])]
+    return [*place, line]
+
+
+def _folded(words: list[str]) -> list[str]:
+    """As many words to a line as a person likes to read."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 96:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return [re.sub(r"^", "  ", line) + (" \\" if number + 1 < len(lines) else "") for number, line in enumerate(lines)]

@@ -1,0 +1,310 @@
+"""What the steps of a build script do beyond calling programs. Follows `alone` in the script; needs Python alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rekindle.build.script.standalone import (
+    PLAN,
+    begin,
+    ended,
+    failed,
+    names,
+    place,
+    read,
+    run,
+    say,
+    start,
+    stop,
+    write,
+)
+
+
+def main(words: Sequence[str]) -> int:
+    commands: dict[str, Callable[..., int]] = {
+        "start": start, "begin": begin, "failed": failed, "run": run, "preflight": preflight,
+        "commit": commit, "copy": copy, "freeze": freeze, "patch": patch, "environment": environment,
+        "smoke-file": smoke_file, "smoke-run": smoke_run, "fresh": fresh, "check": check, "empty": empty,
+        "collect": collect, "pack": pack, "install": install, "tryout": tryout, "finish": finish,
+    }  # fmt: skip
+    return commands[words[0]](*words[1:])
+
+
+def preflight() -> int:
+    """Everything that is missing at once, and only what the steps up to --until need."""
+    until = names().index(os.environ.get("RK_UNTIL", "") or names()[-1])
+    wrong: list[str] = []
+    for need in PLAN["needs"]:
+        if names().index(need["step"]) > until:
+            continue
+        path = shutil.which(need["program"]) if need["program"] else str(expanded(need["path"]))
+        if not path or not Path(path).exists():
+            wrong += [f"MISSING  {need['what']}: `{path or need['program']}`", f"         {need['fix']}"]
+            continue
+        found = version_of(path, need["version"]) if need["version"] else ""
+        if found != need["version"]:
+            wrong += [f"WRONG    {need['what']}: `{path}` says {found or 'nothing'}", f"         {need['fix']}"]
+        else:
+            say(f"found    {need['what']}: {path}")
+    wrong += unfit(str(place()))
+    free = shutil.disk_usage(place()).free // 1024**3
+    if free < PLAN["disk"]:
+        say(f"WARN     {free} GiB are free; the whole takes about {PLAN['disk']}")
+    return stop(*wrong) if wrong else 0
+
+
+def unfit(work: str) -> list[str]:
+    found = []
+    python = ".".join(map(str, sys.version_info[:2]))
+    if PLAN["python"] and python != PLAN["python"]:
+        found.append(f"WRONG    Python: this is {python}, the plan says {PLAN['python']} (RK_PYTHON)")
+    if PLAN["nvcc"] and (" " in work or not work.isascii()):
+        found.append(f"WRONG    RK_WORK `{work}`: nvcc breaks on spaces and on letters outside ASCII")
+    if PLAN["nvcc"] and os.name == "nt" and len(work) > 60:
+        found.append(f"WRONG    RK_WORK has {len(work)} characters: Windows counts those of every path below it")
+    return found
+
+
+def expanded(path: str) -> Path:
+    """`RK_CUDA/bin/nvcc.exe`: the first part is a place of the script."""
+    first, *rest = path.split("/")
+    return Path(os.environ.get(first, ""), *rest)
+
+
+def version_of(path: str, wanted: str) -> str:
+    try:
+        said = subprocess.run(
+            [path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    text = said.stdout.decode("utf-8", "replace")
+    numbers = re.findall(r"release (\d+\.\d+)", text) or re.findall(r"(\d+(?:\.\d+)+)", text)
+    return ".".join(numbers[0].split(".")[: wanted.count(".") + 1]) if numbers else ""
+
+
+def commit() -> int:
+    """The tree is the release itself, and not something else of the same name."""
+    args = ["git", "-C", os.environ["RK_SOURCE"], "rev-parse", "HEAD"]
+    found = subprocess.run(args, stdout=subprocess.PIPE, check=False).stdout.decode().strip()
+    if PLAN["commit"] and found != PLAN["commit"]:
+        return stop(f"the tag is commit {found}, not {PLAN['commit']}")
+    say(f"the source is at commit {found}")
+    return 0
+
+
+def copy(source: str, into: str) -> int:
+    """The build writes into its source, so it gets a copy. What git and earlier builds keep there stays behind."""
+    if not Path(source).is_dir():
+        return stop(f"there is no folder `{source}` with the source")
+
+    def left(folder: str, inside: list[str]) -> list[str]:
+        top = Path(folder).resolve() == Path(source).resolve()
+        return [name for name in inside if name in (".git", "__pycache__") or (top and name in ("build", "dist"))]
+
+    empty(into)
+    Path(into).rmdir()
+    shutil.copytree(source, into, symlinks=True, ignore=left)
+    return 0
+
+
+def freeze() -> int:
+    """The exact versions that pip took, so that the same environment can be made again."""
+    args = [sys.executable, "-m", "pip", "freeze", "--all"]
+    said = subprocess.run(args, stdout=subprocess.PIPE, check=False).stdout.decode("utf-8", "replace")
+    write(place("requirements.txt"), said.replace("\r\n", "\n"))
+    say(f"what was installed is written down in {place('requirements.txt')}")
+    return 0
+
+
+def patch(root: str) -> int:
+    """All edits or none: every text is looked for before a file is written."""
+    drafts: dict[Path, bytes] = {}
+    for each in PLAN["patches"]:
+        for edit in each["edits"]:
+            path = Path(root, *edit["file"].split("/"))
+            try:
+                data = drafts[path] if path in drafts else path.read_bytes()
+            except OSError as error:
+                return stop(f"{each['id']}: `{path}` cannot be read: {error}")
+            ends = b"\r\n" if b"\r\n" in data else b"\n"
+            before, after = (ends.join(line.encode("utf-8") for line in edit[key]) for key in ("before", "after"))
+            # One of the two texts may hold the other: a line put beside it, a word taken out.
+            made = data.count(after) - data.count(before) * before.count(after) if after else 0
+            pending = data.count(before) - (data.count(after) * after.count(before) if after else 0)
+            if made == edit["count"] and not pending:
+                say(f"{each['id']}: already in {edit['file']}")
+            elif pending == edit["count"] and not made:
+                drafts[path] = data.replace(before, after)
+                say(f"{each['id']}: {edit['file']}")
+            elif edit["fixed"] and edit["fixed"].encode("utf-8") in data:
+                say(f"{each['id']}: {edit['file']} has upstream's own fix")
+            else:
+                return stop(
+                    f"{each['id']}: its text stands {pending} times in `{path}`, not {edit['count']}",
+                    "nothing was changed; is this the release that the script is for?",
+                )
+    for path, data in drafts.items():
+        beside = path.with_name(path.name + ".part")
+        beside.write_bytes(data)
+        beside.replace(path)
+    return 0
+
+
+def environment() -> int:
+    """The first of each program on PATH is the plan's."""
+    wrong = []
+    for need in PLAN["first"]:
+        found, wanted = shutil.which(need["program"]), expanded(need["path"])
+        same = found and os.path.normcase(Path(found).resolve()) == os.path.normcase(wanted.resolve())
+        # A distribution may have the same compiler under two names.
+        if found and (same or (need["version"] and version_of(found, need["version"]) == need["version"])):
+            say(f"first on PATH: {found}")
+        else:
+            wrong.append(f"`{need['program']}` on PATH is {found or 'missing'}, not `{wanted}`: {need['why']}")
+    return stop(*wrong) if wrong else 0
+
+
+def smoke_file(path: str) -> int:
+    write(Path(path), "\n".join(PLAN["smoke"]) + "\n")
+    return 0
+
+
+def smoke_run(program: str) -> int:
+    said = subprocess.run([program], stdout=subprocess.PIPE, check=False)
+    if said.returncode == 0:
+        say("a small CUDA program was compiled and runs on the card")
+    elif said.returncode == 3:
+        say("UNVERIFIED: a small CUDA program was compiled; no card here can be used to run it")
+    else:
+        return stop(f"it does not run on the card: {said.stdout.decode().strip() or said.returncode}")
+    return 0
+
+
+def fresh(build: str) -> int:
+    """A configure run that was cut off may have kept a wrong answer. Objects stay; Ninja knows which are whole."""
+    Path(build).mkdir(parents=True, exist_ok=True)
+    if Path(build, "CMakeCache.txt").exists():
+        Path(build, "CMakeCache.txt").unlink()
+    return 0
+
+
+def check(build: str) -> int:
+    """Built fine, but no CUDA inside: that is caught here, in the first minutes."""
+    text = read(Path(build, "CMakeCache.txt")).replace("\r", "")
+    cache = dict(re.findall(r"^([^#/\s:][^:=\n]*):[A-Z]+=(.*)$", text, re.MULTILINE))
+    if not cache:
+        return stop(f"CMake has left no cache in `{build}`")
+    wrong = []
+    for name, wanted in PLAN["expected"].items():
+        on = cache.get(name, wanted).upper() in ("ON", "1", "TRUE", "YES")
+        if on != (wanted == "ON"):
+            wrong.append(f"CMake has {name}={cache[name]}, the plan says {wanted}: configure.log says why")
+    lines = read(Path(build, "build.ninja")).splitlines()
+    flags = [line for line in lines if "-gencode" in line or "--generate-code" in line]
+    if PLAN["architectures"] and not flags:
+        wrong.append("no file is compiled for a GPU: CUDA is off")
+    for name in PLAN["architectures"]:
+        without = [line for line in flags if not re.search(rf"code=\"?\[?[\w,]*\b{name}\b", line)]
+        if without:
+            wrong.append(f"{len(without)} of {len(flags)} sets of GPU flags do not name {name}")
+    compilers = "".join(read(path) for path in Path(build, "CMakeFiles").rglob("CMake*Compiler.cmake"))
+    said = re.search(r'set\(CMAKE_CUDA_COMPILER_VERSION "(\d+\.\d+)', compilers)
+    if PLAN["cuda"] and said and said.group(1) != PLAN["cuda"]:
+        wrong.append(f"the CUDA compiler is {said.group(1)}, not {PLAN['cuda']}")
+    if wrong:
+        return stop(*wrong)
+    say(f"CMake has configured what the plan says ({', '.join(PLAN['architectures']) or 'no GPU code'})")
+    return 0
+
+
+def empty(folder: str) -> int:
+    shutil.rmtree(folder, ignore_errors=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return 0
+
+
+def only_wheel(folder: Path) -> Path | None:
+    found = sorted(folder.glob("*.whl"))
+    return found[0] if len(found) == 1 else None
+
+
+def collect(folder: str) -> int:
+    made = only_wheel(Path(folder))
+    if made is None:
+        return stop(f"packing has not left exactly one wheel in `{folder}`")
+    empty(str(place("wheels")))
+    made.replace(place("wheels", made.name))
+    return 0
+
+
+def pack(tree: str) -> int:
+    """The install tree of a CMake project as a wheel."""
+    tag = "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+    stem = f"{re.sub(r'[-_.]+', '_', PLAN['name'])}-{PLAN['version']}"
+    head = f"Metadata-Version: 2.1\nName: {PLAN['name']}\nVersion: {PLAN['version']}\n"
+    about = f"Wheel-Version: 1.0\nGenerator: build script\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    found = sorted(path for path in Path(tree).rglob("*") if path.is_file())
+    bodies = [(path.relative_to(tree).as_posix(), path.read_bytes(), path.stat().st_mode) for path in found]
+    own = {"METADATA": head, "WHEEL": about}
+    bodies += [(f"{stem}.dist-info/{name}", text.encode(), 0o644) for name, text in own.items()]
+    empty(str(place("wheels")))
+    record = ""
+    with zipfile.ZipFile(place("wheels", "part"), "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body, mode in bodies:
+            member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            member.external_attr, member.compress_type = (0o100000 | mode & 0o777) << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(member, body)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
+            record += f'"{name}",sha256={digest},{len(body)}\n'
+        archive.writestr(f"{stem}.dist-info/RECORD", f"{record}{stem}.dist-info/RECORD,,\n")
+    place("wheels", "part").replace(place("wheels", f"{stem}-{tag}.whl"))
+    return 0
+
+
+def install() -> int:
+    """The wheel into the environment of this interpreter."""
+    return run(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", str(only_wheel(place("wheels"))))
+
+
+def tryout() -> int:
+    """What the wheel says of itself is held against the plan."""
+    import torch
+
+    flags = torch._C._cuda_getArchFlags() if torch.version.cuda else ""
+    say(f"torch {torch.__version__}, CUDA {torch.version.cuda}, GPU code for: {flags or 'none'}")
+    lost = [name for name in PLAN["architectures"] if name not in (flags or "").split()]
+    if lost:
+        return stop(f"the wheel has no code for {', '.join(lost)}")
+    if not torch.cuda.is_available():
+        say("UNVERIFIED: no card here can be used; nothing was computed on a GPU")
+        return 0
+    total = torch.arange(1000, device="cuda").sum().item()
+    say(f"{torch.cuda.get_device_name(0)} adds 0 to 999 and gets {total}")
+    return 0 if total == 499500 else 1
+
+
+def finish() -> int:
+    ended()
+    wheel = only_wheel(place("wheels"))
+    if wheel is None:
+        return stop("there is no wheel")
+    say(f"the wheel: {wheel}")
+    if PLAN["nvcc"]:
+        say("here it finds CUDA's libraries. On other computers it does not: `rekindle repair` puts them into it, and")
+        say("`rekindle verify` tries every part of it. A script alone can do neither")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What every room may import: errors, files, downloads, programs, versions, redaction, the console."""

@@ -1,0 +1,78 @@
+"""Values to JSON and back, in one place.
+
+Values are frozen `msgspec` structs. A few small types have a spelling of their own (a capability is `3.5`, a target
+`sm_90a`, a version `580.65.06`): they have a `parse` class method and `__str__`, and travel as strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path, PurePath
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from rekindle.core.errors import BadInput
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Spelled(Protocol):
+    """A type that travels as its spelling."""
+
+    @classmethod
+    def parse(cls, text: str) -> Any: ...
+
+
+def to_builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value, enc_hook=_spell, str_keys=True)
+
+
+def to_json(value: Any, *, indent: int = 2) -> str:
+    data = msgspec.json.encode(value, enc_hook=_spell)
+    return msgspec.json.format(data, indent=indent).decode("utf-8") if indent else data.decode("utf-8")
+
+
+def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
+    return _decoded(lambda: msgspec.json.decode(data, type=kind, dec_hook=_unspell), name)
+
+
+def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
+    return _decoded(lambda: msgspec.toml.decode(data, type=kind, dec_hook=_unspell), name)
+
+
+def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
+    return _decoded(lambda: msgspec.convert(value, type=kind, dec_hook=_unspell, str_keys=True), name)
+
+
+def schema(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a result type; what is committed under `schemas/` and checked in the tests."""
+    return msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string"})
+
+
+def _decoded(decode: Callable[[], T], name: str) -> T:
+    try:
+        return decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        message = f"{name} cannot be read: {error}"
+        raise BadInput(message, hint="check that it was written by Rekindle and is complete") from error
+
+
+def _spell(value: Any) -> Any:
+    if isinstance(value, (Spelled, PurePath)):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    message = f"cannot write a {type(value).__name__} as JSON"
+    raise TypeError(message)
+
+
+def _unspell(kind: type[Any], value: Any) -> Any:
+    if not isinstance(value, str):
+        message = f"expected a string, got {type(value).__name__}"
+        raise ValueError(message)
+    if kind is Path:
+        return Path(value)
+    return kind.parse(value)

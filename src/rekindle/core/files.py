@@ -1,0 +1,132 @@
+"""The one place that writes files: beside, synced, then renamed. A reader never sees half a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from rekindle.core.errors import NotFound, NotWritable
+
+# A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
+_LONG = 248
+
+
+def write_text(path: Path, text: str, *, newline: str = "\n") -> None:
+    """Write `text` as UTF-8. Line ends are written as given by `newline`, the same on every system."""
+    write_bytes(path, text.replace("\r\n", "\n").replace("\n", newline).encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
+    path = reachable(path)
+    beside = reachable(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        rename_over(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        message = f"cannot write `{path}`: {error.strerror or error}"
+        raise NotWritable(message, hint=_advice(error)) from error
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
+    """The whole of a file a user named, or an error that says what is wrong with it."""
+    try:
+        if path.is_dir():
+            message = f"`{path}` is a folder, not a file"
+            raise NotFound(message, hint="name the file itself")
+        data = _read(path, limit + 1)
+    except FileNotFoundError as error:
+        message = f"there is no file `{path}`"
+        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+    except OSError as error:
+        message = f"cannot read `{path}`: {error.strerror or error}"
+        raise NotFound(message, hint="check the permissions of the file") from error
+    if len(data) > limit:
+        message = f"`{path}` is larger than {limit // (1024 * 1024)} MiB"
+        raise NotFound(message, hint="this is not the kind of file expected here")
+    return data
+
+
+def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
+    """Windows refuses to open a file in the moment in which another one is renamed over it: a reader waits for that."""
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            with reachable(path).open("rb") as stream:
+                return stream.read(size)
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def rename_over(source: Path, path: Path, *, patience: float = 5.0) -> None:
+    """Give a finished file its name, over an older one of that name, and make the rename durable.
+
+    Windows refuses while another program has the old file open, and virus scanners and indexers open every new file
+    for a moment: it is tried again for `patience` seconds. An old file that is marked read-only is replaced, as on
+    every other system.
+    """
+    limit = time.monotonic() + patience
+    while True:
+        try:
+            source.replace(path)
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > limit:
+                raise
+            with contextlib.suppress(OSError):
+                if not path.stat().st_mode & stat.S_IWRITE:
+                    path.chmod(stat.S_IWRITE | stat.S_IREAD)
+            time.sleep(0.05)
+        else:
+            break
+    sync_folder(path.parent)
+
+
+def reachable(path: Path) -> Path:
+    """The path in the spelling that Windows also takes beyond 260 characters; on other systems the path itself."""
+    if os.name != "nt":
+        return path
+    full = os.path.abspath(path)  # noqa: PTH100 - without links followed, but without `..`, which that spelling lacks
+    if len(full) < _LONG or full.startswith("\\\\?\\"):
+        return path
+    return Path("\\\\?\\UNC\\" + full[2:] if full.startswith("\\\\") else "\\\\?\\" + full)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the rename itself durable where the system lets a folder be synced (not on Windows)."""
+    if os.name == "nt":
+        return
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _advice(error: OSError) -> str:
+    if os.name == "nt" and isinstance(error, PermissionError):
+        return "close the program that has the file open, or choose another place with `-o`"
+    return "free some space or choose another place with `-o`"

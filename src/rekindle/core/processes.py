@@ -1,0 +1,157 @@
+"""Programs with everything they start: begun together, ended together.
+
+Ending a compiler driver leaves its compilers running, and a pipe that they inherited never closes. On Linux a program
+gets a session of its own and its group is ended; on Windows it gets a Job Object, from before its first instruction.
+If this process dies, Windows ends the job; on Linux the group lives on and can be found by its id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ntpath
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+_BATCH = (".bat", ".cmd")
+_BATCH_DANGER = frozenset('"%\r\n\0')
+
+
+class Started:
+    """A program that is running. `end` ends it with all it has started; so does an error inside a `with` block."""
+
+    def __init__(
+        self,
+        args: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: int | IO[Any] | None = subprocess.DEVNULL,
+        stdout: int | IO[Any] | None = None,
+        stderr: int | IO[Any] | None = None,
+    ) -> None:
+        words = [os.fspath(arg) for arg in args]
+        options: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
+        options |= {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+        if sys.platform == "win32":
+            from rekindle.core.job_object import Job, start_in
+
+            self._job: Job | None = Job()
+            self.process = start_in(self._job, command_line(words, env), options)
+        else:
+            self.process = subprocess.Popen(words, start_new_session=True, **options)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def lines(self) -> Iterator[bytes]:
+        """What it writes to stdout, line by line, as it comes.
+
+        On Windows a read that waits cannot be interrupted: Ctrl-C would be noticed at the next line, which a long
+        compile may keep back for half an hour. There a thread reads, and this process only ever waits for moments.
+        """
+        pipe = self.process.stdout
+        if pipe is None:
+            return
+        if sys.platform != "win32":
+            yield from pipe
+        else:
+            arrived: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+            threading.Thread(target=_hand_over, args=(pipe, arrived), daemon=True).start()
+            while True:
+                try:
+                    line = arrived.get(timeout=0.2)
+                except queue.Empty:
+                    continue
+                if line is None:
+                    return
+                yield line
+
+    def end(self, *, grace: float = 0.0) -> None:
+        """End it and all it has started. With `grace` it is asked first (Linux) and has that many seconds."""
+        if sys.platform == "win32":
+            if self._job:
+                self._job.end()
+        else:
+            if grace:
+                self._signal(signal.SIGTERM)
+                limit = time.monotonic() + grace
+                while self.process.poll() is None and time.monotonic() < limit:
+                    time.sleep(0.05)
+            self._signal(signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
+
+    def release(self) -> None:
+        """Let go of it: what it has left running on purpose (a compiler cache's server) goes on."""
+        if sys.platform == "win32" and self._job:
+            self._job.release()
+            self._job = None
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is not None or self.process.poll() is None:
+            self.end()
+        self.release()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _signal(self, number: int) -> None:
+        if sys.platform != "win32":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+
+def _hand_over(pipe: IO[bytes], arrived: queue.SimpleQueue[bytes | None]) -> None:
+    # The pipe may be closed under us when the program is ended.
+    with contextlib.suppress(OSError, ValueError):
+        for line in pipe:
+            arrived.put(line)
+    arrived.put(None)
+
+
+def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
+    """What Windows is told to run.
+
+    Windows looks for a bare name along *this* process's PATH, whatever environment the program gets, and only for
+    `.exe`; here it is looked for along the PATH that the program will have. A batch file is run by `cmd`, which reads
+    `&` and `|` in arguments as commands unless they are quoted, and cannot be stopped from reading `%` and `"`.
+    """
+    program = words[0]
+    if not {"/", "\\"} & set(program):
+        path = next((value for name, value in (env or os.environ).items() if name.upper() == "PATH"), "")
+        program = found_on(program, path) or program
+    if not program.lower().endswith(_BATCH):
+        return subprocess.list2cmdline([program, *words[1:]])
+    for word in words[1:]:
+        if _BATCH_DANGER & set(word):
+            message = f"`{word}` cannot be handed to the batch file `{program}` unharmed"
+            raise ValueError(message)
+    quoted = " ".join(f'"{word}"' for word in (program, *words[1:]))
+    shell = ntpath.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "cmd.exe")
+    return f'{shell} /d /v:off /s /c "{quoted}"'
+
+
+def found_on(name: str, path: str, endings: str | None = None) -> str | None:
+    """The program of that name along a Windows `path`. The current folder is no place to look for one."""
+    known = [ending for ending in (endings or os.environ.get("PATHEXT") or ".COM;.EXE;.BAT;.CMD").split(";") if ending]
+    tried = [""] if name.upper().endswith(tuple(ending.upper() for ending in known)) else known
+    for folder in path.split(";"):
+        for ending in tried if folder.strip('" ') else ():
+            hit = ntpath.join(folder.strip('" '), name + ending.lower())
+            if Path(hit).is_file():
+                return hit
+    return None

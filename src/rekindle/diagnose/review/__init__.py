@@ -1,1 +1,0 @@
-"""Somebody's build script held against what is known."""

@@ -1,0 +1,1 @@
+"""A CUDA extension built for the torch and the cards that are here."""

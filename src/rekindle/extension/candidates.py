@@ -1,0 +1,102 @@
+"""A ready-made wheel for an environment: is there one on the index that serves the cards and fits the torch?
+
+pip says which file it would take; of that file only headers are read, by range requests where the server allows them,
+and it is fetched when it serves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from rekindle.audit.answer import Card, Torch
+from rekindle.audit.environment import Environment
+from rekindle.core import codec
+from rekindle.core.errors import RekindleError
+from rekindle.core.findings import Finding, State
+from rekindle.extension import pip
+from rekindle.extension.check import served_by, unfit
+
+_FETCHING = 1800.0
+_ASKING = 300.0
+
+
+class _Download(msgspec.Struct):
+    url: str = ""
+
+
+class _Install(msgspec.Struct):
+    download_info: _Download = msgspec.field(default_factory=_Download)
+
+
+class _Answer(msgspec.Struct):
+    install: list[_Install] = []
+
+
+def candidate(
+    requirement: str,
+    environment: Environment,
+    torch: Torch,
+    cards: Sequence[Card],
+    work: Path,
+    tell: Callable[[str], None],
+) -> tuple[Path | None, Finding | None]:
+    """The wheel, when it serves, and what was found. Neither: the index has no wheel of it for this Python."""
+    folder = work / "index"
+    address = _address(requirement, environment)
+    wheel = None if address else _fetched(requirement, environment, folder)
+    where: str | Path | None = address or wheel
+    if where is None:
+        tell(f"no wheel of {requirement} for this Python on the index: pip would build it from source")
+        return None, None
+    name = unquote(urlsplit(str(where)).path).rpartition("/")[2] if address else Path(where).name
+    try:
+        finding = _judged(where, name, torch, cards)
+    except RekindleError as problem:
+        # A server without range requests: the whole file then.
+        wheel = wheel or _fetched(requirement, environment, folder)
+        if wheel is None:
+            finding = Finding(id="extension.index", state=State.UNVERIFIED, found=f"{name}: {problem.message}")
+        else:
+            finding = _judged(wheel, name, torch, cards)
+    tell(finding.found)
+    if finding.state is not State.PASS:
+        return None, finding
+    return wheel or _fetched(requirement, environment, folder), finding
+
+
+def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[Card]) -> Finding:
+    targets, wrong = served_by(where, cards)
+    if not targets:
+        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index has no GPU code")
+    if wrong:
+        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index {'; '.join(wrong)}")
+    reason = unfit(where, torch)
+    if reason:
+        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index does not fit: {reason}")
+    return Finding(id="extension.index", state=State.PASS, found=f"{name} on the index serves the cards")
+
+
+def _address(requirement: str, environment: Environment) -> str | None:
+    """Where the wheel lies that pip would take; None when there is none, or this pip cannot say."""
+    words = ["install", "-q", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "--report", "-"]
+    result = pip.call(environment, [*words, requirement], os.environ, timeout=_ASKING)
+    if not result.ok:
+        return None
+    try:
+        found = codec.from_json(result.out, _Answer).install
+    except RekindleError:
+        return None
+    address = found[0].download_info.url if found else ""
+    return address if address.startswith(("http://", "https://")) else None
+
+
+def _fetched(requirement: str, environment: Environment, folder: Path) -> Path | None:
+    folder.mkdir(exist_ok=True)
+    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement]
+    result = pip.call(environment, words, os.environ, timeout=_FETCHING)
+    return next(iter(folder.glob("*.whl")), None) if result.ok else None

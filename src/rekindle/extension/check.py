@@ -1,0 +1,181 @@
+"""A wheel held against the torch of an environment before anybody installs it: its code, its linkage, its import."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.audit import module_checks
+from rekindle.audit.answer import Card, Torch
+from rekindle.audit.contents import Contents, Module, is_module, read
+from rekindle.audit.environment import Environment
+from rekindle.audit.symbols import Offered, missing_in, uses_torch
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.run import call
+from rekindle.core.version import Version
+from rekindle.formats.package import open_package
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.wheels.inspect.inspection import Card as Judged
+from rekindle.wheels.inspect.inspection import Inspection, inspect
+
+_CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
+_MOST = 12
+"""Modules named in one sentence, and imported one by one, at most."""
+
+
+def judged(
+    wheel: Path, arch_list: str, cards: Sequence[Card], environment: Environment, torch: Torch, work: Path
+) -> list[Finding]:
+    """Right code and nothing else, linked to this torch, importable where it was made."""
+    seen = inspect(wheel, cards=[card.capability.sm for card in cards])
+    folder = work / "imported"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    installed = msgspec.structs.replace(environment, site_packages=(str(folder),))
+    found = read(installed)
+    return [
+        _right_code(seen, arch_list),
+        *_served(seen),
+        _linked(found, installed, torch),
+        _importable(folder, found.modules, environment),
+    ]
+
+
+def unfit(where: str | Path, torch: Torch) -> str | None:
+    """Why a ready-made wheel cannot be used with this torch; None when nothing speaks against it."""
+    offered = Offered(Path(torch.root))
+    with open_package(where) as package:
+        for name in package.files:
+            if not is_module(name):
+                continue
+            binary = package.binary(name, symbols=True)
+            needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
+            other = _other_runtime(needed, torch.cuda)
+            if other is not None:
+                return f"{binary.file} uses the CUDA {other} runtime, torch here is built for CUDA {torch.cuda}"
+            lacking = missing_in(binary, offered)
+            if lacking:
+                return (
+                    f"{binary.file} was built for another torch: {len(lacking)} symbols are missing in {torch.version}"
+                )
+    return None
+
+
+def _other_runtime(needed: Sequence[str], cuda: Version | None) -> int | None:
+    majors = {int(match[1]) for name in needed if (match := _CUDART.match(name))}
+    return next((major for major in sorted(majors) if cuda is None or major != cuda.major), None)
+
+
+def _right_code(seen: Inspection, arch_list: str) -> Finding:
+    wanted = {str(target) for target in parse_arch_list(arch_list)}
+    got = set(seen.targets)
+    if not got and not wanted:
+        return Finding(id="extension.code", state=State.PASS, found="the wheel holds no GPU code, as asked for")
+    if not got:
+        text = "the wheel holds no GPU code: the project has none, or its build skipped it"
+        return Finding(id="extension.code", state=State.WARN, found=text)
+    if got != wanted:
+        return Finding(
+            id="extension.code",
+            state=State.WARN,
+            found=f"the wheel holds {', '.join(sorted(got))}; asked for was {', '.join(sorted(wanted)) or 'none'}",
+            why="the project sets architectures of its own",
+        )
+    found_targets = ", ".join(seen.targets)
+    return Finding(id="extension.code", state=State.PASS, found=f"the wheel holds {found_targets} and nothing else")
+
+
+def _served(seen: Inspection) -> list[Finding]:
+    return [
+        Finding(
+            id="extension.serves",
+            state=State.PASS if card.coverage is Coverage.SERVES else State.FAIL,
+            found=f"{card.name}: {card.coverage.value}" + (" by JIT" if card.by_jit else ""),
+        )
+        for card in seen.cards
+        if seen.targets
+    ]
+
+
+def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
+    """The symbols, the CUDA runtime, the Python: what an audit would say of it once it is installed."""
+    place = module_checks.Place(
+        environment=installed,
+        contents=found,
+        torch=torch.version,
+        cuda=torch.cuda,
+        cards=(),
+        driver=None,
+        offered=Offered(Path(torch.root)),
+    )
+    wrong = [finding for module in found.modules for finding in module_checks.findings(place, module, None)]
+    users = [module for module in found.modules if uses_torch(module)]
+    if wrong:
+        worst = max(wrong, key=lambda finding: finding.state.rank)
+        return Finding(id="extension.linkage", state=worst.state, found=worst.found, why=worst.why, fix=worst.fix)
+    if not users:
+        return Finding(id="extension.linkage", state=State.WARN, found="nothing in the wheel is linked to torch")
+    names = ", ".join(module.file for module in users[:_MOST])
+    text = f"{names}: every symbol that is wanted of torch is in {torch.version}"
+    return Finding(id="extension.linkage", state=State.PASS, found=text)
+
+
+def _importable(folder: Path, modules: Sequence[Module], environment: Environment) -> Finding:
+    names = import_names(folder, modules)
+    if not names or environment.interpreter is None or not environment.here:
+        why = "there is nothing to import in it" if not names else "this Python cannot be started here"
+        return Finding(id="extension.import", state=State.UNVERIFIED, found=f"the import was not tried: {why}")
+    # torch first: it brings the libraries that the modules are linked to.
+    script = f"import sys; sys.path.insert(0, {str(folder)!r}); import torch; import {', '.join(names)}"
+    result = call([environment.interpreter, "-c", script], cwd=folder, timeout=600)
+    shown = ", ".join(names)
+    if result.ok:
+        return Finding(id="extension.import", state=State.PASS, found=f"`import {shown}` works with the torch here")
+    said = (result.err.strip().splitlines() or ["no answer"])[-1]
+    return Finding(
+        id="extension.import",
+        state=State.FAIL,
+        found=f"`import {shown}` fails: {said[:200]}",
+        fix=Fix(text="`rekindle diagnose` reads the whole message"),
+    )
+
+
+def import_names(folder: Path, modules: Sequence[Module]) -> list[str]:
+    """What to import of an unpacked wheel: the packages with compiled modules in them, or those modules themselves.
+
+    A module in a folder without `__init__.py` is imported by its full name: nothing else would load it.
+    """
+    names: dict[str, None] = {}
+    for module in modules:
+        parts = module.path.split("/")
+        top = parts[0]
+        if len(parts) > 1 and (folder / top / "__init__.py").is_file():
+            names[top] = None
+        elif _is_python_module(module):
+            names[".".join([*parts[:-1], parts[-1].partition(".")[0]])] = None
+    if not names:
+        names = {path.name: None for path in sorted(folder.iterdir()) if (path / "__init__.py").is_file()}
+    return [name for name in names if all(part.isidentifier() for part in name.split("."))][:_MOST]
+
+
+def _is_python_module(module: Module) -> bool:
+    return module.python is not None or module.file.endswith(".pyd")
+
+
+def served_by(where: str | Path, cards: Sequence[Card]) -> tuple[dict[str, int], list[str]]:
+    """The GPU code of a wheel by path or address, and what it lacks for which card."""
+    seen = inspect(where, cards=[card.capability.sm for card in cards])
+    return seen.targets, [_lack(card, seen) for card in seen.cards if card.coverage is not Coverage.SERVES]
+
+
+def _lack(card: Judged, seen: Inspection) -> str:
+    """The file is named with its own code: NVIDIA's libraries in the same wheel may have code for more cards."""
+    wrong = [code for code in seen.gpu_code if code.file in card.files]
+    wrong = [code for code in wrong if card.files[code.file].coverage is not Coverage.SERVES]
+    parts = [f"{code.file.rpartition('/')[2]} has {', '.join(code.targets)}" for code in wrong[:_MOST]]
+    return f"does not serve {card.name}: {'; '.join(parts) or 'it has no code for it'}"

@@ -1,0 +1,17 @@
+"""pip of the environment that an extension is built for, so that its index, proxy and certificates hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rekindle.audit.environment import Environment
+from rekindle.core import run
+
+
+def command(interpreter: str, words: Sequence[str]) -> list[str]:
+    return [interpreter, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+
+
+def call(environment: Environment, words: Sequence[str], environ: Mapping[str, str], *, timeout: float) -> run.Result:
+    assert environment.interpreter is not None
+    return run.call(command(environment.interpreter, words), env=environ, timeout=timeout)

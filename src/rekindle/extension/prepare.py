@@ -1,0 +1,275 @@
+"""What an extension needs to be built for an installed torch: toolkit, compiler, architectures, environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.audit.answer import Card
+from rekindle.audit.environment import Environment, python_has_headers
+from rekindle.build.configure.environment import Action, Change, compute
+from rekindle.build.configure.environment import Environment as BuildEnvironment
+from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
+from rekindle.core.errors import MissingTool, StepFailed
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.toolchain.vcvars import VcVars
+
+Capture = Callable[[BuildRequest], VcVars | None]
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """`request` and `environment` are None when something that cannot be done without is missing.
+
+    `builder` is the Python that runs the build; `paths` is where it finds the torch when that is in another one.
+    """
+
+    findings: tuple[Finding, ...]
+    arch_list: str
+    toolkit: str | None = None
+    request: BuildRequest | None = None
+    environment: BuildEnvironment | None = None
+    builder: str | None = None
+    paths: tuple[str, ...] = ()
+
+    def with_changes(self, changes: Sequence[Change]) -> Preparation:
+        """The same with more variables set, when there is an environment at all."""
+        if self.environment is None:
+            return self
+        environment = msgspec.structs.replace(self.environment, changes=(*self.environment.changes, *changes))
+        return msgspec.structs.replace(self, environment=environment)
+
+
+def prepare(
+    place: Environment,
+    torch: str,
+    cuda: Version | None,
+    cards: Sequence[Card],
+    machine: Machine,
+    *,
+    temp: str,
+    jobs: int,
+    capture: Capture = lambda _: None,
+) -> Preparation:
+    """Everything decided before the first compiler starts; each decision is a finding.
+
+    `capture` gives what the compiler's own set-up (`vcvarsall.bat`) changes in the environment.
+    """
+    builder = _builder(place, machine)
+    findings = [_python(place, builder)]
+    kit = _toolkit(machine.toolkits, cuda, cards) if cuda else None
+    findings.append(_toolkit_finding(kit, torch, cuda, machine.toolkits))
+    if kit is not None and kit.own_ptxas is False:
+        findings.append(_ptxas(kit))
+    architectures = arch_list([card.capability for card in cards], kit.targets if kit else ())
+    findings.append(_cards(cards, architectures, kit))
+    if any(finding.state is State.FAIL for finding in findings):
+        return Preparation(findings=tuple(findings), arch_list=architectures, toolkit=kit.root if kit else None)
+    wanted = BuildFile(
+        source=".",
+        name="extension",
+        cuda_root=kit.root if kit else None,
+        python=builder,
+        arch_list=architectures,
+    )
+    try:
+        request = resolve(wanted, machine)
+        compiler = capture(request)
+    except (MissingTool, StepFailed) as missing:
+        fix = Fix(text=missing.hint or "install it")
+        findings.append(Finding(id="extension.compiler", state=State.FAIL, found=missing.message, fix=fix))
+        return Preparation(findings=tuple(findings), arch_list=architectures, toolkit=kit.root if kit else None)
+    named = f"{request.compiler.cxx} {request.compiler.version or request.compiler.toolset or ''}".strip()
+    findings.append(Finding(id="extension.compiler", state=State.PASS, found=f"compiler {named}"))
+    environment = _environment(request, architectures, compiler, temp=temp, jobs=jobs)
+    return Preparation(
+        findings=tuple(findings),
+        arch_list=architectures,
+        toolkit=kit.root if kit else None,
+        request=request,
+        environment=environment,
+        builder=builder,
+        paths=() if builder == place.interpreter else place.site_packages,
+    )
+
+
+def arch_list(cards: Sequence[Capability], targets: Sequence[Target], *, ptx: bool = False) -> str:
+    """`TORCH_CUDA_ARCH_LIST` for these cards: in numeric order, each a target that this nvcc has.
+
+    A card newer than the toolkit gets the nearest older target of its own major, or, where there is none, PTX of the
+    newest target: the driver then compiles it. `ptx` adds PTX to the last entry.
+    """
+    known = sorted({target.capability for target in targets if not target.suffix})
+    chosen: set[Capability] = set()
+    forward = False
+    for card in cards:
+        same = [target for target in known if target.major == card.major and target <= card]
+        if card in known or not known:
+            chosen.add(card)
+        elif same:
+            chosen.add(same[-1])
+        elif known[-1] < card:
+            chosen.add(known[-1])
+            forward = True
+    entries = [str(capability) for capability in sorted(chosen)]
+    if entries and (ptx or forward):
+        entries[-1] += "+PTX"
+    return ";".join(entries)
+
+
+def _environment(
+    request: BuildRequest, architectures: str, compiler: VcVars | None, *, temp: str, jobs: int
+) -> BuildEnvironment:
+    base = compute(request, temp=temp, vcvars=compiler)
+    more = [
+        Change(
+            name="TORCH_CUDA_ARCH_LIST",
+            action=Action.SET,
+            value=architectures,
+            why="code for these cards and no others",
+        ),
+        Change(
+            name="FORCE_CUDA",
+            action=Action.SET,
+            value="1",
+            why="torchvision and others build without CUDA where no card is",
+        ),
+        Change(
+            name="MAX_JOBS", action=Action.SET, value=str(jobs), why="as many compilers at once as there is memory for"
+        ),
+        Change(name="CC", action=Action.SET, value=request.compiler.c, why="the compiler that this CUDA accepts"),
+        Change(name="CXX", action=Action.SET, value=request.compiler.cxx, why="the compiler that this CUDA accepts"),
+        Change(
+            name="NVCC_PREPEND_FLAGS",
+            action=Action.SET,
+            value=f"-ccbin {request.compiler.cuda_host}",
+            why="and for nvcc",
+        ),
+    ]
+    if request.system == "windows":
+        sdk = "the compiler environment is loaded already: setuptools must not look for another"
+        more = [*more[:3], Change(name="DISTUTILS_USE_SDK", action=Action.SET, value="1", why=sdk)]
+    if not architectures:
+        more = [change for change in more if change.name in ("MAX_JOBS", "CC", "CXX", "DISTUTILS_USE_SDK")]
+    return msgspec.structs.replace(base, changes=(*base.changes, *more))
+
+
+def _builder(place: Environment, machine: Machine) -> str | None:
+    """The Python that runs the build: the environment's own or, where that has no headers, a full one of its version.
+
+    ComfyUI portable and others bring an embedded Python: it runs everything, and nothing can be compiled with it.
+    """
+    if place.has_headers or place.interpreter is None or place.python is None:
+        return place.interpreter
+    for python in machine.pythons:
+        same = python.version is not None and python.version.major_minor == place.python.major_minor
+        if same and python.kind != "embedded" and not python.trouble and python_has_headers(Path(python.path)):
+            return python.path
+    return None
+
+
+def _python(place: Environment, builder: str | None) -> Finding:
+    if place.interpreter is None:
+        found = f"{place.root} has no interpreter that could be started here"
+        return Finding(
+            id="extension.python", state=State.FAIL, found=found, fix=Fix(text="name an environment of this system")
+        )
+    if builder is None:
+        return Finding(
+            id="extension.python",
+            state=State.FAIL,
+            found=f"Python {place.python} in {place.root} has no headers",
+            why="an embedded or minimal Python runs everything, but nothing can be compiled with it",
+            fix=Fix(
+                text=f"install a full Python {place.python.major_minor if place.python else ''} beside it; "
+                "it will be found and used for the build"
+            ),
+        )
+    if builder != place.interpreter:
+        return Finding(
+            id="extension.python",
+            state=State.PASS,
+            found=f"Python {place.python} in {place.root} has no headers; {builder} of the same version builds for it",
+        )
+    return Finding(id="extension.python", state=State.PASS, found=f"Python {place.python} with headers")
+
+
+def _toolkit(toolkits: Sequence[FoundToolkit], cuda: Version | None, cards: Sequence[Card]) -> FoundToolkit | None:
+    """The toolkit nearest to torch's CUDA: the same minor, else another of the same major that reaches the cards."""
+    fitting = [kit for kit in toolkits if kit.nvcc and kit.version and cuda and kit.version.major == cuda.major]
+
+    def rank(kit: FoundToolkit) -> tuple[bool, bool, int]:
+        assert kit.version is not None
+        assert cuda is not None
+        reached = all(arch_list([card.capability], kit.targets).startswith(str(card.capability)) for card in cards)
+        return (reached, kit.version.major_minor == cuda.major_minor, -abs(kit.version.minor - cuda.minor))
+
+    return max(fitting, key=rank, default=None)
+
+
+def _toolkit_finding(
+    kit: FoundToolkit | None, torch: str, cuda: Version | None, toolkits: Sequence[FoundToolkit]
+) -> Finding:
+    if cuda is None:
+        found = f"torch {torch} is a CPU build: CUDA code cannot be built against it"
+        fix = Fix(text="install a torch with CUDA first", commands=("rekindle install",))
+        return Finding(id="extension.toolkit", state=State.FAIL, found=found, fix=fix)
+    if kit is None or kit.version is None:
+        have = ", ".join(str(other.version) for other in toolkits if other.version) or "none"
+        return Finding(
+            id="extension.toolkit",
+            state=State.FAIL,
+            found=f"torch {torch} is built with CUDA {cuda}, and no CUDA {cuda.major} toolkit is here (found: {have})",
+            why="the runtimes of two CUDA majors in one process do not share streams or memory",
+            fix=Fix(text=f"install CUDA {cuda.major_minor}, or another {cuda.major}.x, without its driver"),
+        )
+    if kit.version.major_minor != cuda.major_minor:
+        return Finding(
+            id="extension.toolkit",
+            state=State.WARN,
+            found=f"CUDA {kit.version} for a torch built with {cuda}: harmless",
+            why="within one major the runtime is compatible both ways; torch prints a warning and goes on",
+        )
+    return Finding(id="extension.toolkit", state=State.PASS, found=f"CUDA {kit.version}, as torch's {cuda}")
+
+
+def _ptxas(kit: FoundToolkit) -> Finding:
+    found = f"CUDA {kit.version} calls another toolkit's ptxas as PATH stands; the build puts that right"
+    return Finding(id="extension.ptxas", state=State.WARN, found=found)
+
+
+def _cards(cards: Sequence[Card], architectures: str, kit: FoundToolkit | None) -> Finding:
+    if not cards:
+        return Finding(
+            id="extension.cards",
+            state=State.FAIL,
+            found="no card is known to build for",
+            why="without one, torch takes a list of its own, which may not hold your card",
+            fix=Fix(text='name it, for example `--gpu "GTX 1080 Ti"`'),
+        )
+    missing = [card for card in cards if kit and not _reaches(card.capability, kit.targets)]
+    if missing:
+        names = ", ".join(f"{card.name} ({card.capability.sm})" for card in missing)
+        return Finding(
+            id="extension.cards",
+            state=State.FAIL,
+            found=f"CUDA {kit.version if kit else '?'} cannot compile for {names}",
+            why="its nvcc has no target that runs there",
+            fix=Fix(text="install a toolkit of torch's CUDA major that reaches the card, or another torch"),
+        )
+    if architectures.endswith("+PTX"):
+        return Finding(
+            id="extension.cards",
+            state=State.WARN,
+            found=f"architectures {architectures}: the card is newer than the toolkit and runs by JIT",
+        )
+    return Finding(id="extension.cards", state=State.PASS, found=f"architectures {architectures}")
+
+
+def _reaches(card: Capability, targets: Sequence[Target]) -> bool:
+    known = {target.capability for target in targets if not target.suffix}
+    return not known or max(known) < card or any(t.major == card.major and t <= card for t in known)

@@ -1,1 +1,0 @@
-"""Everything compiled against torch: the audit of an environment, and CUDA extension projects."""

@@ -1,0 +1,199 @@
+"""A zip written member by member: raw data that is copied as it is, and new data that is compressed here.
+
+`zipfile` can only compress what it is given, so changing one file of an 800 MB wheel with it means inflating and
+deflating all of it. Headers are the same whenever and wherever they are written: one time stamp for all (that of
+SOURCE_DATE_EPOCH, else the first day a zip can name), no extra fields but zip64's where a size needs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from rekindle.core.errors import UsageError
+
+_LOCAL = struct.Struct("<4s5H3L2H")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR = struct.Struct("<4sLQL")
+_WIDE = 0xFFFFFFFF
+_UTF8 = 0x800
+_DEFLATED = 8
+# Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.
+_LEVEL = 2
+_IN_MEMORY = 8 << 20
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as it lies in the zip. `digest` is RECORD's spelling of the contents' hash, where it was taken."""
+
+    name: str
+    size: int
+    packed: int
+    crc: int
+    method: int
+    mode: int
+    offset: int = 0
+    digest: str | None = None
+
+
+class Squeezed(msgspec.Struct, frozen=True, kw_only=True):
+    """A new member and the temporary file that holds its compressed data."""
+
+    member: Packed
+    stream: IO[bytes]
+
+
+def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path | None = None) -> Squeezed:
+    """Compress new contents. `folder` is where the temporary file goes when it is large."""
+    from isal import isal_zlib
+
+    # Closed by `Writer.add`, or with the last reference to it.
+    stream: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder) if folder else None)  # noqa: SIM115
+    packer = isal_zlib.compressobj(_LEVEL, _DEFLATED, -15)
+    digest = hashlib.sha256()
+    crc = size = 0
+    for block in data:
+        crc = isal_zlib.crc32(block, crc)
+        digest.update(block)
+        size += len(block)
+        stream.write(packer.compress(block))
+    stream.write(packer.flush())
+    member = Packed(
+        name=name,
+        size=size,
+        packed=stream.tell(),
+        crc=crc,
+        method=_DEFLATED,
+        mode=0o100000 | mode,
+        digest=spelled(digest.digest()),
+    )
+    return Squeezed(member=member, stream=stream)
+
+
+class Writer:
+    """Writes to an open file. `close` must be called for the directory to be written."""
+
+    def __init__(self, stream: IO[bytes], *, stamp: tuple[int, int] | None = None) -> None:
+        self._stream = stream
+        self._date, self._time = stamp or timestamp()
+        self._members: list[Packed] = []
+
+    def copy(self, member: Packed, data: Iterable[bytes]) -> None:
+        """A member whose data is already packed: written byte for byte."""
+        self._begin(member)
+        for block in data:
+            self._stream.write(block)
+
+    def copy_range(self, member: Packed, source: int, offset: int) -> bool:
+        """The same from a range of an open file, without a detour through this process; False where that cannot be."""
+        if not hasattr(os, "copy_file_range"):
+            return False
+        place = self._stream.tell()
+        self._begin(member)
+        self._stream.flush()
+        left = member.packed
+        try:
+            while left:
+                done = os.copy_file_range(source, self._stream.fileno(), left, offset)
+                if not done:
+                    break
+                left -= done
+                offset += done
+        except OSError:
+            # An old kernel, or two file systems that do not know each other.
+            pass
+        if not left:
+            self._stream.seek(0, os.SEEK_END)
+            return True
+        self._members.pop()
+        self._stream.seek(place)
+        self._stream.truncate()
+        return False
+
+    def add(self, squeezed: Squeezed) -> Packed:
+        """New contents."""
+        with squeezed.stream as stream:
+            stream.seek(0)
+            self.copy(squeezed.member, pieces(stream))
+        return squeezed.member
+
+    def _begin(self, member: Packed) -> None:
+        member = msgspec.structs.replace(member, offset=self._stream.tell())
+        self._stream.write(self._local(member))
+        self._members.append(member)
+
+    def close(self) -> None:
+        begin = self._stream.tell()
+        for member in self._members:
+            self._stream.write(self._entry(member))
+        end = self._stream.tell()
+        size, count = end - begin, len(self._members)
+        if begin >= _WIDE or size >= _WIDE or count >= 0xFFFF:
+            self._stream.write(_END64.pack(b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, begin))
+            self._stream.write(_LOCATOR.pack(b"PK\6\7", 0, end, 1))
+        short = min(count, 0xFFFF)
+        self._stream.write(_END.pack(b"PK\5\6", 0, 0, short, short, min(size, _WIDE), min(begin, _WIDE), 0))
+
+    def _local(self, member: Packed) -> bytes:
+        name, flags = _name(member.name)
+        wide = max(member.size, member.packed) >= _WIDE
+        extra = struct.pack("<HHQQ", 1, 16, member.size, member.packed) if wide else b""
+        packed, size = (_WIDE, _WIDE) if wide else (member.packed, member.size)
+        head = _LOCAL.pack(
+            b"PK\3\4", 45 if wide else 20, flags, member.method, self._time, self._date, member.crc, packed, size,
+            len(name), len(extra),
+        )  # fmt: skip
+        return head + name + extra
+
+    def _entry(self, member: Packed) -> bytes:
+        name, flags = _name(member.name)
+        large = [value for value in (member.size, member.packed, member.offset) if value >= _WIDE]
+        extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+        needs = 45 if large else 20
+        # 3: Unix, so that the mode in the upper half of the attributes is believed.
+        head = _ENTRY.pack(
+            b"PK\1\2", 3 << 8 | needs, needs, flags, member.method, self._time, self._date, member.crc,
+            min(member.packed, _WIDE), min(member.size, _WIDE), len(name), len(extra), 0, 0, 0,
+            (member.mode & 0xFFFF) << 16, min(member.offset, _WIDE),
+        )  # fmt: skip
+        return head + name + extra
+
+
+def spelled(digest: bytes) -> str:
+    """A SHA-256 as RECORD writes it."""
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+def timestamp(epoch: str | None = None) -> tuple[int, int]:
+    """The date and time of every header, in DOS form: SOURCE_DATE_EPOCH if it is set, else 1980-01-01."""
+    text = os.environ.get("SOURCE_DATE_EPOCH") if epoch is None else epoch
+    if not text:
+        return 1 << 5 | 1, 0
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        message = f"SOURCE_DATE_EPOCH is `{text[:40]}`, not a number of seconds"
+        raise UsageError(message, hint="unset it, or set it to seconds since 1970-01-01")
+    when = time.gmtime(min(max(int(text), 315_532_800), 4_354_819_198))
+    return (
+        (when.tm_year - 1980) << 9 | when.tm_mon << 5 | when.tm_mday,
+        when.tm_hour << 11 | when.tm_min << 5 | when.tm_sec // 2,
+    )
+
+
+def pieces(stream: IO[bytes], size: int = 1 << 20) -> Iterator[bytes]:
+    while data := stream.read(size):
+        yield data
+
+
+def _name(name: str) -> tuple[bytes, int]:
+    return (name.encode("ascii"), 0) if name.isascii() else (name.encode("utf-8"), _UTF8)

@@ -1,0 +1,245 @@
+"""`rekindle install`: the recommended route, carried out. A failure leaves the environment as it was."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from rekindle.core.errors import ChecksFailed, Locked, MissingTool, NoRoute
+from rekindle.install import conda, distributions, record
+from rekindle.install import pins as keeping
+from rekindle.install.environment import Environment
+from rekindle.install.installer import Installer, Request
+from rekindle.install.record import Replaced
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.stack.route import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.wheels.inspect import inspection
+
+_BY_PIP = (RouteKind.OFFICIAL_WHEEL, RouteKind.SHELF)
+
+
+class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle install`. `state` is `installed`, `would-install`, `already` or `undone`."""
+
+    schema: str = "rekindle.install/1"
+    state: str
+    environment: Environment
+    route: RouteKind
+    torch: str | None = None
+    commands: tuple[str, ...] = ()
+    changes: tuple[Replaced, ...] = ()
+    coverage: dict[str, Coverage] = {}
+    """What was read off the files that arrived, for each capability asked for."""
+    constraints: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def request_of(route: Route) -> Request:
+    """What pip is asked for: the wheel with its companions, and the NumPy it can take."""
+    if route.route is RouteKind.SHELF:
+        return Request(requirements=(str(route.location),), first=(route.numpy,) if route.numpy else ())
+    local = f"+{route.variant}" if route.variant and not route.on_configured_index else ""
+    words = [f"torch=={route.torch}{local}"]
+    words += [f"torchvision=={route.torchvision}{local}"] if route.torchvision else []
+    words += [f"torchaudio=={route.torchaudio}{local}"] if route.torchaudio else []
+    return Request(
+        requirements=tuple(words),
+        first=(route.numpy,) if route.numpy else (),
+        index_url=None if route.on_configured_index else route.index_url,
+    )
+
+
+def check(route: Route, environment: Environment) -> None:
+    """Can this route be carried out in this environment? An error that says what is in the way."""
+    if route.route is RouteKind.NONE:
+        raise NoRoute(route.summary, hint=route.change.text if route.change else None)
+    if route.python is not None and route.python != environment.version:
+        message = f"torch {route.version} needs Python {route.python}; `{environment.prefix}` has {environment.version}"
+        why = route.why[0] if route.why else ""
+        hint = f"{why}\nmake an environment with it: `uv venv --python {route.python} ENV`, then `rekindle install ENV`"
+        raise MissingTool(message, hint=hint.strip())
+    if route.route in (*_BY_PIP, RouteKind.INSTALLED):
+        return
+    if route.route is RouteKind.CONDA_FORGE and environment.kind == "conda":
+        return
+    what = {
+        RouteKind.CONDA_FORGE: "conda-forge's package goes into a conda environment, and this is none",
+        RouteKind.SOURCE_BUILD: "no ready-made wheel serves; PyTorch has to be built first",
+        RouteKind.COMMUNITY: f"the wheel by {route.builder} has to be downloaded by hand and installed with `--wheel`",
+        RouteKind.WSL: "the route goes through WSL 2",
+    }[route.route]
+    raise MissingTool(f"{route.summary}: {what}", hint="run:\n  " + "\n  ".join(route.commands))
+
+
+def install(
+    environment: Environment,
+    route: Route,
+    installer: Installer | None,
+    capabilities: tuple[Capability, ...],
+    *,
+    dry_run: bool = False,
+) -> InstallReport:
+    """Download, look inside, keep what will be replaced, install, look again, write the constraints."""
+    if route.route is RouteKind.CONDA_FORGE:
+        return _by_conda(environment, route, capabilities, dry_run=dry_run)
+    request = request_of(route)
+    if route.route is RouteKind.INSTALLED:
+        return InstallReport(
+            state="already", environment=environment, route=route.route, torch=route.version, notes=(route.summary,)
+        )
+    if dry_run:
+        return InstallReport(
+            state="would-install",
+            environment=environment,
+            route=route.route,
+            torch=route.version,
+            commands=request.commands,
+        )
+    if installer is None:
+        message = "no installer was chosen"
+        raise MissingTool(message, hint="`--with pip` or `--with uv`")
+    with _alone(environment):
+        return _install(environment, route, installer, request, capabilities)
+
+
+def undo(environment: Environment) -> InstallReport:
+    """The environment as it was before the last install."""
+    with _alone(environment):
+        folder = record.latest(environment)
+        kind = record.read(folder).route
+        changes = record.restore(environment, folder)
+    _forget_if_empty(environment)
+    return InstallReport(state="undone", environment=environment, route=RouteKind(kind), changes=changes)
+
+
+def _install(
+    environment: Environment,
+    route: Route,
+    installer: Installer,
+    request: Request,
+    capabilities: tuple[Capability, ...],
+) -> InstallReport:
+    site = Path(environment.site)
+    wheels = environment.folder / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    try:
+        arrived = installer.download(request, wheels)
+        for wheel in arrived:
+            if wheel.name.lower().startswith("torch-"):
+                _serves(wheel, capabilities)
+        coming = {distributions.normalised(name) for name in installer.changes(request, wheels)}
+        before = distributions.installed(site)
+        replaced = [before[name] for name in sorted(coming) if name in before]
+        configuration = [keeping.constraints_file(environment), keeping.pip_configuration(environment)]
+        folder = record.begin(environment, route.route.value, replaced, configuration)
+        try:
+            installer.install(request, wheels)
+            after = distributions.installed(site)
+            coverage = _serves(site / "torch", capabilities)
+            pins = _pins(after)
+            constraints = keeping.write_constraints(environment, pins, (route.numpy,) if route.numpy else ())
+            keeping.name_in_pip(environment, constraints)
+            changes = _changes(before, after)
+            record.finish(folder, changes)
+        except BaseException:
+            record.restore(environment, folder)
+            raise
+    finally:
+        shutil.rmtree(wheels, ignore_errors=True)
+    return InstallReport(
+        state="installed",
+        environment=environment,
+        route=route.route,
+        torch=pins.get("torch"),
+        commands=request.commands,
+        changes=changes,
+        coverage=coverage,
+        constraints=str(constraints),
+    )
+
+
+def _by_conda(
+    environment: Environment, route: Route, capabilities: tuple[Capability, ...], *, dry_run: bool
+) -> InstallReport:
+    """conda-forge's package, by conda, which is all-or-nothing by itself."""
+    report = InstallReport(
+        state="would-install",
+        environment=environment,
+        route=route.route,
+        torch=route.torch,
+        commands=route.commands,
+    )
+    if dry_run:
+        return report
+    site = Path(environment.site)
+    with _alone(environment):
+        before = distributions.installed(site)
+        number = conda.revision(environment)
+        folder = record.begin(environment, route.route.value, [], [conda.pinned(environment)], number)
+        try:
+            conda.install(environment, route)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        changes = _changes(before, distributions.installed(site))
+        record.finish(folder, changes)
+        try:
+            coverage = _serves(site / "torch", capabilities)
+        except ChecksFailed:
+            record.restore(environment, folder)
+            raise
+        pins = conda.pin(environment, route)
+    return msgspec.structs.replace(report, state="installed", changes=changes, coverage=coverage, constraints=str(pins))
+
+
+def _serves(where: Path, capabilities: tuple[Capability, ...]) -> dict[str, Coverage]:
+    """The coverage of what arrived, read off its files; an error if a card is not served."""
+    found = inspection.inspect(where, cards=[capability.sm for capability in capabilities])
+    coverage = {str(card.capability): card.coverage for card in found.cards}
+    missing = [name for name, state in coverage.items() if state is not Coverage.SERVES]
+    if missing:
+        inside = ", ".join(found.targets) or "no GPU code at all"
+        message = f"`{where.name}` does not serve {', '.join(missing)}: it holds {inside}"
+        raise ChecksFailed(
+            message, hint="the environment is as it was; `rekindle plan --why-not` says what else there is"
+        )
+    return coverage
+
+
+def _changes(
+    before: dict[str, distributions.Distribution], after: dict[str, distributions.Distribution]
+) -> tuple[Replaced, ...]:
+    names = sorted({*before, *after})
+    pairs = [(name, before.get(name), after.get(name)) for name in names]
+    return tuple(
+        Replaced(name=name, before=old.version if old else None, after=new.version if new else None)
+        for name, old, new in pairs
+        if (old.version if old else None) != (new.version if new else None)
+    )
+
+
+def _alone(environment: Environment) -> FileLock:
+    """Two writers in one environment are never allowed."""
+    environment.folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(environment.folder / "lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        message = f"another `rekindle install` is at work in `{environment.prefix}`"
+        raise Locked(message, hint="wait until it has ended") from error
+    return lock
+
+
+def _forget_if_empty(environment: Environment) -> None:
+    left = [path for path in environment.folder.iterdir() if path.name != "lock"]
+    if not left:
+        shutil.rmtree(environment.folder, ignore_errors=True)
+
+
+def _pins(after: dict[str, distributions.Distribution]) -> dict[str, str]:
+    names: tuple[str, ...] = ("torch", "torchvision", "torchaudio")
+    return {name: after[name].version for name in names if name in after}

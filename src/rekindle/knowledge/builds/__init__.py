@@ -1,0 +1,1 @@
+"""What builds need and cost: profiles, limits, times, memory."""

@@ -1,0 +1,81 @@
+"""What the doctor's checks mean: why each matters, what to do, how we know, and what in the seeds it answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.errors import UnknownName
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class Check(Row, frozen=True, kw_only=True):
+    id: str
+    title: str
+    why: str
+    fix: str
+    build_only: bool = False
+    """It matters to a build from source, and to nothing else."""
+    seeds: tuple[str, ...]
+    """What in the five documents that Rekindle began with this check answers: the document's number, then what."""
+
+
+class Limits(Row, frozen=True, kw_only=True):
+    """Sizes in GB as they are sold; lengths in characters."""
+
+    memory_tolerance: float
+    memory_least_gb: int
+    memory_good_gb: int
+    disk_least_gb: int
+    disk_good_gb: int
+    root_length: int
+    temp_length: int
+
+
+class KnownBad(Row, frozen=True, kw_only=True):
+    """Releases of a program that break a build."""
+
+    program: str
+    versions: tuple[str, ...]
+    os: str | None = None
+    why: str
+    fix: str
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    limits: Limits
+    known_bad: tuple[KnownBad, ...]
+    check: tuple[Check, ...]
+
+
+@cached
+def _tables() -> _Tables:
+    return decided("checks", _Tables)
+
+
+def checks() -> tuple[Check, ...]:
+    return _tables().check
+
+
+def check(name: str) -> Check:
+    for row in checks():
+        if row.id == name:
+            return row
+    import difflib
+
+    near = difflib.get_close_matches(name, [row.id for row in checks()], n=3, cutoff=0.4)
+    message = f"there is no check `{name[:60]}`"
+    hint = (
+        f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else "`rekindle doctor --all` shows all ids"
+    )
+    raise UnknownName(message, hint=hint)
+
+
+def limits() -> Limits:
+    return _tables().limits
+
+
+def known_bad(program: str, version: str, system: str) -> KnownBad | None:
+    for row in _tables().known_bad:
+        if row.program == program and version in row.versions and row.os in (None, system):
+            return row
+    return None

@@ -1,0 +1,63 @@
+"""What a route costs in bytes and minutes: rough figures, each with where it comes from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class ReadyMadeEffort(Row, frozen=True, kw_only=True):
+    id: str
+    route: str
+    system: str
+    download_gb: float
+    disk_gb: float
+    minutes: int
+
+
+class BuildEffort(Row, frozen=True, kw_only=True):
+    """Seconds of one core: for the C++ files, and for the CUDA files once per architecture."""
+
+    id: str
+    first_torch: Version
+    last_torch: Version
+    cpp_seconds: int
+    cuda_seconds: int
+    download_gb: float
+    disk_gb: float
+
+
+class MemoryEffort(Row, frozen=True, kw_only=True):
+    id: str
+    gb_per_job: float
+    least_gb: float
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    ready_made: tuple[ReadyMadeEffort, ...]
+    source_build: tuple[BuildEffort, ...]
+    memory: tuple[MemoryEffort, ...]
+
+
+@cached
+def _tables() -> _Tables:
+    return decided("estimates", _Tables)
+
+
+def ready_made(route: str, system: str) -> ReadyMadeEffort | None:
+    return next((row for row in _tables().ready_made if row.route == route and row.system == system), None)
+
+
+def source_builds() -> tuple[BuildEffort, ...]:
+    """Oldest releases first."""
+    return tuple(sorted(_tables().source_build, key=lambda row: row.first_torch))
+
+
+def source_build(minor: Version) -> BuildEffort | None:
+    return next((row for row in source_builds() if row.first_torch <= minor <= row.last_torch), None)
+
+
+def memory() -> MemoryEffort:
+    return _tables().memory[0]

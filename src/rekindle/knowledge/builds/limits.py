@@ -1,0 +1,115 @@
+"""What building PyTorch needs beyond its own files: pairs known to be built, cuDNN ranges, spellings, broken tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class _Range(Row, frozen=True, kw_only=True):
+    id: str
+    first_torch: Version
+    last_torch: Version
+
+    def holds(self, minor: Version) -> bool:
+        return self.first_torch <= minor.major_minor <= self.last_torch
+
+
+class Built(_Range, frozen=True, kw_only=True):
+    """Somebody has built these releases with one of these toolkits for cards of this architecture."""
+
+    cuda: tuple[Version, ...]
+    system: str
+    architecture: str
+    who: str
+
+
+class CudnnRange(_Range, frozen=True, kw_only=True):
+    """cuDNN `below` this compiles with these releases."""
+
+    below: Version
+    why: str
+
+
+class ArchSyntax(_Range, frozen=True, kw_only=True):
+    """What CMake of these releases reads in an architecture list."""
+
+    major_digits: int
+    suffixes: str
+
+    def admits(self, target: Target) -> bool:
+        return len(str(target.capability.major)) <= self.major_digits and target.suffix in ("", *self.suffixes)
+
+
+class BadTool(Row, frozen=True, kw_only=True):
+    id: str
+    tool: str
+    version: Version
+    system: str
+    trouble: str
+
+
+class PythonPreference(Row, frozen=True, kw_only=True):
+    id: str
+    order: tuple[str, ...]
+    why: str
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    built: tuple[Built, ...]
+    cudnn_range: tuple[CudnnRange, ...]
+    arch_syntax: tuple[ArchSyntax, ...]
+    bad_tool: tuple[BadTool, ...]
+    python: tuple[PythonPreference, ...]
+
+
+@cached
+def _tables() -> _Tables:
+    return decided("building", _Tables)
+
+
+@cached
+def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -> Built | None:
+    """Who is known to have built this release with this toolkit for such a card."""
+    minor = Version(torch).major_minor
+    return next(
+        (
+            row
+            for row in _tables().built
+            if row.holds(minor) and cuda in row.cuda and row.system == system and row.architecture == architecture
+        ),
+        None,
+    )
+
+
+@cached
+def cudnn_range(torch: str) -> CudnnRange | None:
+    """The upper end of the cuDNN that compiles with a release; None: no end is known."""
+    return next((row for row in _tables().cudnn_range if row.holds(Version(torch))), None)
+
+
+@cached
+def arch_syntax(torch: str) -> ArchSyntax | None:
+    return next((row for row in _tables().arch_syntax if row.holds(Version(torch))), None)
+
+
+def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:
+    return next(
+        (row for row in _tables().bad_tool if row.tool == tool and row.system == system and row.version == version),
+        None,
+    )
+
+
+def preferred_python(among: Sequence[str]) -> str | None:
+    """The Python to take when nobody says, of those a release has; None when it has none."""
+    order = _tables().python[0].order
+    return min(among, key=lambda text: order.index(text) if text in order else len(order), default=None)
+
+
+def python_reason() -> str:
+    return _tables().python[0].why

@@ -1,0 +1,42 @@
+"""Which options a build switches on and off, per profile and by the cards, toolkit and system it is for."""
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import Row, cached, decided
+
+PROFILES = ("fast", "compat", "minimal")
+
+
+class Setting(Row, frozen=True, kw_only=True):
+    """`profile` is `*` for a rule that holds in every profile. All conditions that are given must hold.
+
+    `all_below`: every architecture of the build is older; `any_below`: at least one is.
+    """
+
+    profile: str
+    name: str
+    value: str
+    why: str
+    system: str | None = None
+    arch: str | None = None
+    compilers: tuple[str, ...] | None = None
+    cuda: bool | None = None
+    cudnn: bool | None = None
+    mkl: bool | None = None
+    cuda_below: Version | None = None
+    all_below: Capability | None = None
+    any_below: Capability | None = None
+    targets_from: int | None = None
+    """The build is for at least so many architectures."""
+    first: str | None = None
+    last: str | None = None
+
+
+@cached
+def _settings() -> tuple[Setting, ...]:
+    return decided("profiles", dict[str, tuple[Setting, ...]])["settings"]
+
+
+def settings(profile: str) -> tuple[Setting, ...]:
+    """The rows of a profile in order; a later row of the same name replaces an earlier one."""
+    return tuple(row for row in _settings() if row.profile in ("*", profile))

@@ -1,0 +1,1 @@
+"""CUDA toolkits, host compilers, cuDNN and the libraries around them."""

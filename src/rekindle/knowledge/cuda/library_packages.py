@@ -1,0 +1,94 @@
+"""Which package of the index holds a library: name → package, version, path, size, checksum. Windows and Linux."""
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, cached, observed
+
+
+class DllWheel(Row, frozen=True, kw_only=True):
+    """A wheel and the libraries in it: path → (size, CRC-32)."""
+
+    wheel: str
+    package: str
+    version: str
+    size: int
+    yanked: bool
+    files: dict[str, tuple[int, str]]
+
+
+class DllProvider(msgspec.Struct, frozen=True, kw_only=True):
+    """One place a library can be had from."""
+
+    dll: str
+    package: str
+    version: str
+    path: str
+    size: int
+    crc32: str
+    wheel: str
+    wheel_size: int
+    yanked: bool
+
+
+class _Toolkit(Row, frozen=True, kw_only=True):
+    version: str
+    components: dict[str, tuple[str, ...]]
+
+
+def providers(library: str, system: str = "windows", machine: str = "x86_64") -> tuple[DllProvider, ...]:
+    """Every known provider of a library, newest first; withdrawn (yanked) wheels last. Empty: no package has it.
+
+    A `*` in the name stands for anything: NVRTC asks for its builtins by a version that only its own package knows.
+    """
+    table = _windows() if system == "windows" else _linux()
+    name = library.lower() if system == "windows" else library
+    names = [one for one in table if fnmatchcase(one, name)] if "*" in name else [name]
+    rows = [row for one in names for row in table.get(one, ()) if system == "windows" or f"_{machine}." in row.wheel]
+    return tuple(
+        sorted(rows, key=lambda row: (not row.yanked, Version.find(row.version) or Version("0")), reverse=True)
+    )
+
+
+@cached
+def of_toolkit(cuda: Version) -> dict[str, frozenset[str]]:
+    """The packages of NVIDIA that make up a toolkit (`11.8`), each with its versions over the toolkit's updates."""
+    found: dict[str, set[str]] = {}
+    for row in observed("toolkit_packages", dict[str, tuple[_Toolkit, ...]])["toolkits"]:
+        if (Version.find(row.version) or Version("0")).major_minor == cuda.major_minor:
+            for pin in (pin for pins in row.components.values() for pin in pins):
+                package, _, version = pin.partition("==")
+                found.setdefault(package, set()).add(version.removesuffix(".*"))
+    return {package: frozenset(versions) for package, versions in found.items()}
+
+
+@cached
+def _windows() -> dict[str, tuple[DllProvider, ...]]:
+    return _by_name(observed("dlls", dict[str, tuple[DllWheel, ...]])["wheels"], fold=True)
+
+
+@cached
+def _linux() -> dict[str, tuple[DllProvider, ...]]:
+    return _by_name(observed("linux_libraries", dict[str, tuple[DllWheel, ...]])["wheels"], fold=False)
+
+
+def _by_name(wheels: tuple[DllWheel, ...], *, fold: bool) -> dict[str, tuple[DllProvider, ...]]:
+    found: dict[str, list[DllProvider]] = {}
+    for row in wheels:
+        for path, (size, crc32) in row.files.items():
+            name = path.rpartition("/")[2]
+            provider = DllProvider(
+                dll=name,
+                package=row.package,
+                version=row.version,
+                path=path,
+                size=size,
+                crc32=crc32,
+                wheel=row.wheel,
+                wheel_size=row.size,
+                yanked=row.yanked,
+            )
+            found.setdefault(name.lower() if fold else name, []).append(provider)
+    return {name: tuple(rows) for name, rows in found.items()}

@@ -1,0 +1,118 @@
+"""CUDA toolkits: what each can compile for, and which drivers run what it makes."""
+
+import msgspec
+
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.tables import Evidence, Row, cached, observed
+
+
+class MinDriver(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest driver a toolkit update was released for. None: NVIDIA names none (13.x on Windows)."""
+
+    update: int
+    linux: Version | None
+    windows: Version | None
+
+
+class Toolkit(Row, frozen=True, kw_only=True):
+    version: Version
+    targets: tuple[Target, ...]
+    ptx_isa: Version | None
+    min_drivers: tuple[MinDriver, ...]
+    minor_floor_linux: Version | None
+    minor_floor_windows: Version | None
+    driver_branch: str | None = None
+    note: str | None = None
+
+    def compiles_for(self, capability: Capability) -> bool:
+        """Can it make native code that runs on this card (its own target, or an earlier minor of the same major)?"""
+        return any(
+            t.capability.major == capability.major and t.capability.minor <= capability.minor for t in self.plain
+        )
+
+    def has_target(self, capability: Capability) -> bool:
+        return any(target.capability == capability for target in self.plain)
+
+    @property
+    def plain(self) -> tuple[Target, ...]:
+        return tuple(target for target in self.targets if not target.suffix)
+
+    def full_driver(self, system: str) -> Version | None:
+        """The driver from which everything works, JIT included: the first release's minimum."""
+        first = self.min_drivers[0] if self.min_drivers else None
+        own = (first.windows if system == "windows" else first.linux) if first else None
+        # NVIDIA gives only the branch for 13.x on Windows, and for 13.3 and later.
+        return own or (Version(self.driver_branch) if self.driver_branch else None)
+
+    def minor_floor(self, system: str) -> Version | None:
+        """The driver from which native code works by minor-version compatibility (no JIT of its PTX)."""
+        return self.minor_floor_windows if system == "windows" else self.minor_floor_linux
+
+
+@cached
+def toolkits() -> tuple[Toolkit, ...]:
+    rows = observed("toolkits", dict[str, tuple[Toolkit, ...]])["toolkits"]
+    return tuple(sorted(rows, key=lambda toolkit: toolkit.version))
+
+
+@cached
+def toolkit(version: Version | str) -> Toolkit:
+    """The toolkit of a version (`11.8`, `11.8.89`); an error that names the neighbours if the tables have none."""
+    wanted = Version(version) if isinstance(version, str) else version
+    for row in toolkits():
+        if row.version == wanted.major_minor:
+            return row
+    newest = toolkits()[-1].version
+    if wanted > newest:
+        message = f"CUDA {wanted} is newer than my tables, which end at {newest}"
+        raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`, or name an older toolkit")
+    message = f"there is no CUDA {wanted}" + (" (12.7 was never released)" if str(wanted).startswith("12.7") else "")
+    raise UnknownName(message, hint="known are " + ", ".join(str(row.version) for row in toolkits()))
+
+
+@cached
+def first_toolkit_for(capability: Capability) -> Toolkit | None:
+    return next((row for row in toolkits() if row.has_target(capability)), None)
+
+
+def last_toolkit_for(capability: Capability) -> Toolkit | None:
+    """The last toolkit that compiles for a card; None when no toolkit of the tables does."""
+    return next((row for row in reversed(toolkits()) if row.compiles_for(capability)), None)
+
+
+@cached
+def still_supported(capability: Capability) -> bool:
+    """Does the newest toolkit of the tables still compile for it?"""
+    return toolkits()[-1].compiles_for(capability)
+
+
+def newest_for_driver(driver: Version, system: str) -> Toolkit | None:
+    """The newest CUDA that this driver runs fully."""
+    return next((row for row in reversed(toolkits()) if (need := row.full_driver(system)) and need <= driver), None)
+
+
+def newest_by_minor_compatibility(driver: Version, system: str) -> Toolkit | None:
+    """The newest CUDA whose native code this driver runs: minor-version compatibility stays within one major."""
+    rows = [row for row in reversed(toolkits()) if (floor := row.minor_floor(system)) and floor <= driver]
+    full = newest_for_driver(driver, system)
+    return next(iter(rows), full)
+
+
+def driver_ptx(driver: Version, system: str) -> Version | None:
+    """The newest PTX version this driver compiles; None when the tables cannot tell."""
+    full = newest_for_driver(driver, system)
+    return full.ptx_isa if full else None
+
+
+def is_newer_than_tables(driver: Version) -> bool:
+    """A driver branch beyond the last one the tables name."""
+    branches = [int(row.driver_branch) for row in toolkits() if row.driver_branch]
+    return bool(branches) and driver.major > max(branches)
+
+
+def evidence_of(rows: list[Row]) -> Evidence:
+    """The weakest evidence among rows: what an answer that stands on all of them may claim."""
+    order = [Evidence.BINARY, Evidence.SCRIPT, Evidence.NOTES]
+    return max((row.evidence for row in rows), key=order.index, default=Evidence.NOTES)

@@ -1,0 +1,1 @@
+"""Cards, chips, capabilities and drivers: look-ups beside the tables they read."""

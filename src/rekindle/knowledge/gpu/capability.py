@@ -1,0 +1,178 @@
+"""Compute capabilities, code targets, and the one rule of which code runs on which card.
+
+- A cubin (`sm_XY`) runs on cards of the same major capability whose minor is equal or higher.
+- PTX (`compute_XY`) is compiled by the driver for any equal or newer card, if the driver knows that PTX version.
+- A target with `a` runs on exactly that capability and nothing else; one with `f` on its family
+  (`gpu/families.toml`), cubin or PTX alike.
+Source: CUDA C++ Programming Guide, "Binary compatibility", "PTX compatibility", "Family-specific features".
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import lru_cache, total_ordering
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, decided
+
+_TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)\Z")
+
+
+@total_ordering
+class Capability:
+    """A compute capability: `3.5`, `12.0`."""
+
+    __slots__ = ("major", "minor")
+
+    def __init__(self, major: int, minor: int) -> None:
+        self.major = major
+        self.minor = minor
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def parse(cls, text: str) -> Capability:
+        """Reads `3.5`, `sm_35`, `compute_35`, `35`."""
+        major, dot, minor = text.strip().partition(".")
+        if (
+            dot
+            and len(minor) == 1
+            and len(major) <= 2
+            and (major + minor).isascii()
+            and major.isdigit()
+            and minor.isdigit()
+        ):
+            return cls(int(major), int(minor))
+        digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").removeprefix("sm")
+        if digits.isascii() and digits.isdigit() and 2 <= len(digits) <= 3:
+            return cls(int(digits[:-1]), int(digits[-1]))
+        message = f"`{text[:40]}` is not a compute capability"
+        raise ValueError(message)
+
+    @property
+    def sm(self) -> str:
+        return f"sm_{self.major}{self.minor}"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            (self.major, self.minor) == (other.major, other.minor) if isinstance(other, Capability) else NotImplemented
+        )
+
+    def __lt__(self, other: Capability) -> bool:
+        return (self.major, self.minor) < (other.major, other.minor)
+
+    def __hash__(self) -> int:
+        return self.major * 16 + self.minor
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def __repr__(self) -> str:
+        return f"Capability({self})"
+
+
+@total_ordering
+class Target:
+    """What code was compiled for: `sm_35` (a cubin), `compute_86` (PTX), `sm_90a`, `sm_120f`."""
+
+    __slots__ = ("capability", "ptx", "suffix")
+
+    def __init__(self, capability: Capability, *, ptx: bool = False, suffix: str = "") -> None:
+        self.capability = capability
+        self.ptx = ptx
+        self.suffix = suffix
+
+    @classmethod
+    @lru_cache(maxsize=512)
+    def parse(cls, text: str) -> Target:
+        match = _TARGET.match(text.strip())
+        if not match:
+            message = f"`{text[:40]}` is not a target like sm_35 or compute_86"
+            raise ValueError(message)
+        return cls(Capability(int(match[2]), int(match[3])), ptx=match[1] == "compute", suffix=match[4])
+
+    def _key(self) -> tuple[Capability, bool, str]:
+        return (self.capability, self.ptx, self.suffix)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Target) else NotImplemented
+
+    def __lt__(self, other: Target) -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        return f"{'compute' if self.ptx else 'sm'}_{self.capability.major}{self.capability.minor}{self.suffix}"
+
+    def __repr__(self) -> str:
+        return f"Target({self})"
+
+
+class Runs(str, Enum):
+    """How code runs on a card. JIT_UNVERIFIED: only by JIT, and it is not known whether the driver knows that PTX."""
+
+    NATIVE = "native"
+    JIT = "jit"
+    JIT_UNVERIFIED = "jit-unverified"
+    NO = "no"
+
+
+class Coverage(str, Enum):
+    """How far a library's GPU code serves a card. PARTIAL never counts as served."""
+
+    SERVES = "SERVES"
+    PARTIAL = "PARTIAL"
+    NO = "NO"
+
+
+class Family(Row, frozen=True, kw_only=True):
+    """The capabilities that an `f` target of `base` runs on."""
+
+    base: Capability
+    members: tuple[Capability, ...]
+
+
+def runs(
+    target: Target,
+    card: Capability,
+    *,
+    ptx_isa: Version | None = None,
+    driver_ptx: Version | None = None,
+) -> Runs:
+    """Does code for `target` run on `card`?
+
+    `ptx_isa` is the version the PTX is written in, `driver_ptx` the newest one the driver knows.
+    """
+    if not target.ptx:
+        return Runs.NATIVE if _cubin_fits(target, card) else Runs.NO
+    if not _ptx_fits(target, card):
+        return Runs.NO
+    if ptx_isa is None or driver_ptx is None:
+        return Runs.JIT_UNVERIFIED
+    return Runs.JIT if ptx_isa <= driver_ptx else Runs.NO
+
+
+def _cubin_fits(target: Target, card: Capability) -> bool:
+    if target.suffix == "a":
+        return target.capability == card
+    if target.suffix == "f":
+        return card in family_members(target.capability)
+    return target.capability.major == card.major and target.capability.minor <= card.minor
+
+
+def _ptx_fits(target: Target, card: Capability) -> bool:
+    if target.suffix == "a":
+        return target.capability == card
+    if target.suffix == "f":
+        return card in family_members(target.capability)
+    return target.capability <= card
+
+
+def family_members(base: Capability) -> tuple[Capability, ...]:
+    """The capabilities in the family of `base`; only itself when the tables do not know one."""
+    for family in decided("families", dict[str, tuple[Family, ...]])["family"]:
+        if family.base == base:
+            return family.members
+    return (base,)

@@ -1,0 +1,79 @@
+"""Driver branches: which one a driver belongs to, and which ones drive a card."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class _Branches(Row, frozen=True, kw_only=True):
+    name: str
+    branches: tuple[int, ...]
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The drivers that drive a set of cards: from `first` (None: any old one) to branch `last` (None: not ended)."""
+
+    first: Version | None
+    last: int | None
+    source: str
+
+    @property
+    def empty(self) -> bool:
+        return self.first is not None and self.last is not None and branch_of(self.first) > self.last
+
+    def holds(self, driver: Version) -> bool:
+        return not self.too_old(driver) and not self.too_new(driver)
+
+    def too_old(self, driver: Version) -> bool:
+        return self.first is not None and driver < self.first
+
+    def too_new(self, driver: Version) -> bool:
+        return self.last is not None and branch_of(driver) > self.last
+
+
+@cached
+def _known() -> tuple[int, ...]:
+    rows = decided("driver_branches", dict[str, tuple[_Branches, ...]])["branches"]
+    return tuple(sorted({branch for row in rows for branch in row.branches}))
+
+
+@cached
+def branch_of(driver: Version) -> int:
+    """472.50 belongs to branch R470; a driver newer than the tables to a branch of its own first number."""
+    known = [branch for branch in _known() if branch <= driver.major]
+    if not known or driver.major > _known()[-1]:
+        return driver.major
+    return known[-1]
+
+
+@cached
+def window(capability: Capability, system: str, *, last_branch: str | None = None) -> Window:
+    """The drivers that drive a card. It is known to them from the CUDA release that first compiled for it."""
+    facts = capabilities.facts(capability)
+    first = toolkits.first_toolkit_for(capability)
+    since = facts.first_cuda if facts else None
+    # The tables of toolkits begin at 10.2: a card older than that has no lower end that matters here.
+    known_since = first if first and since and first.version == since.major_minor else None
+    last = last_branch or (facts.last_driver_branch if facts else None)
+    return Window(
+        first=known_since.full_driver(system) if known_since else None,
+        last=int(last) if last else None,
+        source=facts.source if facts else "",
+    )
+
+
+def common(windows: list[Window]) -> Window:
+    """The drivers that drive all of these cards; `empty` when there are none."""
+    firsts = [each.first for each in windows if each.first is not None]
+    lasts = [each.last for each in windows if each.last is not None]
+    return Window(
+        first=max(firsts) if firsts else None,
+        last=min(lasts) if lasts else None,
+        source="; ".join(dict.fromkeys(each.source for each in windows if each.source)),
+    )

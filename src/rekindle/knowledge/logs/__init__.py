@@ -1,0 +1,1 @@
+"""How causes show themselves in a log, and which fixes are mechanical."""

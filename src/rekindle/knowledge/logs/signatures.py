@@ -1,0 +1,143 @@
+"""The catalogue of causes: how each shows itself in a log, what it means, what to do.
+
+One file per family under `logs/signatures/`. Patterns are in RE2 syntax: a log is foreign text, and a pattern that
+could run away on it must not exist. They match codes (C1189, LNK1104, WinError 126) rather than English wherever the
+tool prints one, because Windows speaks the user's language.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from rekindle.knowledge.tables import Row, cached, decided
+
+FAMILIES: tuple[str, ...] = (
+    "host_compiler",
+    "cuda_toolkit",
+    "gpu",
+    "libraries",
+    "packaging",
+    "sources",
+    "link",
+    "shell",
+    "resources",
+)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One step of a fix. `{name}` is filled from the log, the machine or the plan; a step with a gap is left out.
+
+    `os` limits it to one system. `fallback` marks a step shown only when no other step could be filled.
+    """
+
+    text: str
+    command: str | None = None
+    os: str | None = None
+    fallback: bool = False
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Machine facts that split look-alike texts. A fact that is unknown neither helps nor hurts."""
+
+    os: str | None = None
+    gpu_below: str | None = None
+    gpu_from: str | None = None
+    developer_prompt: bool | None = None
+    msvc: bool | None = None
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way in which a cause shows itself.
+
+    - `match`: any of these, in one line of the log, cleaned of colours, timestamps and quoting.
+    - `near`: all of these within `within` lines of it; `log`: all of these anywhere; `absent`: none of these anywhere.
+    - `warns`: the line may be a warning or a status line and still be the cause (most are not).
+    - `soft`: the text alone is no failure; it counts only where something else says that the work failed.
+    - `weight`: how specific it is. An ordinary compile error is 20; a message that has one cause only is 80.
+    - `sure`: how often this text means this cause.
+    """
+
+    id: str
+    match: tuple[str, ...]
+    example: str
+    near: tuple[str, ...] = ()
+    within: int = 40
+    log: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    when: When | None = None
+    warns: bool = False
+    soft: bool = False
+    weight: int = 80
+    sure: float = 0.9
+
+
+class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A root cause: the label, what it means, how to see it by hand, what to do, and what else it explains.
+
+    `over` names the causes whose messages are mere consequences when this one is present. `running`: it shows itself
+    where torch runs; no compiler stops for it.
+    """
+
+    id: str
+    title: str
+    explanation: str
+    by_hand: str
+    fix: tuple[Step, ...]
+    signature: tuple[Signature, ...]
+    over: tuple[str, ...] = ()
+    running: bool = False
+    links: tuple[str, ...] = ()
+    family: str = ""
+
+
+class LineRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a tool's line is told: what kind of line it is, whose, and how it looks."""
+
+    kind: str
+    tool: str
+    match: tuple[str, ...]
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    family: str
+    cause: tuple[CauseRow, ...]
+
+
+@cached
+def causes() -> tuple[CauseRow, ...]:
+    """Every cause known, family by family."""
+    rows: list[CauseRow] = []
+    for name in FAMILIES:
+        file = decided(f"signatures/{name}", _File)
+        rows += [msgspec.structs.replace(row, family=file.family) for row in file.cause]
+    return tuple(rows)
+
+
+class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Words of other languages and the English that stands for them in the signatures."""
+
+    said: tuple[str, ...]
+    means: str
+
+
+class _Lines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    row: tuple[LineRow, ...]
+    word: tuple[WordRow, ...]
+
+
+def log_lines() -> tuple[LineRow, ...]:
+    return decided("log_lines", _Lines).row
+
+
+def log_words() -> tuple[WordRow, ...]:
+    return decided("log_lines", _Lines).word
+
+
+def cause(label: str) -> CauseRow | None:
+    return next((row for row in causes() if row.id == label), None)
+
+
+def folder() -> Path:
+    return Path(__file__).parent / "signatures"

@@ -1,0 +1,1 @@
+"""PyTorch: releases, wheels, build options, patches, community builds."""

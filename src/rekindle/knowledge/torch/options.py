@@ -1,0 +1,66 @@
+"""Build options and environment variables that really exist, per PyTorch release, and what is known of false ones."""
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, cached, decided, observed
+
+
+class OptionRange(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of minor releases in which the option had this default and condition."""
+
+    first: str
+    last: str
+    default: str | None = None
+    condition: str | None = None
+    otherwise: str | None = None
+
+    def holds(self, minor: Version) -> bool:
+        return Version(self.first) <= minor <= Version(self.last)
+
+
+class Option(Row, frozen=True, kw_only=True):
+    """`kind` is `option` for a CMake option, `environment` for a variable that only the environment carries."""
+
+    name: str
+    kind: str
+    ranges: tuple[OptionRange, ...]
+    becomes: str | None = None
+
+    def at(self, minor: Version) -> OptionRange | None:
+        return next((run for run in self.ranges if run.holds(minor.major_minor)), None)
+
+
+class Verdict(Row, frozen=True, kw_only=True):
+    """What is known of an option people set: `real`, `never-existed`, `no-effect`, `limited` to some releases."""
+
+    name: str
+    verdict: str
+    detail: str
+    instead: str | None = None
+    first: str | None = None
+    last: str | None = None
+
+
+@cached
+def options() -> dict[str, Option]:
+    return {row.name: row for row in observed("torch_options", dict[str, tuple[Option, ...]])["options"]}
+
+
+@cached
+def verdicts() -> dict[str, Verdict]:
+    return {row.name: row for row in decided("option_verdicts", dict[str, tuple[Verdict, ...]])["verdicts"]}
+
+
+def exists(name: str, torch: str) -> bool:
+    """Does this release read an option or variable of that name?"""
+    option = options().get(name)
+    return option is not None and option.at(Version(torch)) is not None
+
+
+def nearest(name: str, torch: str, count: int = 3) -> tuple[str, ...]:
+    """Real options of that release whose names look like this one."""
+    import difflib
+
+    names = [key for key in options() if exists(key, torch)]
+    return tuple(difflib.get_close_matches(name, names, n=count, cutoff=0.7))

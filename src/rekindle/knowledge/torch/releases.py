@@ -1,0 +1,137 @@
+"""PyTorch releases: Pythons, what each needs to build, the official CUDA wheels and the architectures in them."""
+
+from functools import lru_cache
+
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.tables import Row, cached, observed
+
+
+class Variant(Row, frozen=True, kw_only=True):
+    """An official wheel line of one minor release: `cu126` with its cuDNN and architectures on each system."""
+
+    name: str
+    cuda: Version
+    cudnn: Version | None
+    experimental: bool
+    arch_list_linux: str | None
+    arch_list_windows: str | None
+    index_default_linux: bool = False
+
+    def arch_list(self, system: str) -> str | None:
+        return self.arch_list_windows if system == "windows" else self.arch_list_linux
+
+    def targets(self, system: str) -> tuple[Target, ...] | None:
+        text = self.arch_list(system)
+        return None if text is None else parse_arch_list(text)
+
+
+class TorchRelease(Row, frozen=True, kw_only=True):
+    """A minor release (`2.7`) with its patch releases and everything that holds for all of them."""
+
+    minor: str
+    patches: dict[str, str]
+    pythons_windows: tuple[str, ...]
+    pythons_linux: tuple[str, ...]
+    requires_python: str
+    variants: tuple[Variant, ...]
+    min_cmake: Version
+    min_cuda: Version
+    min_cudnn: Version
+    min_gcc: Version
+    min_python: Version
+    cxx_standard: int
+    setuptools: str
+    official_linker: Version
+    backend: str
+    numpy2_linux_from: Version | None
+    numpy2_windows_from: Version | None
+    cmake4_unpatched: bool
+    git_version: str | None = None
+    warning: str | None = None
+    uncertain: tuple[str, ...] = ()
+
+    @property
+    def newest(self) -> str:
+        """The last patch release: `2.7.1` of 2.7."""
+        return max(self.patches, key=Version)
+
+    def pythons(self, system: str) -> tuple[str, ...]:
+        return self.pythons_windows if system == "windows" else self.pythons_linux
+
+    def numpy2_from(self, system: str) -> Version | None:
+        return self.numpy2_windows_from if system == "windows" else self.numpy2_linux_from
+
+    def variant(self, name: str) -> Variant | None:
+        return next((variant for variant in self.variants if variant.name == name), None)
+
+
+class Companions(Row, frozen=True, kw_only=True):
+    """The torchvision and torchaudio that were built for one torch. None: there is none for it."""
+
+    torch: str
+    torchvision: str | None
+    torchaudio: str | None
+
+
+@cached
+def torch_releases() -> tuple[TorchRelease, ...]:
+    rows = observed("torch_releases", dict[str, tuple[TorchRelease, ...]])["releases"]
+    return tuple(sorted(rows, key=lambda row: Version(row.minor)))
+
+
+@cached
+def torch_release(version: str) -> TorchRelease:
+    """The release of a version as a person writes it: `2.7`, `2.7.1`, `2.7.1+cu118`, `v2.7.1`."""
+    plain = version.strip().removeprefix("v").partition("+")[0]
+    try:
+        wanted = Version(plain)
+    except ValueError:
+        message = f"`{version[:40]}` is not a PyTorch version"
+        raise UnknownName(message, hint="write it like `2.7.1`") from None
+    row = next((row for row in torch_releases() if Version(row.minor) == wanted.major_minor), None)
+    newest = torch_releases()[-1]
+    if row is None:
+        if wanted > Version(newest.newest):
+            message = f"PyTorch {plain} is newer than my tables, which end at {newest.newest}"
+            raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
+        message = f"PyTorch {plain} is not in the tables"
+        raise UnknownName(message, hint=f"they cover {torch_releases()[0].minor} to {newest.minor}")
+    if len(wanted.parts) > 2 and plain not in row.patches:
+        message = f"there is no PyTorch {plain}"
+        raise UnknownName(message, hint=f"{row.minor} has " + ", ".join(row.patches))
+    return row
+
+
+@cached
+def full_version(version: str) -> str:
+    """`2.7` means its last patch release; `2.7.0` means itself."""
+    row = torch_release(version)
+    plain = version.strip().removeprefix("v").partition("+")[0]
+    return plain if plain in row.patches else row.newest
+
+
+@cached
+def _companions() -> dict[str, Companions]:
+    return {row.torch: row for row in observed("companions", dict[str, tuple[Companions, ...]])["companions"]}
+
+
+def companions(version: str) -> Companions | None:
+    return _companions().get(full_version(version))
+
+
+@lru_cache(maxsize=256)
+def parse_arch_list(text: str) -> tuple[Target, ...]:
+    """`3.7+PTX;5.0` as targets: sm_37, compute_37, sm_50."""
+    found: list[Target] = []
+    for part in text.replace(",", ";").replace(" ", ";").split(";"):
+        if not part:
+            continue
+        number, plus, _ = part.partition("+")
+        suffix = number[-1] if number[-1] in "af" else ""
+        capability = Capability.parse(number.rstrip("af"))
+        found.append(Target(capability, suffix=suffix))
+        if plus:
+            found.append(Target(capability, ptx=True, suffix=suffix))
+    return tuple(found)

@@ -1,0 +1,48 @@
+"""The GPU code of the official Linux wheels of the package index, read off the wheels themselves.
+
+One wheel per minor release. The tool that wrote the table also compared every file with NVIDIA's `cuobjdump`.
+"""
+
+from __future__ import annotations
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served
+from rekindle.knowledge.tables import Row, cached, observed
+
+
+class TorchWheel(Row, frozen=True, kw_only=True):
+    """One official wheel. `coverage` is that of its files together, by capability."""
+
+    version: str
+    wheel: str
+    sha256: str
+    size: int
+    system: str
+    machine: str
+    cuda: Version | None
+    cudnn: str | None
+    glibc: Version | None
+    gpu_code: tuple[GpuCode, ...]
+    coverage: dict[str, Coverage]
+
+    def served(self, card: Capability) -> dict[str, Served]:
+        """How far each of torch's own libraries serves a card."""
+        return {code.file: served(code, card) for code in own(self.gpu_code)}
+
+    def covers(self, card: Capability) -> Coverage:
+        return overall(answer.coverage for answer in self.served(card).values())
+
+
+@cached
+def torch_wheels() -> tuple[TorchWheel, ...]:
+    return observed("torch_wheels", dict[str, tuple[TorchWheel, ...]])["wheels"]
+
+
+def torch_wheel(version: str) -> TorchWheel | None:
+    """The wheel of a release (`2.7.1`) or of a minor (`2.7`); None when the table has none."""
+    wanted = version.partition("+")[0]
+    for row in torch_wheels():
+        if row.version == wanted or row.version.rpartition(".")[0] == wanted:
+            return row
+    return None

@@ -1,0 +1,1 @@
+"""The NVIDIA cards and their driver."""

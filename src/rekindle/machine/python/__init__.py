@@ -1,0 +1,1 @@
+"""Pythons, their environments and the torch in them."""

@@ -1,0 +1,132 @@
+"""The Pythons: the one a build is for, the one that wins on PATH, the one that runs Rekindle.
+
+The target is the environment that is active. With none active it is the first `python` on PATH, and with none there
+the one that runs Rekindle.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.machine.host import CouldNotRead, Run, each, spell
+from rekindle.machine.model import FoundPython
+
+MATTERING = frozenset(
+    {
+        *("pip", "setuptools", "wheel", "build", "packaging", "cmake", "ninja", "numpy", "pyyaml", "typing-extensions"),
+        *("torch", "torchvision", "torchaudio", "triton", "triton-windows", "mkl", "mkl-include", "mkl-static"),
+        *("mkl-devel", "intel-openmp", "nvidia-cuda-nvcc", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12"),
+        *("nvidia-cudnn-cu13", "astunparse", "requests", "jinja2", "sympy", "filelock", "networkx", "six"),
+    }
+)
+_PTH = re.compile(r"python\d+\._pth", re.IGNORECASE)
+_MATTERING_INFO = re.compile(
+    rf"(?:{'|'.join(sorted(name.replace('-', '[-_.]') for name in MATTERING))})-\d.*\.(?:dist-info|egg-info)",
+    re.IGNORECASE,
+)
+_INFO = re.compile(r"([A-Za-z0-9][\w.]*)-(\d[\w.+!]*?)(?:-py[\d.]+)?\.(?:dist-info|egg-info)", re.IGNORECASE)
+
+
+def probe(run: Run) -> tuple[FoundPython, ...]:
+    wanted = list({_identity(run, path): path for path in reversed(interpreters(run)) if run.exists(path)}.values())[
+        ::-1
+    ]
+    found = each(lambda path: ask(run, path), wanted)
+    distinct: dict[str, FoundPython] = {}
+    for python in found:
+        key = run.paths.normcase(python.prefix or run.real(python.path))
+        distinct.setdefault(key, python)
+    return tuple(distinct.values())
+
+
+def interpreters(run: Run) -> list[str]:
+    """Paths in the order of what a build would use."""
+    name = "python.exe" if run.windows else "python"
+    found: list[str] = []
+    venv, conda = run.env("VIRTUAL_ENV"), run.env("CONDA_PREFIX")
+    if venv:
+        found.append(run.join(venv, "Scripts" if run.windows else "bin", name))
+    if conda:
+        found.append(run.join(conda, name) if run.windows else run.join(conda, "bin", name))
+    found += on_path(run)[:1]
+    found += [] if run.windows else run.which("python3")[:1]
+    own = run.ask("python that runs rekindle", lambda: sys.executable)
+    if isinstance(own, str) and own:
+        found.append(own)
+    return list(dict.fromkeys(found))
+
+
+def _identity(run: Run, path: str) -> tuple[str, str]:
+    """`python` and `python3` of one folder are one; a virtual environment's is a link but stands for its folder."""
+    return run.paths.normcase(run.parent(path)), run.real(path)
+
+
+def on_path(run: Run) -> list[str]:
+    """Every `python` on PATH. Windows puts a stub for its Store there that is no Python."""
+    return [hit for hit in run.which("python") if "windowsapps" not in hit.lower()]
+
+
+def ask(run: Run, path: str) -> FoundPython:
+    script = Path(__file__).with_name("ask_python.py").read_text(encoding="utf-8")
+    # -E, not -I: what is installed for the user only is part of the environment too.
+    said = run.command(path, "-E", "-X", "utf8", "-c", script, label=f"{spell([path])} ask_python.py")
+    try:
+        return parse(run, path, said.out)
+    except CouldNotRead as error:
+        lines = said.err.strip().splitlines()
+        return FoundPython(path=path, trouble=lines[-1][:200] if lines else str(error))
+
+
+def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
+    """The packages that matter to a build, by the names of their `.dist-info` folders: nothing is imported for this."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        for name in run.names(folder, _MATTERING_INFO):
+            match = _INFO.fullmatch(name)
+            project = re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""
+            if match and project in MATTERING:
+                found.setdefault(project, match[2])
+    return found
+
+
+def parse(run: Run, path: str, text: str) -> FoundPython:
+    try:
+        said: Any = msgspec.json.decode(text)
+        version = Version(said["version"])
+        prefix, base = said["prefix"], said["base_prefix"]
+        site = said["site_packages"]
+        conda, bits = bool(said["conda"]), int(said["bits"])
+        if not isinstance(prefix, str) or not isinstance(base, str):
+            raise CouldNotRead("a Python's prefix is not a path")
+        site = tuple(str(folder) for folder in site)
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
+        raise CouldNotRead("a Python gave no account of itself") from error
+    embedded = run.windows and bool(run.names(prefix, _PTH))
+    kind = "conda" if conda else "embedded" if embedded else "venv" if prefix != base else "system"
+    thread = "t" if said.get("free_threaded") else ""
+    letters = "cp" if said.get("implementation") in ("cpython", None) else "pp"
+    return FoundPython(
+        path=path,
+        version=version,
+        tag=f"{letters}{version.major}{version.minor}{thread}",
+        bits=bits,
+        kind=kind,
+        prefix=prefix,
+        base_prefix=base,
+        site_packages=site,
+        packages=installed(run, site),
+    )

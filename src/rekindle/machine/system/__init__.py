@@ -1,0 +1,1 @@
+"""Memory, disks, variables, and what only Windows answers."""

@@ -1,0 +1,145 @@
+"""Disks, paths, encodings, WSL: what is neither hardware nor toolchain and still breaks builds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from rekindle.core.version import Version
+from rekindle.machine.host import Run, readable
+from rekindle.machine.model import Disk, Surroundings
+from rekindle.machine.system import windows
+
+_DEFENDER = "HKLM\\SOFTWARE\\Microsoft\\Windows Defender\\Exclusions\\Paths"
+
+
+def probe(run: Run) -> Surroundings:
+    said = run.ask("places", _ask_places)
+    places: dict[str, Any] = said if isinstance(said, dict) else {}
+    console = run.ask("console", _ask_console)
+    console = console if isinstance(console, dict) else {}
+    release = run.ask("platform", _ask_platform) if run.windows or not run.exists("/etc/os-release") else None
+    glibc = run.ask("glibc", _ask_glibc)
+    return Surroundings(
+        release=_release(run, release if isinstance(release, str) else None),
+        glibc=Version.find(glibc) if isinstance(glibc, str) else None,
+        wsl=wsl(run),
+        container=run.exists("/.dockerenv") or run.exists("/run/.containerenv"),
+        long_paths=_long_paths(run),
+        git_long_paths=_git_long_paths(run),
+        console_encoding=_text(console.get("encoding")),
+        console_code_page=console.get("code_page") if isinstance(console.get("code_page"), int) else None,
+        utf8_mode=bool(console.get("utf8_mode")) if "utf8_mode" in console else None,
+        defender_exclusions=_exclusions(run),
+        here=_text(places.get("here")),
+        home=_text(places.get("home")),
+        temp=_text(places.get("temp")),
+    )
+
+
+def disks(run: Run) -> tuple[Disk, ...]:
+    said = run.ask("disks", _ask_disks)
+    found = []
+    for row in said if isinstance(said, list) else []:
+        if isinstance(row, dict) and isinstance(row.get("role"), str) and isinstance(row.get("path"), str):
+            total, free = (row.get(key) if isinstance(row.get(key), int) else None for key in ("total", "free"))
+            found.append(Disk(role=row["role"], path=row["path"], total=total, free=free))
+    return tuple(found)
+
+
+def wsl(run: Run) -> str | None:
+    """`1` or `2` inside the Windows Subsystem for Linux."""
+    kernel = "" if run.windows else run.text("/proc/version") or ""
+    if "microsoft" not in kernel.lower():
+        return None
+    return "2" if "WSL2" in kernel or run.exists("/dev/dxg") else "1"
+
+
+def _release(run: Run, fallback: str | None) -> str | None:
+    name = re.search(r'^PRETTY_NAME="?([^"\n]+)', (not run.windows and run.text("/etc/os-release")) or "", re.MULTILINE)
+    return name[1] if name else fallback
+
+
+def _long_paths(run: Run) -> bool | None:
+    if not run.windows:
+        return None
+    value = (run.registry("HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem") or {}).get("LongPathsEnabled")
+    return bool(value) if isinstance(value, int) else None
+
+
+def _git_long_paths(run: Run) -> bool | None:
+    git = run.which("git") if run.windows else []
+    if not git:
+        return None
+    said = run.command(git[0], "config", "--get", "core.longpaths")
+    if not said.started:
+        return None
+    return said.out.strip().lower() in ("true", "yes", "on", "1")
+
+
+def _exclusions(run: Run) -> tuple[str, ...] | None:
+    if not run.windows:
+        return None
+    found = run.registry(_DEFENDER)
+    return None if found is None else tuple(sorted(name for name in found if name))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _ask_platform() -> str:
+    import platform
+
+    return platform.platform()
+
+
+def _ask_places() -> dict[str, str]:
+    # As `tempfile` does it, which is slow to import and would write a file to try.
+    named = next((os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)
+    temp = named or ("C:\\Windows\\Temp" if os.name == "nt" else "/tmp")
+    found = {"temp": temp}
+    # The folder may be gone, and a user without an entry in the system has no home.
+    for role, place in (("here", Path.cwd), ("home", Path.home)):
+        with contextlib.suppress(OSError, RuntimeError):
+            found[role] = str(place())
+    return {role: readable(found[role]) for role in ("here", "home", "temp") if role in found}
+
+
+def _ask_disks() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for role, path in _ask_places().items():
+        try:
+            total, free = _space(path)
+            rows.append({"role": role, "path": path, "total": total, "free": free})
+        except OSError:
+            rows.append({"role": role, "path": path})
+    return rows
+
+
+def _space(path: str) -> tuple[int, int]:
+    if hasattr(os, "statvfs"):
+        # `shutil` does the same and takes every compression library along.
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    import shutil
+
+    usage = shutil.disk_usage(path)
+    return usage.total, usage.free
+
+
+def _ask_console() -> dict[str, Any]:
+    found: dict[str, Any] = {"encoding": sys.stdout.encoding if sys.stdout else None, "utf8_mode": sys.flags.utf8_mode}
+    found["code_page"] = windows.console_code_page()
+    return found
+
+
+def _ask_glibc() -> str | None:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else None
+    except (OSError, ValueError):
+        return None

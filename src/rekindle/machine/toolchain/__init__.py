@@ -1,0 +1,1 @@
+"""CUDA toolkits, cuDNN, compilers and programs on this machine."""

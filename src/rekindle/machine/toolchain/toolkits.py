@@ -1,0 +1,268 @@
+"""Every CUDA toolkit on the machine, wherever it came from, the one that wins on PATH first."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.machine.host import CouldNotRead, Run, each
+from rekindle.machine.model import CalledTool, FoundToolkit
+from rekindle.machine.system import windows
+from rekindle.machine.toolchain import msvc, nvcc
+
+_VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
+_GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
+_UNIX_FOLDER = re.compile(r"cuda(-[\d.]+)?")
+_PIP_FOLDER = re.compile(r"cu\d+|cuda_nvcc")
+_WINDOWS_FOLDER = re.compile(r"v\d+\.\d+", re.IGNORECASE)
+# What a build of PyTorch needs from a toolkit: programs, then headers that stand for their libraries.
+_PROGRAMS = ("ptxas", "fatbinary", "cudafe++", "nvlink")
+_HEADERS = {
+    "cuda_runtime.h": "the runtime's headers",
+    "cublas_v2.h": "cuBLAS",
+    "cufft.h": "cuFFT",
+    "curand.h": "cuRAND",
+    "cusolverDn.h": "cuSOLVER",
+    "cusparse.h": "cuSPARSE",
+    "nvrtc.h": "NVRTC",
+}
+
+
+def probe(run: Run) -> tuple[FoundToolkit, ...]:
+    """Asks every nvcc that can be found. Two names for one toolkit (a link, a wrapper) are one toolkit."""
+    found: dict[str, FoundToolkit] = {}
+    places = candidates(run)
+    asked = each(lambda place: _ask(run, place, places[place]), places)
+    for toolkit in asked:
+        if toolkit is None:
+            continue
+        key = run.paths.normcase(toolkit.root)
+        known = found.get(key)
+        if known is None:
+            found[key] = toolkit
+        else:
+            found[key] = _joined(known, toolkit)
+    first = next((place for place, how in places.items() if "PATH" in how), None)
+    ordered = sorted(found.values(), key=lambda toolkit: "PATH" not in toolkit.found_by)
+    return tuple(ordered) if first else tuple(found.values())
+
+
+def in_packages(run: Run, site_packages: tuple[str, ...]) -> tuple[FoundToolkit, ...]:
+    """Toolkits that pip put among the packages (`nvidia/cu13`), which are on nobody's PATH."""
+    ending = ".exe" if run.windows else ""
+    places = [
+        program
+        for folder in site_packages
+        for name in run.names(run.join(folder, "nvidia"), _PIP_FOLDER)
+        if run.exists(program := run.join(folder, "nvidia", name, "bin", f"nvcc{ending}"))
+    ]
+    return tuple(toolkit for toolkit in each(lambda place: _ask(run, place, ["pip"]), places) if toolkit)
+
+
+def merged(first: tuple[FoundToolkit, ...], more: tuple[FoundToolkit, ...]) -> tuple[FoundToolkit, ...]:
+    """Without those that were found already."""
+    known = {toolkit.root for toolkit in first}
+    return (*first, *(toolkit for toolkit in more if toolkit.root not in known))
+
+
+def candidates(run: Run) -> dict[str, list[str]]:
+    """nvcc files (or toolkit folders without one) → how each was found. PATH's winner comes first."""
+    ending = ".exe" if run.windows else ""
+    places: dict[str, list[str]] = {}
+    known: dict[str, str] = {}
+
+    def add(program: str, how: str) -> None:
+        # `/bin` is `/usr/bin` and `/usr/local/cuda` a link: one nvcc by several names is asked once.
+        name = known.setdefault(run.paths.normcase(_behind(run, program)), program)
+        places.setdefault(name, []).append(how)
+
+    for number, hit in enumerate(run.which("nvcc")):
+        add(hit, "PATH" if number == 0 else "PATH (later)")
+    for root, how in roots(run):
+        program = run.join(root, "bin", f"nvcc{ending}")
+        if run.exists(program):
+            add(program, how)
+    return places
+
+
+def _behind(run: Run, program: str) -> str:
+    """The file behind links, and behind a script of one line that only passes on to it, as distributions write them."""
+    real = run.real(program)
+    if run.windows or not run.small(real):
+        return real
+    passes = re.search(r'^exec "?(/[^\s"$]+)"? "\$@"\s*$', run.text(real) or "", re.MULTILINE)
+    return run.real(passes[1]) if passes else real
+
+
+def roots(run: Run) -> list[tuple[str, str]]:
+    """Folders where toolkits are, with how we know them. No program is started for this."""
+    found: list[tuple[str, str]] = []
+    for name, value in sorted(run.environment.items()):
+        if name.upper() in _VARIABLES or re.fullmatch(r"CUDA_PATH_V\d+_\d+", name, re.IGNORECASE):
+            value = value.strip().strip('"')
+            found.append((run.parent(run.parent(value)) if name.upper() == "CUDACXX" else value, name.upper()))
+    if run.windows:
+        found += _windows_roots(run)
+    else:
+        for base in ("/usr/local", "/opt"):
+            found += [(run.join(base, name), base) for name in run.names(base, _UNIX_FOLDER)]
+        found += [("/usr/lib/nvidia-cuda-toolkit", "distro"), ("/usr/lib/cuda", "distro"), ("/usr", "distro")]
+    conda = run.env("CONDA_PREFIX")
+    if conda:
+        found.append((run.join(conda, "Library") if run.windows else conda, "conda"))
+    return [(root, how) for root, how in found if root]
+
+
+def _windows_roots(run: Run) -> list[tuple[str, str]]:
+    files = run.env("ProgramW6432") or run.env("ProgramFiles") or "C:\\Program Files"
+    base = run.join(files, "NVIDIA GPU Computing Toolkit", "CUDA")
+    found = [(run.join(base, name), "program files") for name in run.names(base, _WINDOWS_FOLDER)]
+    for name in (run.registry(_GUIDES) or {}).get("", ()):
+        value = (run.registry(f"{_GUIDES}\\{name}") or {}).get("InstallDir")
+        if isinstance(value, str) and value:
+            found.append((value.rstrip("\\"), "registry"))
+    return found
+
+
+def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
+    troubles: list[str] = []
+    version: Version | None = None
+    targets: tuple[Target, ...] = ()
+    try:
+        dry = _dry_run(run, program, troubles)
+    except _Hangs as hangs:
+        # One that hangs once is not asked again: its own answer is lost, not everybody's time.
+        root = run.parent(run.parent(run.real(program)))
+        return FoundToolkit(root=root, nvcc=program, found_by=tuple(found_by), trouble=str(hangs))
+    version = dry.version if dry else None
+    if version is None:
+        said = run.command(program, "--version")
+        if not said.started:
+            return None
+        try:
+            version = nvcc.parse_version(said.out)
+        except CouldNotRead as error:
+            troubles.append(str(error))
+    try:
+        targets = nvcc.parse_targets(run.command(program, "--list-gpu-code").out)
+    except CouldNotRead as error:
+        troubles.append(str(error))
+    home = run.real(dry.here) if dry and dry.here else run.parent(run.real(program))
+    root = run.parent(home) if run.paths.basename(home).lower() == "bin" else home
+    ptxas = _called(run, dry, "ptxas")
+    return FoundToolkit(
+        root=root,
+        nvcc=program,
+        version=version,
+        targets=targets,
+        found_by=tuple(found_by),
+        ptxas=ptxas,
+        right_ptxas=_right_ptxas(run, root, program, version, ptxas),
+        cicc=_called(run, dry, "cicc"),
+        missing=missing(run, root, dry),
+        visual_studio_integration=_integration(run, root),
+        short_root=_short(run, root),
+        trouble="; ".join(troubles) or None,
+    )
+
+
+class _Hangs(Exception):
+    """An nvcc that does not answer."""
+
+
+def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
+    """Nothing is compiled: nvcc prints what it would start. An empty file is enough to make it say."""
+    words = ("--dryrun", "-cubin", "-x", "cu", "NUL" if run.windows else "/dev/null")
+    said = run.command(program, *words)
+    if said.timed_out:
+        raise _Hangs(f"it gave no answer in {said.seconds:.0f} s")
+    if run.windows and "'cl.exe'" in said.out + said.err:
+        # An ordinary prompt has no `cl` on PATH, and nvcc says nothing without one: it is told where one is.
+        installed = [toolset for found in msvc.studios(run) for toolset in found.toolsets if toolset.x64]
+        if installed:
+            said = run.command(program, "-ccbin", run.join(installed[0].root, "bin", "Hostx64", "x64"), *words)
+    separator = ";" if run.windows else ":"
+    try:
+        return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=separator)
+    except CouldNotRead as error:
+        lines = (said.err.strip() or said.out.strip()).splitlines()
+        trouble = f"{error} ({lines[-1].strip()[:120]})" if lines else str(error)
+    # No dry run without a compiler, and none is installed: what its profile puts on PATH tells the same.
+    here = run.parent(run.real(program))
+    profile = run.text(run.join(here, "nvcc.profile"))
+    try:
+        return nvcc.parse_profile(profile or "", here=here, path=run.env("PATH") or "", separator=separator)
+    except CouldNotRead:
+        troubles.append(trouble)
+        return None
+
+
+def _called(run: Run, dry: nvcc.DryRun | None, name: str) -> CalledTool | None:
+    if dry is None or name not in dry.called:
+        return None
+    ending = ".exe" if run.windows else ""
+    path = nvcc.resolve(dry.called[name], dry.search, join=run.join, exists=run.exists, ending=ending)
+    if path is None:
+        return None
+    version: Version | None = None
+    if name == "ptxas":  # cicc will not tell its version
+        said = run.command(path, "--version")
+        with contextlib.suppress(CouldNotRead):
+            version = nvcc.parse_version(said.out + said.err)
+    return CalledTool(path=run.paths.normpath(path), version=version)
+
+
+def _right_ptxas(run: Run, root: str, program: str, version: Version | None, called: CalledTool | None) -> str | None:
+    """When nvcc calls another toolkit's ptxas: where its own is, if anywhere."""
+    if version is None or called is None or called.version is None or called.version.major_minor == version.major_minor:
+        return None
+    name = "ptxas.exe" if run.windows else "ptxas"
+    places = [run.join(run.parent(program), name), run.join(root, "bin", name), *run.which("ptxas")]
+    for place in dict.fromkeys(places):
+        if place != called.path and run.exists(place):
+            with contextlib.suppress(CouldNotRead):
+                if nvcc.parse_version(run.command(place, "--version").out).major_minor == version.major_minor:
+                    return place
+    return None
+
+
+def missing(run: Run, root: str, dry: nvcc.DryRun | None) -> tuple[str, ...]:
+    """Parts that a build needs and that are neither in the toolkit nor where its nvcc looks."""
+    ending = ".exe" if run.windows else ""
+    folders = [run.join(root, "bin"), *(dry.search if dry else ())]
+    absent = [name for name in _PROGRAMS if not any(run.exists(run.join(folder, name + ending)) for folder in folders)]
+    includes = [run.join(root, "include")]
+    if not run.windows:
+        includes += [run.join(root, "targets", name, "include") for name in run.names(run.join(root, "targets"))]
+        if root.startswith("/usr/lib"):
+            includes.append("/usr/include")
+    if run.windows:
+        includes.append(run.join(root, "Library", "include"))
+    absent += [
+        label
+        for header, label in _HEADERS.items()
+        if not any(run.exists(run.join(folder, header)) for folder in includes)
+    ]
+    return tuple(absent)
+
+
+def _integration(run: Run, root: str) -> bool | None:
+    if not run.windows:
+        return None
+    folder = run.join(root, "extras", "visual_studio_integration", "MSBuildExtensions")
+    return bool(run.names(folder))
+
+
+def _short(run: Run, root: str) -> str | None:
+    if not run.windows or " " not in root:
+        return None
+    found: str | None = run.ask(f"short path of {root}", lambda: windows.short_path(root))
+    return found
+
+
+def _joined(one: FoundToolkit, other: FoundToolkit) -> FoundToolkit:
+    import msgspec
+
+    return msgspec.structs.replace(one, found_by=tuple(dict.fromkeys((*one.found_by, *other.found_by))))

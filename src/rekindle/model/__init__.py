@@ -1,0 +1,1 @@
+"""The values that several rooms share, and nothing else."""

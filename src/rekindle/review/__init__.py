@@ -1,0 +1,1 @@
+"""A build script to the faults in it."""

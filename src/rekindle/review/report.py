@@ -1,0 +1,80 @@
+"""A review as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rekindle.core.console import paint, table, wrap
+from rekindle.core.findings import State
+from rekindle.review.remark import Remark
+from rekindle.review.review import Review, Reviewed
+
+_WORD = {State.FAIL: ("wrong", "red"), State.WARN: ("careful", "yellow"), State.PASS: ("note", "dim")}
+
+
+def text(answer: Review) -> str:
+    parts = [_script(one) for one in answer.scripts]
+    if len(answer.scripts) > 1:
+        parts.append(comparison(answer))
+    return "\n\n".join(parts)
+
+
+def comparison(answer: Review) -> str:
+    """Several scripts side by side."""
+    rows = []
+    for one in answer.scripts:
+        count = [sum(remark.state is state for remark in one.remarks) for state in (State.FAIL, State.WARN)]
+        rows.append(
+            (
+                _short(one.script),
+                one.torch or "?",
+                one.cuda or "?",
+                ",".join(one.architectures) or "?",
+                one.toolset or "?",
+                f"{count[0]} wrong, {count[1]} careful",
+                "refused" if one.refused else "accepted",
+            )
+        )
+    return table(rows, head=("script", "torch", "CUDA", "code for", "toolset", "found", "verdict"))
+
+
+def _script(one: Reviewed) -> str:
+    facts = [
+        f"{name} {value}"
+        for name, value in (
+            ("torch", one.torch),
+            ("CUDA", one.cuda),
+            ("code for", ", ".join(one.architectures) or None),
+            ("Python", one.python),
+        )
+        if value
+    ]
+    verdict = paint("refused", "red") if one.refused else paint("accepted", "green")
+    head = f"{one.script}: {verdict} ({one.dialect}{'; ' if facts else ''}{', '.join(facts)})"
+    groups: dict[tuple[str, str], list[Remark]] = {}
+    for remark in one.remarks:
+        groups.setdefault((remark.id, remark.found), []).append(remark)
+    return "\n".join([head, *(_remark(same) for same in groups.values())])
+
+
+def _remark(same: Sequence[Remark]) -> str:
+    """One remark, or the same one for several lines."""
+    remark = same[0]
+    word, style = _WORD.get(remark.state, ("note", "dim"))
+    label = f"line {remark.line}"
+    lines = [f"\n  {label:<9} {paint(f'{word:<8}', style)} {wrap(remark.found, indent=' ' * 21).strip()}"]
+    if remark.state is not State.PASS:
+        lines.append(wrap(remark.why, indent=" " * 21))
+        lines.append(wrap(f"({remark.source})", indent=" " * 21))
+    if len(same) > 1:
+        others = ", ".join(str(other.line) for other in same[1:])
+        lines.append(wrap(f"the same on line {others}", indent=" " * 21))
+    if remark.text and remark.state is not State.PASS:
+        lines.append(f"{' ' * 21}- {remark.text}")
+        if remark.corrected is not None:
+            lines.append(f"{' ' * 21}+ {remark.corrected or '(take this line out)'}")
+    return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    return name.replace("\\", "/").rpartition("/")[2]

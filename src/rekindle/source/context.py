@@ -1,0 +1,45 @@
+"""What a tree will be built with, from what was said and what this system makes likely."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from rekindle.core.errors import UsageError
+from rekindle.core.version import Version
+from rekindle.knowledge.torch.patches import Setting
+from rekindle.source import tree
+
+
+def of(
+    root: Path,
+    *,
+    torch: str | None = None,
+    system: str | None = None,
+    compiler: str | None = None,
+    cmake: str | None = None,
+    setuptools: str | None = None,
+    cuda: str | None = None,
+) -> Setting:
+    """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
+    system = system or ("windows" if sys.platform == "win32" else "linux")
+    return Setting(
+        torch=tree.release(root, torch),
+        os=system,
+        arch={"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower()),
+        compiler=compiler or ("msvc" if system == "windows" else "gcc"),
+        cmake=_version("--cmake", cmake),
+        setuptools=_version("--setuptools", setuptools),
+        cuda=_version("--cuda", cuda),
+    )
+
+
+def _version(option: str, text: str | None) -> Version | None:
+    if text is None:
+        return None
+    try:
+        return Version(text)
+    except ValueError as error:
+        message = f"`{option} {text[:40]}` is not a version"
+        raise UsageError(message, hint=f"write it like `{option} 4.0`") from error

@@ -1,0 +1,77 @@
+"""From what the user asked for to one of the ways that a tree comes here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.errors import NotFound, UsageError
+from rekindle.core.version import Version
+from rekindle.knowledge import tables
+from rekindle.source import checkout, tarball
+from rekindle.source.origin import Mirrors, Network, Origin
+
+
+class Size(tables.Row, frozen=True, kw_only=True):
+    """What a tree of a release takes: the disk, and its longest path below the root (sources and objects)."""
+
+    torch: Version
+    gigabytes: float
+    longest_path: int
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    size: tuple[Size, ...]
+
+
+def bring(
+    *,
+    torch: str | None,
+    output: Path | None,
+    mirror: Path | None,
+    origin: str | None,
+    sha256: str | None,
+    without: Sequence[str],
+    jobs: int,
+    say: Callable[[str], None],
+) -> checkout.Tree | tarball.Unpacked:
+    release = _release(torch)
+    root = (output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
+    system = "windows" if sys.platform == "win32" else "linux"
+    size = size_of(release)
+    checkout.check_root(str(root), system=system, longest=size.longest_path)
+    for folder in without:
+        if not re.fullmatch(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*", folder) or ".." in folder.split("/"):
+            message = f"`--without {folder[:60]}` is not a folder below the root"
+            raise UsageError(message, hint="write it like `--without android`")
+    if origin is not None and not Path(origin).is_dir():
+        if not re.search(r"\.(tar(\.\w+)?|tgz)($|\?)", origin):
+            message = f"there is no clone or tarball `{origin}`"
+            raise NotFound(message, hint="`--from` takes a folder, a .tar.gz or its address")
+        return tarball.unpack(origin, root, sha256=sha256, say=say)
+    checkout.check_space(root, size.gigabytes if not root.exists() else 0.5)
+    place: Origin = Network() if mirror is None and origin is None else Mirrors(mirror or Path(str(origin)))
+    return checkout.assemble(root, release, place, without=without, jobs=jobs, say=say)
+
+
+def size_of(release: str) -> Size:
+    """The row of the newest release that is not newer than this one."""
+    rows = sorted(tables.decided("source", Sizes).size, key=lambda row: row.torch)
+    fitting = [row for row in rows if row.torch <= Version(release)]
+    return fitting[-1] if fitting else rows[0]
+
+
+def _release(torch: str | None) -> str:
+    if torch is None:
+        from rekindle.knowledge.torch.releases import full_version, torch_releases
+
+        return full_version(str(torch_releases()[-1].minor))
+    match = re.fullmatch(r"v?(\d{1,3}\.\d{1,3}\.\d{1,3})", torch)
+    if match is None:
+        message = f"`--torch {torch[:40]}` is not a release"
+        raise UsageError(message, hint="write all three numbers: `--torch 2.0.1`")
+    return match.group(1)

@@ -1,0 +1,261 @@
+"""Builds that can be had ready-made, held against the cards, the driver, the Python and the system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.drivers import Window
+from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
+from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch import releases
+from rekindle.stack import estimates
+from rekindle.stack.driver import Driving, drive
+from rekindle.stack.offers import Offer
+from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, spread, weakest
+from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.situation import Card, Situation, Wish
+
+
+def coverage(offer: Offer, capability: Capability) -> Coverage:
+    """How far a build serves a card: SERVES only if every one of its GPU libraries does."""
+    return overall(served(code, capability).coverage for code in offer.code)
+
+
+def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> tuple[Route | None, list[Rejection]]:
+    """The route this offer makes, or None; and every rule that rejected it or that it pays for."""
+    candidate = Candidate(name=offer.label, route=offer.route, torch=offer.torch, cuda=offer.cuda)
+    found: list[Rejection] = _place(offer, situation, wish, candidate)
+    toolkit = toolkits.toolkit(offer.cuda)
+    driving = drive(toolkit, situation, window, candidate)
+    if isinstance(driving, Rejection):
+        found.append(driving)
+    if not offer.code:
+        found.append(broken("wheel-unknown", candidate, row=offer.row, wheel=offer.label, system=situation.system))
+    for card in situation.cards:
+        for capability in card.capabilities:
+            found += _code(offer, card, capability, driving, candidate)
+            found += _libraries(offer, card, capability, candidate)
+    fatal = [each for each in found if each.kind == "rejects"]
+    if isinstance(driving, Rejection) or fatal:
+        # What it would have cost besides is of no interest any more.
+        return None, fatal
+    route = _route(offer, situation, driving, found)
+    if situation.python is not None and route.python != situation.python:
+        words: dict[str, Any] = {"torch": offer.torch, "pythons": spread(offer.pythons), "python": situation.python}
+        found.append(broken("torch-python", candidate, row=offer.row, **words))
+    return route, found
+
+
+def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
+    found: list[Rejection] = []
+    if offer.glibc is not None and situation.glibc is not None and situation.glibc < offer.glibc:
+        found.append(
+            broken("wheel-glibc", candidate, row=offer.row, wheel=offer.label, need=offer.glibc, have=situation.glibc)
+        )
+    if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
+        found.append(broken("wheel-index", candidate, wheel=offer.label))
+    if offer.cpu_floor and situation.cpu is not None and offer.cpu_floor.lower() not in situation.cpu:
+        found.append(broken("cpu-floor", candidate, row=offer.row, wheel=offer.label, floor=offer.cpu_floor))
+    return found
+
+
+def _code(
+    offer: Offer, card: Card, capability: Capability, driving: Driving | Rejection, candidate: Candidate
+) -> list[Rejection]:
+    """The GPU code of every library against one card. The largest library decides; the others cost what they lack."""
+    if not offer.code:
+        return []
+    main = max(offer.code, key=lambda code: code.containers)
+    words: dict[str, Any] = {"wheel": offer.label, "card": card.name, "capability": capability}
+    state = served(main, capability)
+    if state.coverage is Coverage.NO:
+        targets = ", ".join(str(target) for target in offer.targets)
+        return [broken("wheel-code", candidate, row=offer.row, targets=targets, **words)]
+    if state.coverage is Coverage.PARTIAL:
+        detail = f"{state.native + state.jit} of {state.containers} containers of {main.file}"
+        return [broken("wheel-code-partial", candidate, row=offer.row, detail=detail, **words)]
+    found = [
+        broken("wheel-library", candidate, row=offer.row, library=code.file, detail=_share(code, capability), **words)
+        for code in offer.code
+        if code is not main and served(code, capability).coverage is not Coverage.SERVES
+    ]
+    if state.jit:
+        if isinstance(driving, Driving) and not driving.jit:
+            return [*found, broken("wheel-jit-driver", candidate, cuda=offer.cuda, full=driving.full, **words)]
+        found.append(broken("wheel-jit", candidate, row=offer.row, **words))
+    return found
+
+
+def _libraries(offer: Offer, card: Card, capability: Capability, candidate: Candidate) -> list[Rejection]:
+    """cuDNN and the math libraries that come with the build."""
+    found: list[Rejection] = []
+    if cudnn.math_serves(offer.cuda, capability) is False:
+        found.append(broken("math-code", candidate, major=offer.cuda.major, card=card.name, capability=capability))
+    if cudnn_serves(offer, capability) is False:
+        spoken = offer.cudnn or f"{offer.cudnn_pin} (any that the package admits)"
+        found.append(
+            broken("cudnn-code", candidate, cudnn=spoken, card=card.name, capability=capability, last=_ends(capability))
+        )
+    return found
+
+
+def cudnn_serves(offer: Offer, capability: Capability) -> bool | None:
+    if offer.cudnn is not None:
+        return cudnn.serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
+    last = cudnn.last_for(capability)
+    if offer.cudnn_pin is not None and last is not None and last < Version(offer.cudnn_pin).major_minor:
+        return False
+    return None
+
+
+def _ends(capability: Capability) -> str:
+    last = cudnn.last_for(capability)
+    return f"{last} was the last with it" if last else "no release before the newest has it"
+
+
+def _share(code: GpuCode, capability: Capability) -> str:
+    state = served(code, capability)
+    return f"{state.native + state.jit} of {state.containers} containers"
+
+
+def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rejection]) -> Route:
+    choice = choose_python(situation, offer.pythons, offer.torch)
+    official = offer.route is RouteKind.OFFICIAL_WHEEL
+    companions = releases.companions(offer.torch) if official else None
+    numpy = numpy_pin(offer.torch, situation.system)
+    rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
+    cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
+    why = [choice.why] if choice.why else []
+    if not driving.jit:
+        why.append(f"CUDA {offer.cuda} on an older driver: only the native code inside runs, and it is all there")
+    if offer.note:
+        why.append(offer.note)
+    return Route(
+        route=offer.route,
+        torch=offer.torch,
+        variant=offer.variant,
+        cuda=offer.cuda,
+        cudnn=offer.cudnn,
+        python=choice.python,
+        driver=driving.text,
+        arch_list=";".join(_arch_words(offer)),
+        index_url=offer.index_url,
+        torchvision=companions.torchvision if companions else None,
+        torchaudio=companions.torchaudio if companions else None,
+        numpy=numpy,
+        builder=offer.builder,
+        location=offer.location,
+        commands=_commands(offer, choice.python, numpy, companions, situation),
+        loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind == "costs")),
+        evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
+        why=tuple(why),
+        lacks=lacks(situation),
+        unverified=_unverified(offer, situation),
+        missing=(
+            *_driver_missing(situation, driving),
+            *python_missing(situation, choice),
+            *_conda_missing(offer, situation),
+        ),
+        estimate=estimates.ready_made(offer.route, situation.system),
+        targets=tuple(str(target) for target in offer.targets),
+        on_configured_index=offer.on_configured_index,
+        consent=offer.route is not RouteKind.COMMUNITY,
+        summary=_summary(offer, situation),
+    )
+
+
+def _summary(offer: Offer, situation: Situation) -> str:
+    cards = " and ".join(dict.fromkeys(card.name for card in situation.cards))
+    sure = "" if offer.evidence is Evidence.BINARY else " (from its build script; not yet confirmed on the file)"
+    kind = {
+        RouteKind.OFFICIAL_WHEEL: "the official wheel",
+        RouteKind.CONDA_FORGE: "the package",
+        RouteKind.SHELF: "the wheel",
+        RouteKind.COMMUNITY: "the wheel",
+    }.get(offer.route, "")
+    return f"{kind} {offer.label} has code for {cards}{sure}"
+
+
+def _arch_words(offer: Offer) -> list[str]:
+    """The targets as an architecture list: `3.7+PTX` where PTX is inside as well."""
+    main = max(offer.code, key=lambda code: code.containers)
+    usual = max(main.groups, key=lambda group: group.count).targets
+    ptx = {(target.capability, target.suffix) for target in usual if target.ptx}
+    cubins = [target for target in usual if not target.ptx]
+    return [
+        f"{target.capability}{target.suffix}{'+PTX' if (target.capability, target.suffix) in ptx else ''}"
+        for target in cubins
+    ]
+
+
+def _commands(
+    offer: Offer, python: str | None, numpy: str | None, companions: releases.Companions | None, situation: Situation
+) -> tuple[str, ...]:
+    if offer.route is RouteKind.CONDA_FORGE:
+        pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
+        last = _oldest_cudnn_end(situation)
+        package = "libcudnn" if Version(offer.torch) >= Version("2.10") else "cudnn"
+        if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:
+            pins.append(f'"{package}<={last}"')
+        return (f"conda install -c conda-forge {' '.join(pins)}",)
+    if offer.route is RouteKind.COMMUNITY:
+        return (f"rekindle inspect WHEEL  # after you have downloaded it from {offer.location}", "pip install WHEEL")
+    if offer.route is RouteKind.SHELF:
+        return (f'pip install "{offer.location}"',)
+    local = f"+{offer.variant}" if offer.variant and not offer.on_configured_index else ""
+    words = [f"torch=={offer.torch}{local}"]
+    if companions and companions.torchvision:
+        words.append(f"torchvision=={companions.torchvision}{local}")
+    if companions and companions.torchaudio:
+        words.append(f"torchaudio=={companions.torchaudio}{local}")
+    index = "" if offer.on_configured_index else f" --index-url {offer.index_url}"
+    first = (f'pip install "{numpy}"',) if numpy else ()
+    return (*first, f"pip install {' '.join(words)}{index}")
+
+
+def _oldest_cudnn_end(situation: Situation) -> Version | None:
+    ends = [last for capability in situation.capabilities if (last := cudnn.last_for(capability))]
+    return min(ends, default=None)
+
+
+def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
+    found: list[str] = []
+    unknown = [each for each in situation.capabilities if cudnn_serves(offer, each) is None]
+    if unknown and offer.route is not RouteKind.CONDA_FORGE:
+        found.append("which cuDNN is inside, and whether it has code for the card")
+    if unknown and offer.route is RouteKind.CONDA_FORGE:
+        found.append("which cuDNN conda chooses; the command holds it to one with code for the card")
+    if any(cudnn.math_serves(offer.cuda, each) is None for each in situation.capabilities):
+        found.append(f"whether cuBLAS and the other libraries of CUDA {offer.cuda} have code for the card")
+    return tuple(found)
+
+
+def _driver_missing(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
+    if situation.driver is not None or not situation.here:
+        return ()
+    return (driver_missing(driving),)
+
+
+def driver_missing(driving: Driving) -> Missing:
+    return Missing(
+        what="driver",
+        need=driving.text,
+        why="no NVIDIA driver was found",
+        commands=("https://www.nvidia.com/Download/index.aspx",),
+    )
+
+
+def _conda_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...]:
+    if offer.route is not RouteKind.CONDA_FORGE or situation.conda:
+        return ()
+    return (
+        Missing(
+            what="conda",
+            need="conda, mamba or pixi",
+            why="conda-forge packages are installed by conda",
+            commands=("https://conda-forge.org/download/",),
+        ),
+    )

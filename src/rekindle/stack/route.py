@@ -1,0 +1,135 @@
+"""A route: one way to a PyTorch that runs on these cards, with everything a person needs to go it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import limits
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch import releases
+from rekindle.stack.estimates import Estimate
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Situation
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """Something the route needs. `have` is what is there instead; None when that is not known."""
+
+    what: str
+    need: str
+    have: str | None = None
+    why: str = ""
+    commands: tuple[str, ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest change that would open a route, and the route it would open."""
+
+    what: str
+    text: str
+    route: RouteKind
+    torch: str | None = None
+    cuda: Version | None = None
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """`loses` is what this route lacks and another has; `lacks` what no PyTorch can do on the card.
+
+    `evidence` is the weakest among the rows it stands on; `unverified` what nobody could look up.
+    """
+
+    route: RouteKind
+    torch: str | None = None
+    cuda: Version | None = None
+    cudnn: Version | None = None
+    python: str | None = None
+    driver: str | None = None
+    toolset: str | None = None
+    arch_list: str | None = None
+    commands: tuple[str, ...] = ()
+    loses: tuple[str, ...] = ()
+    evidence: Evidence = Evidence.NOTES
+    summary: str = ""
+    variant: str | None = None
+    index_url: str | None = None
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    numpy: str | None = None
+    builder: str | None = None
+    location: str | None = None
+    why: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    estimate: Estimate | None = None
+    targets: tuple[str, ...] = ()
+    on_configured_index: bool = False
+    consent: bool = True
+    """False: it needs a person's word before it is recommended."""
+    change: Change | None = None
+
+    @property
+    def version(self) -> str:
+        """As pip spells it: `2.3.1+cu118`."""
+        return f"{self.torch}+{self.variant}" if self.variant else str(self.torch)
+
+
+class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
+    python: str | None
+    changed: bool
+    why: str
+
+
+def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) -> PythonChoice:
+    """The Python that is there if the release has it, else the one most packages have wheels for, and why."""
+    if situation.python in pythons:
+        return PythonChoice(python=situation.python, changed=False, why="")
+    best = limits.preferred_python(pythons)
+    if situation.python is None:
+        return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
+    why = f"Python {best} instead of {situation.python}: PyTorch {torch} is for Python {spread(pythons)}"
+    return PythonChoice(python=best, changed=True, why=why)
+
+
+def spread(versions: Iterable[str]) -> str:
+    """`3.8 to 3.11` for a run of versions."""
+    found = list(versions)
+    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}" if found else "none"
+
+
+def numpy_pin(torch: str, system: str) -> str | None:
+    """`numpy<2` for a wheel that was compiled against NumPy 1 and cannot take the newer one."""
+    since = releases.torch_release(torch).numpy2_from(system)
+    return None if since is not None and Version(torch) >= since else "numpy<2"
+
+
+def lacks(situation: Situation) -> tuple[str, ...]:
+    """What will not work on these cards, whatever PyTorch is installed."""
+    found: dict[str, None] = {}
+    for capability in situation.capabilities:
+        facts = capabilities.facts(capability)
+        found |= dict.fromkeys(facts.lacks if facts else ())
+    return tuple(found)
+
+
+def weakest(evidence: Iterable[Evidence]) -> Evidence:
+    order = [Evidence.BINARY, Evidence.SCRIPT, Evidence.NOTES]
+    return max(evidence, key=order.index, default=Evidence.NOTES)
+
+
+def python_missing(situation: Situation, choice: PythonChoice) -> tuple[Missing, ...]:
+    if not choice.changed or choice.python is None:
+        return ()
+    return (
+        Missing(
+            what="python",
+            need=choice.python,
+            have=situation.python,
+            why=choice.why,
+            commands=(f"uv venv --python {choice.python}",),
+        ),
+    )

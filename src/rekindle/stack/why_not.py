@@ -1,0 +1,136 @@
+"""Why not? The chain of rules behind one release, toolkit or Python, in words."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rekindle.core.errors import UsageError
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.torch import releases
+from rekindle.stack.resolver import Verdict, WhyNot, resolve
+from rekindle.stack.route import Route, spread
+from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.situation import Situation, Wish, python_of
+
+_QUESTION = re.compile(r"(torch|cuda|python)\s*={1,2}\s*([\w.+]+)\Z", re.IGNORECASE)
+
+
+def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
+    """The answer to `torch==2.7.1`, `cuda==12.3` or `python==3.13`, against what was recommended."""
+    match = _QUESTION.match(question.strip())
+    if not match:
+        message = f"`{question[:60]}` cannot be asked"
+        raise UsageError(message, hint="ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`")
+    name, value = match[1].lower(), match[2]
+    ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
+    return ask(f"{name}=={value}", value, situation, wish, verdict)
+
+
+def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
+    version = releases.full_version(value)
+    asked = resolve(situation, msgspec.structs.replace(wish, torch=version))
+    chain = [each for each in asked.rejections if each.candidate.torch == version and each.kind != "changes"]
+    if not any(route.route is RouteKind.SOURCE_BUILD for route in asked.routes):
+        # No pair is left: the toolkits that fell out before the release was looked at belong to the answer.
+        chain += [each for each in asked.rejections if each.candidate.torch is None]
+    return _answer(question, f"PyTorch {version}", asked, verdict, chain, asked.recommended.torch == version)
+
+
+def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
+    wanted = Version(value)
+    toolkits.toolkit(wanted)
+    asked = resolve(situation, msgspec.structs.replace(wish, cuda=wanted))
+    chain = [
+        each
+        for each in asked.rejections
+        if each.candidate.cuda is None or each.candidate.cuda.starts_with(wanted.major_minor)
+    ]
+    alone = [each for each in chain if each.candidate.torch is None]
+    return _answer(question, f"CUDA {value}", asked, verdict, alone or chain, asked.recommended.cuda is not None)
+
+
+def _python(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
+    python = python_of(value) or value
+    asked = resolve(msgspec.structs.replace(situation, python=python), wish)
+    chain = [
+        broken(
+            "torch-python",
+            Candidate(name=f"torch {release.newest}", torch=release.newest, python=python),
+            row=release,
+            torch=release.newest,
+            pythons=spread(release.pythons(situation.system)),
+            python=python,
+        )
+        for release in reversed(releases.torch_releases())
+        if python not in release.pythons(situation.system)
+    ]
+    best = verdict.recommended.torch
+    mine = [each for each in chain if each.candidate.torch == best]
+    return _answer(question, f"Python {python}", asked, verdict, mine or chain, asked.recommended.python == python)
+
+
+def _answer(
+    question: str, spoken: str, asked: Verdict, verdict: Verdict, chain: list[Rejection], granted: bool
+) -> WhyNot:
+    best, other = verdict.recommended, asked.recommended
+    costs = [each for each in chain if each.kind == "costs"]
+    chain = [*costs, *[each for each in chain if each.kind != "costs"]]
+    if best.route is not RouteKind.NONE and granted and _same(best, other):
+        sentence = f"nothing speaks against {spoken}: it is what is recommended"
+        answer = "recommended"
+    elif other.route is RouteKind.NONE or not granted:
+        sentence = f"{spoken} does not go together with this: {chain[0].sentence if chain else other.summary}"
+        answer = "impossible"
+    else:
+        ways = "; ".join(_way(route) for route in _kinds(asked))
+        sentence = f"{spoken} can be had: {ways}. Recommended is {describe(best)}: {_because(best, other)}"
+        answer = "possible"
+    return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=describe(best))
+
+
+def _kinds(asked: Verdict) -> list[Route]:
+    """The best route of each kind."""
+    best: dict[RouteKind, Route] = {}
+    for route in asked.routes:
+        best.setdefault(route.route, route)
+    return list(best.values())
+
+
+def _way(route: Route) -> str:
+    return describe(route) + (f", which loses something ({route.loses[0]})" if route.loses else "")
+
+
+def _same(one: Route, other: Route) -> bool:
+    return (one.route, one.torch, one.cuda, one.python) == (other.route, other.torch, other.cuda, other.python)
+
+
+def _because(best: Route, other: Route) -> str:
+    if other.loses and not best.loses:
+        return "it loses nothing"
+    if other.route.tier > best.route.tier:
+        return "it loses nothing and is the cheaper route"
+    if other.torch and best.torch and Version(other.torch) < Version(best.torch):
+        return "it is newer"
+    return "it is the surer one" if other.route is RouteKind.SOURCE_BUILD else "it serves better"
+
+
+def describe(route: Route) -> str:
+    """A route in a few words."""
+    if route.route is RouteKind.NONE:
+        return "nothing works"
+    return f"{_kind(route)} torch {route.version}, CUDA {route.cuda}, Python {route.python}"
+
+
+def _kind(route: Route) -> str:
+    return {
+        RouteKind.INSTALLED: "the installed",
+        RouteKind.OFFICIAL_WHEEL: "the official wheel",
+        RouteKind.CONDA_FORGE: "conda-forge's",
+        RouteKind.SHELF: "the shelf's wheel",
+        RouteKind.COMMUNITY: "a wheel that somebody built,",
+        RouteKind.SOURCE_BUILD: "a source build:",
+        RouteKind.WSL: "in WSL 2",
+    }.get(route.route, route.route.value)

@@ -1,0 +1,1 @@
+"""What a package needs to load, and whether it is there."""

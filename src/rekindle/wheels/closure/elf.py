@@ -1,0 +1,207 @@
+"""The closure of Linux libraries, as the dynamic linker sees them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from rekindle.formats.binary import Binary
+from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
+from rekindle.wheels.closure.linkage import Closure, Duplicate, Missing, Skew
+from rekindle.wheels.closure.walk import Walk, torch_first
+
+_SHOWN = 20
+_LIB = "torch/lib/"
+# Names of Python's own C API: the interpreter offers them, and no library that is linked.
+_PYTHON = re.compile(r"_?Py[A-Z_]")
+# Names that only torch's own libraries can offer: `_ZN3c10…`, `_ZNK2at6Tensor…`, `_ZN5torch…`.
+_OURS = re.compile(r"_Z(?:T[ISV])?(?:N[KVRO]*|)(?:3c10|2at|5torch|6caffe2)(?![a-z])")
+
+
+def elf_closure(
+    binaries: Sequence[Binary],
+    *,
+    requires: Sequence[str],
+    torch: bool,
+    elsewhere: Sequence[Mapping[str, Binary | None]],
+) -> Closure:
+    return _Walk([found for found in binaries if _is_linked(found)], requires, torch, elsewhere).result()
+
+
+def _is_linked(found: Binary) -> bool:
+    return found.elf is not None and found.elf.kind in ("library", "program")
+
+
+class _Walk(Walk):
+    def __init__(
+        self,
+        binaries: Sequence[Binary],
+        requires: Sequence[str],
+        torch: bool,
+        elsewhere: Sequence[Mapping[str, Binary | None]],
+    ) -> None:
+        self.files = [found for found in binaries if not (torch and found.name.startswith("torch/bin/"))]
+        self.requires = [re.split(r"[\s;<>=!~(\[]", line, maxsplit=1)[0].lower() for line in requires]
+        self.torch = torch
+        self.elsewhere = elsewhere
+        self.by_path = {found.name: found for found in self.files}
+        self.by_name: dict[str, list[Binary]] = {}
+        for found in self.files:
+            for name in {found.file, found.elf.soname if found.elf else None} - {None}:
+                self.by_name.setdefault(str(name), []).append(found)
+        super().__init__()
+        self.unknown: dict[str, bool] = {}
+        self.loaded: dict[str, Binary] = {}
+        self.inherited = {folder for found in self.files if found.elf for folder in _folders(found, found.elf.rpath)}
+
+    def result(self) -> Closure:
+        # What one file finds by its run path is loaded then, and serves every other one that asks for it by name.
+        for found in self.files:
+            for library in found.elf.needed if found.elf else ():
+                target = self._on_run_path(found, library)
+                if target is not None and target.machine == found.machine:
+                    self.loaded.setdefault(library, target)
+        targets = {found.name: self._follow(found) for found in self.files}
+        for found in self.files:
+            self._check_symbols(found, targets)
+        return Closure(
+            system="linux",
+            links=self.links,
+            symbols=self.symbols,
+            missing=self.all_missing(),
+            skew=tuple(self.skew),
+            wrong_machine=tuple(self.machines),
+            duplicates=tuple(self._duplicates()),
+        )
+
+    def _follow(self, found: Binary) -> list[Binary]:
+        assert found.elf is not None
+        wanted = [(library, "import", "") for library in found.elf.needed]
+        wanted += [(name, "run-time", row.why) for row in loaded_by(found.file, "linux") for name in row.loads]
+        targets = []
+        for library, how, note in wanted:
+            self.links += 1
+            target = self._resolve(found, library, how, note)
+            if target is not None:
+                self.parent.setdefault(target.name, found.name)
+                targets.append(target)
+        return targets
+
+    def _resolve(self, found: Binary, library: str, how: str, note: str) -> Binary | None:
+        target = (
+            self._on_run_path(found, library)
+            or self._loaded_already(library)
+            or self.loaded.get(library)
+            or self._inherited(library)
+        )
+        if target is not None:
+            if target.machine == found.machine:
+                return target
+            self.note_machine(target, found)
+            return None
+        for libraries in self.elsewhere:
+            if any(fnmatchcase(name, library) for name in libraries):
+                self.unknown[found.name] = True
+                return None
+        owner = owner_of(library, "linux")
+        if owner is not None and owner.owner in ("system", "driver"):
+            return None
+        self.unknown[found.name] = True
+        if owner is not None and owner.package and self._required(owner.package):
+            return None
+        stray = next(iter(self.by_name.get(library, [])), None)
+        if stray is not None:
+            note = f"it lies at `{stray.name}`, which no run path of `{found.name}` names"
+        old = self.missing.get(library)
+        self.missing[library] = Missing(
+            library=library,
+            how=old.how if old and old.how == "import" else how,
+            wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
+            chain=(),
+            owner=owner.owner if owner and not stray else None,
+            note=note or (owner.note if owner else ""),
+            inside=stray.name if stray else None,
+            package=owner.package if owner and not stray else None,
+        )
+        return None
+
+    def _on_run_path(self, found: Binary, library: str) -> Binary | None:
+        assert found.elf is not None
+        for where in _folders(found, (*found.elf.rpath, *found.elf.runpath)):
+            target = self.by_path.get(posixpath.join(where, library))
+            if target is not None:
+                return target
+        return None
+
+    def _loaded_already(self, library: str) -> Binary | None:
+        """A torch package loads its own libraries first; later ones find them by their name."""
+        named = [one for name, files in self.by_name.items() if fnmatchcase(name, library) for one in files]
+        return next((one for one in named if self.torch and one.name.startswith(_LIB)), None)
+
+    def _inherited(self, library: str) -> Binary | None:
+        """An RPATH, unlike a RUNPATH, also holds for the libraries that the file loads in turn."""
+        for one in self.by_name.get(library, []):
+            if posixpath.dirname(one.name) in self.inherited:
+                return one
+        return None
+
+    def _required(self, package: str) -> bool:
+        return any(fnmatchcase(name, package) for name in self.requires)
+
+    def _check_symbols(self, found: Binary, targets: Mapping[str, Sequence[Binary]]) -> None:
+        """Symbols without a version that nothing in the package offers, nor the system.
+
+        If a library that is linked lies outside the package it may be there; then only names that are torch's own are
+        held against it.
+        """
+        if found.symbols is None or found.elf is None:
+            return
+        reached = _reached(found, targets)
+        outside = any(self.unknown.get(one.name) for one in reached)
+        wanted = [n for n in found.symbols.unversioned if not _PYTHON.match(n) and not is_system_symbol(n)]
+        self.symbols += len(wanted)
+        if outside:
+            wanted = [name for name in wanted if self.torch and _OURS.match(name)]
+        offered = [one.symbols.defined for one in reached if one.symbols is not None]
+        if found.elf.kind == "library" and self.torch:
+            offered += [one.symbols.defined for one in self.files if one.symbols and one.name.startswith(_LIB)]
+        absent = sorted(name for name in wanted if not any(name in names for names in offered))
+        if absent and len(reached) > 1:
+            self.skew.append(Skew(file=found.name, library=None, symbols=tuple(absent[:_SHOWN]), count=len(absent)))
+
+    def _duplicates(self) -> list[Duplicate]:
+        families: dict[str, list[str]] = {}
+        for found in self.files:
+            family = openmp_family(found.file)
+            if family:
+                families.setdefault(family, []).append(found.name)
+        return [
+            Duplicate(library=posixpath.basename(files[0]), files=tuple(files), openmp=True)
+            for files in (sorted(found, key=torch_first) for found in families.values())
+            if len(files) > 1
+        ]
+
+
+def _folders(found: Binary, paths: Sequence[str]) -> list[str]:
+    """The folders of the package that run paths name; the top of it is the empty text."""
+    folders = []
+    for path in paths:
+        if path.startswith(("$ORIGIN", "${ORIGIN}")):
+            rest = path.removeprefix("$ORIGIN").removeprefix("${ORIGIN}").lstrip("/")
+            where = posixpath.normpath(posixpath.join(posixpath.dirname(found.name), rest or "."))
+            folders.append("" if where == "." else where)
+    return folders
+
+
+def _reached(found: Binary, targets: Mapping[str, Sequence[Binary]]) -> list[Binary]:
+    """The file and everything it links, directly or not."""
+    seen = {found.name: found}
+    queue = [found]
+    while queue:
+        for target in targets.get(queue.pop().name, ()):
+            if target.name not in seen:
+                seen[target.name] = target
+                queue.append(target)
+    return list(seen.values())

@@ -1,0 +1,167 @@
+"""The result of following a package's libraries, and the findings in it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.findings import Finding, Fix, State
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """A library that the package does not bring. `owner` says who would (None: nobody known), `how` when it is wanted.
+
+    `chain` is the way to it from a file that is loaded first; `inside` is where it lies in the package all the same,
+    out of the loader's way.
+    """
+
+    library: str
+    how: str
+    wanted_by: tuple[str, ...]
+    chain: tuple[str, ...]
+    owner: str | None = None
+    note: str = ""
+    package: str | None = None
+    inside: str | None = None
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """A library found only in a place that depends on the machine: PATH, the CUDA folder."""
+
+    library: str
+    where: str
+    wanted_by: tuple[str, ...]
+
+
+class Skew(msgspec.Struct, frozen=True, kw_only=True):
+    """Symbols that `file` wants from `library` (None: from any) and that are not exported there."""
+
+    file: str
+    library: str | None
+    symbols: tuple[str, ...]
+    count: int
+
+
+class WrongMachine(msgspec.Struct, frozen=True, kw_only=True):
+    file: str
+    machine: str
+    wanted_by: str
+    wanted: str
+
+
+class Duplicate(msgspec.Struct, frozen=True, kw_only=True):
+    library: str
+    files: tuple[str, ...]
+    openmp: bool = False
+
+
+class Closure(msgspec.Struct, frozen=True, kw_only=True):
+    """`links` counts the library links that were followed, `symbols` the imported symbols that were looked up."""
+
+    system: str
+    links: int
+    symbols: int
+    missing: tuple[Missing, ...] = ()
+    outside: tuple[Outside, ...] = ()
+    skew: tuple[Skew, ...] = ()
+    wrong_machine: tuple[WrongMachine, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
+    """What is amiss. Of a file that is looked at `alone`, what it lacks may well be where it is loaded from."""
+    found = [_missing(item, closure.system, alone) for item in closure.missing]
+    found += [_outside(item) for item in closure.outside]
+    found += [_skew(item, closure.system) for item in closure.skew]
+    found += [_wrong_machine(item, closure.system) for item in closure.wrong_machine]
+    found += [_duplicate(item) for item in closure.duplicates]
+    found += [_test(name) for name in closure.tests]
+    if not found:
+        text = f"all {closure.links} library links lead to a file in the package, the system, the driver"
+        found = [Finding(id="closure", state=State.PASS, found=text)]
+    return found
+
+
+def _missing(item: Missing, system: str, alone: bool) -> Finding:
+    brought = {"python": State.PASS, "redistributable": State.WARN, "package": State.WARN}
+    state = brought.get(item.owner or "", State.FAIL)
+    if item.inside or (item.owner is None and item.how == "delayed"):
+        state = State.WARN
+    if alone and state is not State.PASS:
+        state = State.UNVERIFIED
+    where = "beside it" if alone else "found" if item.inside else "in the package"
+    verb = {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[item.how]
+    way = " -> ".join(item.chain)
+    code = "`WinError 126`, which names another file" if system == "windows" else "`cannot open shared object file`"
+    whose = f": {item.note}" if item.note else ""
+    why = f"where it is absent, loading ends with {code}"
+    if len(item.chain) > 2:
+        why = f"the way to it: {way}; {why}"
+    fix = None
+    if item.package and "*" not in item.package:
+        fix = Fix(text=f"the package `{item.package}` brings it", commands=(f"python -m pip install {item.package}",))
+    elif state is State.FAIL:
+        fix = Fix(text="bring it with `rekindle repair`, or build without what needs it")
+    return Finding(
+        id="closure.missing",
+        state=state,
+        found=f"`{item.library}` is not {where}{whose}; `{item.wanted_by[0]}` {verb} it"
+        + (f" and {len(item.wanted_by) - 1} more do" if len(item.wanted_by) > 1 else ""),
+        why=why,
+        fix=fix,
+    )
+
+
+def _outside(item: Outside) -> Finding:
+    return Finding(
+        id="closure.outside",
+        state=State.WARN,
+        found=f"`{item.library}` is found only in {item.where}; `{item.wanted_by[0]}` needs it",
+        why="it works on this machine and in this shell; on another one, or with another PATH, torch does not load",
+        fix=Fix(text="put it into the wheel with `rekindle repair`"),
+    )
+
+
+def _skew(item: Skew, system: str) -> Finding:
+    where = f"`{item.library}` does not export" if item.library else "no library of the package exports"
+    code = "WinError 127, which names no symbol" if system == "windows" else "undefined symbol"
+    return Finding(
+        id="closure.skew",
+        state=State.FAIL,
+        found=f"`{item.file}` wants {item.count} symbols that {where}: {', '.join(item.symbols[:3])}"
+        + (", …" if item.count > 3 else ""),
+        why=f"the two come from different builds; loading ends with {code}",
+        fix=Fix(text="take both files from the same build"),
+    )
+
+
+def _wrong_machine(item: WrongMachine, system: str) -> Finding:
+    code = "WinError 193" if system == "windows" else "wrong ELF class or a missing library"
+    return Finding(
+        id="closure.machine",
+        state=State.FAIL,
+        found=f"`{item.file}` is for {item.machine}; `{item.wanted_by}` is for {item.wanted}",
+        why=f"one process runs one kind of code; loading ends with {code}",
+        fix=Fix(text=f"replace it by the {item.wanted} file"),
+    )
+
+
+def _duplicate(item: Duplicate) -> Finding:
+    why = "two OpenMP runtimes in one process end it with `OMP: Error #15`, or run twice the threads"
+    return Finding(
+        id="closure.duplicate",
+        state=State.WARN,
+        found=f"`{item.library}` is there {len(item.files)} times: {', '.join(f'`{name}`' for name in item.files[:4])}",
+        why=why if item.openmp else "which of them is loaded depends on the order of imports",
+        fix=Fix(text="keep the one in torch/lib and remove the others"),
+    )
+
+
+def _test(name: str) -> Finding:
+    return Finding(
+        id="closure.test-library",
+        state=State.WARN,
+        found=f"`{name}` is a library of PyTorch's tests",
+        why="`import torch` loads every DLL of torch/lib; if anything this one needs is absent, torch does not load",
+        fix=Fix(text="remove it with `rekindle repair --remove`, or build with BUILD_TEST=0", mechanical=True),
+    )

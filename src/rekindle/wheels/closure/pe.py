@@ -1,0 +1,180 @@
+"""The closure of Windows libraries, as torch's loader sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from rekindle.formats.binary import Binary
+from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, openmp_family, owner_of
+from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.wheels.closure.linkage import Closure, Duplicate, Missing, Outside, Skew
+from rekindle.wheels.closure.walk import Walk, torch_first
+
+_LIB = "torch/lib/"
+_SHOWN = 20
+
+Places = Sequence[tuple[str, bool, Mapping[str, Binary | None]]]
+
+
+def pe_closure(binaries: Sequence[Binary], *, torch: bool, elsewhere: Places) -> Closure:
+    return _Walk([found for found in binaries if found.pe], torch, elsewhere).result()
+
+
+class _Walk(Walk):
+    def __init__(self, binaries: Sequence[Binary], torch: bool, elsewhere: Places) -> None:
+        self.torch = torch
+        self.elsewhere = elsewhere
+        self.files = [found for found in binaries if not torch or _is_loaded(found.name)]
+        self.by_name: dict[str, list[Binary]] = {}
+        for found in self.files:
+            self.by_name.setdefault(found.file.lower(), []).append(found)
+        super().__init__()
+        self.outside: dict[str, Outside] = {}
+
+    def result(self) -> Closure:
+        # Those that are loaded first come first, so that the way to a missing library begins at the loader's own door.
+        queue = sorted(self.files, key=lambda found: (not found.name.lower().endswith((".pyd", ".exe")), found.name))
+        seen = {found.name for found in queue}
+        while queue:
+            found = queue.pop(0)
+            for target in self._follow(found):
+                if target.name not in seen:
+                    seen.add(target.name)
+                    queue.append(target)
+        return Closure(
+            system="windows",
+            links=self.links,
+            symbols=self.symbols,
+            missing=self.all_missing(),
+            outside=tuple(self.outside[name] for name in sorted(self.outside)),
+            skew=tuple(self.skew),
+            wrong_machine=tuple(self.machines),
+            duplicates=tuple(self._duplicates()),
+            tests=tuple(found.name for found in self.files if self.torch and _is_test(found)),
+        )
+
+    def _follow(self, found: Binary) -> list[Binary]:
+        """The files outside the package that this one leads to; what it finds amiss is noted."""
+        assert found.pe is not None
+        further = []
+        for how, table in (("import", found.pe.imports), ("delayed", found.pe.delayed)):
+            for library, symbols in table.items():
+                self.links += 1
+                target = self._resolve(found, library, how)
+                if target is None:
+                    continue
+                self.parent.setdefault(target.name, found.name)
+                if target.machine != found.machine:
+                    self.note_machine(target, found)
+                    continue
+                self._check_symbols(found, target, symbols)
+                further.append(target)
+        for row in loaded_by(found.file, "windows"):
+            for library in row.loads:
+                self.links += 1
+                target = self._resolve(found, library, "run-time", note=row.why if row.needed else "")
+                if target is not None:
+                    self.parent.setdefault(target.name, found.name)
+                    further.append(target)
+        return further
+
+    def _resolve(self, found: Binary, library: str, how: str, note: str = "") -> Binary | None:
+        owner = owner_of(library, "windows")
+        if owner is not None and owner.owner == "system":
+            return None
+        target = self._in_package(found, library)
+        if target is not None:
+            return target
+        for label, sure, libraries in self.elsewhere:
+            name = next((name for name in libraries if fnmatchcase(name.lower(), library.lower())), None)
+            if name is not None:
+                if not sure:
+                    self._note_outside(library, label, found.name)
+                return libraries[name]
+        if owner is not None and owner.owner == "driver":
+            return None
+        old = self.missing.get(library.lower())
+        self.missing[library.lower()] = Missing(
+            library=library,
+            how=_sooner(old.how, how) if old else how,
+            wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
+            chain=(),
+            owner=owner.owner if owner else None,
+            note=owner.note if owner else note,
+            package=_provider(library, owner.package if owner else None),
+        )
+        return None
+
+    def _in_package(self, found: Binary, library: str) -> Binary | None:
+        folder = found.name.rpartition("/")[0]
+        if "*" in library:
+            named = [one for name, list_ in self.by_name.items() if fnmatchcase(name, library.lower()) for one in list_]
+        else:
+            named = self.by_name.get(library.lower(), [])
+        beside = [one for one in named if one.name.rpartition("/")[0] == folder]
+        in_lib = [one for one in named if one.name.lower().startswith(_LIB)]
+        return next(iter(beside or in_lib or named), None)
+
+    def _check_symbols(self, found: Binary, target: Binary, symbols: Sequence[str]) -> None:
+        assert target.pe is not None
+        self.symbols += len(symbols)
+        absent = [symbol for symbol in symbols if not self._offers(target, symbol)]
+        if absent:
+            self.skew.append(
+                Skew(file=found.name, library=target.name, symbols=tuple(absent[:_SHOWN]), count=len(absent))
+            )
+
+    def _offers(self, target: Binary, symbol: str) -> bool:
+        assert target.pe is not None
+        if not target.pe.offers(symbol):
+            return False
+        # A forwarder only promises that another library has it.
+        library, _, name = target.pe.forwarders.get(symbol, "").rpartition(".")
+        onward = self.by_name.get(f"{library.lower()}.dll", []) if library else []
+        return not onward or any(one.pe is not None and one.pe.offers(name) for one in onward)
+
+    def _note_outside(self, library: str, label: str, by: str) -> None:
+        old = self.outside.get(library.lower())
+        wanted = (*old.wanted_by, by) if old else (by,)
+        self.outside[library.lower()] = Outside(library=library, where=label, wanted_by=wanted)
+
+    def _duplicates(self) -> list[Duplicate]:
+        """The same library in two places, and two copies of one OpenMP runtime whatever they are called."""
+        found = []
+        families: dict[str, list[str]] = {}
+        for name, files in sorted(self.by_name.items()):
+            family = openmp_family(name)
+            if family:
+                families.setdefault(family, []).extend(one.name for one in files)
+            elif name.endswith(".dll") and len(files) > 1:
+                found.append(Duplicate(library=name, files=tuple(one.name for one in files)))
+        found += [
+            Duplicate(library=names[0].rpartition("/")[2], files=tuple(names), openmp=True)
+            for names in (sorted(found, key=torch_first) for found in families.values())
+            if len(names) > 1
+        ]
+        return found
+
+
+def _is_loaded(name: str) -> bool:
+    """Of a torch package, what `import torch` loads: torch/lib and the extension modules, not torch/bin."""
+    low = name.lower()
+    return low.endswith(".pyd") or (low.startswith(_LIB) and low.endswith(".dll")) or not low.startswith("torch/")
+
+
+def _provider(library: str, package: str | None) -> str | None:
+    """The package that has exactly this DLL, with its version: `mkl` of today no longer has mkl_intel_thread.1.dll."""
+    if package is None:
+        return None
+    rows = [row for row in providers(library) if row.package == package and not row.yanked]
+    return f"{rows[0].package}=={rows[0].version}" if rows else package
+
+
+def _is_test(found: Binary) -> bool:
+    return found.name.lower().startswith(_LIB) and is_test_library(found.file, "windows")
+
+
+def _sooner(first: str, second: str) -> str:
+    order = ("import", "delayed", "run-time")
+    return min(first, second, key=order.index)

@@ -1,0 +1,155 @@
+"""Where else the loader looks for the libraries of an installed package: the folders of this machine, in its order.
+
+A wheel is read as it is; of an installed package it can be said whether what it lacks is there, and where. On Windows
+these are the places of torch's own loader (`torch/torch_loader.toml`), on Linux the run paths that lead out of it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.formats import binary
+from rekindle.formats.access import File
+from rekindle.formats.binary import Binary
+from rekindle.knowledge.cuda.libraries import Place, loader_places
+from rekindle.wheels.closure.closure import Elsewhere
+
+
+def windows_places(
+    site_packages: Path,
+    *,
+    torch: str | None,
+    cuda: Version | None,
+    environ: Mapping[str, str] = os.environ,
+    base: Path | None = None,
+    separator: str = os.pathsep,
+) -> list[Elsewhere]:
+    """The folders beyond torch/lib in which `import torch` looks, for the environment of these site-packages."""
+    # <prefix>\Lib\site-packages
+    prefix = site_packages.parent.parent
+    program_files = environ.get("ProgramFiles", "C:\\Program Files")
+    spelled = {
+        "{prefix}": str(prefix),
+        "{base}": str(base or _base_of(prefix) or prefix),
+        "{userbase}": str(Path(environ.get("APPDATA", str(prefix))) / "Python"),
+        "{NVTOOLSEXT_PATH}": environ.get("NVTOOLSEXT_PATH", f"{program_files}/NVIDIA Corporation/NvToolsExt"),
+        "{SystemRoot}": environ.get("SystemRoot", "C:\\Windows"),
+        "{CUDA_PATH_V}": _cuda_folder(cuda, environ, program_files),
+    }
+    found: list[Elsewhere] = []
+    seen: set[Path] = set()
+    inside = {path.name.lower() for path in (site_packages / "torch" / "lib").glob("*.dll")}
+    for place in loader_places(torch):
+        if place.id == "torch-lib" or (place.only_without and _has(place.only_without, found, inside)):
+            continue
+        if place.id == "cuda-path" and cuda is None:
+            continue
+        for folder in _folders(place, spelled, environ, separator):
+            if folder in seen:
+                continue
+            seen.add(folder)
+            libraries = _libraries(folder, (".dll",))
+            if libraries:
+                found.append(Elsewhere(label=place.label, sure=place.sure, libraries=libraries))
+    return found
+
+
+def linux_places(site_packages: Path, binaries: Sequence[Binary]) -> list[Elsewhere]:
+    """The folders beside the package that its run paths name: `nvidia/cudnn/lib` and the like."""
+    folders: dict[str, None] = {}
+    for found in binaries:
+        if found.elf is None:
+            continue
+        for path in (*found.elf.rpath, *found.elf.runpath):
+            if path.startswith("$ORIGIN"):
+                rest = path.removeprefix("$ORIGIN").lstrip("/")
+                folders[posixpath.normpath(posixpath.join(posixpath.dirname(found.name), rest or "."))] = None
+            elif path.startswith("/"):
+                folders[path] = None
+    places = []
+    for name in folders:
+        if not name.startswith("../../"):
+            names = {path.name: None for path in (site_packages / name).glob("*.so*")}
+            places.append(Elsewhere(label=name, sure=True, libraries=names))
+    return places
+
+
+def beside(path: Path, found: Binary) -> list[Elsewhere]:
+    """What a single file may find: on Windows the libraries of its own folder, on Linux those its run paths lead to."""
+    if found.elf:
+        return linux_places(path.parent, [found])
+    if found.pe:
+        return [Elsewhere(label="its own folder", sure=True, libraries=_libraries(path.parent, (".dll",)))]
+    return []
+
+
+class _Lazy(Mapping[str, "Binary | None"]):
+    """The libraries of a folder by name, each read when it is asked for: PATH may hold thousands."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._folder = folder
+        self._names = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Binary | None:
+        if name not in self._names:
+            raise KeyError(name)
+        try:
+            with File(self._folder / name, str(self._folder / name)) as file:
+                found = binary.read(file)
+        except RekindleError:
+            return None
+        return found if found.pe else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _libraries(folder: Path, suffixes: tuple[str, ...]) -> Mapping[str, Binary | None]:
+    try:
+        names = [path.name for path in folder.iterdir() if path.name.lower().endswith(suffixes)]
+    except OSError:
+        return {}
+    return _Lazy(folder, names)
+
+
+def _folders(place: Place, spelled: Mapping[str, str], environ: Mapping[str, str], separator: str) -> list[Path]:
+    if place.path == "{PATH}":
+        return [Path(part.strip('"')) for part in environ.get("PATH", "").split(separator) if part.strip('"')]
+    text = place.path
+    for word, value in spelled.items():
+        text = text.replace(word, value)
+    return [Path(text)]
+
+
+def _cuda_folder(cuda: Version | None, environ: Mapping[str, str], program_files: str) -> str:
+    if cuda is None:
+        return ""
+    name = f"CUDA_PATH_V{cuda.major}_{cuda.minor}"
+    return environ.get(name, f"{program_files}/NVIDIA GPU Computing Toolkit/CUDA/v{cuda.major}.{cuda.minor}")
+
+
+def _base_of(prefix: Path) -> Path | None:
+    """The Python that a virtual environment was made from."""
+    try:
+        lines = (prefix / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, _, value = line.partition("=")
+        if key.strip() == "home" and value.strip():
+            return Path(value.strip())
+    return None
+
+
+def _has(pattern: str, found: Sequence[Elsewhere], inside: set[str]) -> bool:
+    names = inside | {name.lower() for place in found for name in place.libraries}
+    return any(fnmatchcase(name, pattern.lower()) for name in names)

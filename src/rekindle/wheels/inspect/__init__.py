@@ -1,0 +1,1 @@
+"""What a wheel, library or installed package holds."""

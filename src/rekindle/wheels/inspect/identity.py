@@ -1,0 +1,184 @@
+"""What a package is: its torch, CUDA, cuDNN, Python, NumPy and C++ ABI, BLAS, and the oldest system it loads on.
+
+Read from the metadata where it says so and from the binaries where it does not. What neither tells stays None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.formats import package
+from rekindle.formats.binary import Binary
+from rekindle.formats.package import Package
+
+_ASSIGNED = re.compile(r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*['\"]([^'\"\n]*)['\"]", re.MULTILINE)
+_CUDNN_PIN = re.compile(r"nvidia[-_]cudnn[-_]cu\d+\s*\(?==\s*([\d.]+)")
+_CUDNN_FILE = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
+_EXTENSION = re.compile(r"\.(?:cpython-|cp)(\d)(\d+)[-.]")
+# NumPy 2's headers look for the C API under its new name first; NumPy 1's know only the old one.
+_NUMPY_2, _NUMPY_1 = "numpy._core._multiarray_umath", "numpy.core._multiarray_umath"
+_MKL, _OPENBLAS = "Intel(R) oneAPI Math Kernel Library", "OpenBLAS"
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    project: str | None = None
+    version: str | None = None
+    torch: str | None = None
+    cuda: Version | None = None
+    cudnn: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    numpy_abi: tuple[int, ...] | None = None
+    cxx_abi: str | None = None
+    blas: str | None = None
+    glibc: Version | None = None
+    glibcxx: Version | None = None
+    cpu: str | None = None
+    requires: tuple[str, ...] = ()
+
+
+def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
+    metadata = package.headers(found, "METADATA")
+    tags = package.headers(found, "WHEEL").get("Tag", [])
+    project = next(iter(metadata.get("Name", [])), None)
+    version = next(iter(metadata.get("Version", [])), None)
+    facts = _version_file(found)
+    torch = facts.get("__version__") or (version if project == "torch" else None)
+    python, platform = _tag(tags)
+    requires = tuple(line for line in metadata.get("Requires-Dist", []) if _applies(line, platform))
+    return msgspec.structs.replace(
+        of_binaries(binaries),
+        project=project,
+        version=version,
+        torch=torch,
+        cuda=Version.find(facts.get("cuda", "")),
+        cudnn=_cudnn(requires, binaries),
+        python=python or _python(found),
+        platform=platform,
+        requires=requires,
+    )
+
+
+def of_binary(found: Binary) -> Identity:
+    return of_binaries([found])
+
+
+def of_binaries(binaries: Sequence[Binary]) -> Identity:
+    return Identity(
+        numpy_abi=_numpy(binaries),
+        cxx_abi=_cxx_abi(binaries),
+        blas=_blas(binaries),
+        cudnn=_cudnn((), binaries),
+        glibc=_floor(binaries, "GLIBC"),
+        glibcxx=_floor(binaries, "GLIBCXX"),
+        cpu=max((found.elf.isa for found in binaries if found.elf and found.elf.isa), default=None),
+    )
+
+
+def wanted_texts(name: str) -> tuple[str, ...]:
+    last = name.rpartition("/")[2]
+    if last.startswith(("libtorch_python", "torch_python")):
+        return (_NUMPY_1, _NUMPY_2)
+    return (_MKL, _OPENBLAS) if last == "torch_cpu.dll" else ()
+
+
+def _version_file(found: Package) -> dict[str, str]:
+    path = "torch/version.py"
+    if path not in found.files:
+        return {}
+    text = found.read(path, limit=1 << 20).decode("utf-8", "replace")
+    return dict(_ASSIGNED.findall(text))
+
+
+def _applies(line: str, platform: str | None) -> bool:
+    """Does a requirement hold on the platform of the wheel? The Windows wheels of torch also list what Linux needs."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    if platform is None or ";" not in line:
+        return True
+    try:
+        marker = Requirement(line).marker
+    except InvalidRequirement:
+        return True
+    windows = platform.startswith("win")
+    machine = "AMD64" if platform == "win_amd64" else "aarch64" if "aarch64" in platform else "x86_64"
+    here = {"platform_system": "Windows", "sys_platform": "win32", "os_name": "nt", "platform_machine": machine}
+    there = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix", "platform_machine": machine}
+    return marker is None or marker.evaluate({**(here if windows else there), "extra": ""})
+
+
+def _tag(tags: Sequence[str]) -> tuple[str | None, str | None]:
+    if not tags:
+        return None, None
+    parts = tags[0].split("-")
+    return parts[0], "-".join(parts[2:]) or None
+
+
+def _python(found: Package) -> str | None:
+    names = (match for name in found.files if (match := _EXTENSION.search(name)))
+    return next((f"cp{match[1]}{match[2]}" for match in names), None)
+
+
+def _cudnn(requires: Sequence[str], binaries: Sequence[Binary]) -> str | None:
+    """The pinned package's version, else that of the library inside, else the major that is linked."""
+    for line in requires:
+        match = _CUDNN_PIN.search(line)
+        if match:
+            return match[1]
+    for found in binaries:
+        if found.pe and _CUDNN_FILE.match(found.file) and found.pe.file_version:
+            return found.pe.file_version
+    linked = (name for found in binaries for name in _links(found))
+    return next((match[1] for name in linked if (match := _CUDNN_FILE.match(name))), None)
+
+
+def _links(found: Binary) -> tuple[str, ...]:
+    if found.elf:
+        return found.elf.needed
+    return (*found.pe.imports, *found.pe.delayed) if found.pe else ()
+
+
+def _numpy(binaries: Sequence[Binary]) -> tuple[int, ...] | None:
+    texts = {text for found in binaries for text in found.texts}
+    if _NUMPY_2 in texts:
+        return (1, 2)
+    return (1,) if _NUMPY_1 in texts else None
+
+
+def _cxx_abi(binaries: Sequence[Binary]) -> str | None:
+    """`cxx11` or `pre-cxx11` on Linux: do the names speak of the newer std::string? MSVC has one ABI since 2015."""
+    for found in binaries:
+        if found.pe and any(name.lower().startswith("msvcp140") for name in found.pe.imports):
+            return "msvc-140"
+    for found in binaries:
+        if found.symbols and found.file == "libc10.so":
+            return "cxx11" if any("__cxx11" in name for name in found.symbols.defined) else "pre-cxx11"
+    return None
+
+
+def _blas(binaries: Sequence[Binary]) -> str | None:
+    for found in binaries:
+        links = [name.lower() for name in _links(found)]
+        if any("mkl_" in name for name in links):
+            return "mkl"
+        if any("openblas" in name for name in links):
+            return "openblas"
+        if _MKL in found.texts:
+            return "mkl (static)"
+        if _OPENBLAS in found.texts:
+            return "openblas (static)"
+        if found.symbols and found.file == "libtorch_cpu.so":
+            if any(name.startswith("mkl_blas_") for name in found.symbols.defined):
+                return "mkl (static)"
+            if any(name.startswith("openblas_") for name in found.symbols.defined):
+                return "openblas (static)"
+    return None
+
+
+def _floor(binaries: Sequence[Binary], family: str) -> Version | None:
+    floors = [floor for found in binaries if found.elf and (floor := found.elf.floor(family))]
+    return max(floors, default=None)

@@ -1,0 +1,293 @@
+"""`rekindle inspect`: which GPUs a wheel, library or installed package serves, and what it needs to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.errors import BadInput, UnknownName
+from rekindle.core.findings import Finding
+from rekindle.core.version import Version
+from rekindle.formats import archive, binary, package
+from rekindle.formats.access import File
+from rekindle.formats.binary import Binary
+from rekindle.formats.package import Package
+from rekindle.formats.remote import Remote
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import capabilities, gpus
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served, sums
+from rekindle.wheels.closure import linkage, search_path
+from rekindle.wheels.closure.closure import Elsewhere
+from rekindle.wheels.closure.closure import closure as closure_of
+from rekindle.wheels.closure.linkage import Closure
+from rekindle.wheels.inspect import identity, integrity
+from rekindle.wheels.inspect.identity import Identity
+from rekindle.wheels.inspect.reading import read_binaries
+
+
+class Kernels(msgspec.Struct, frozen=True, kw_only=True):
+    """One container: where it lies, the source file it comes from (null: not stated), and what it was compiled for."""
+
+    offset: int
+    section: str | None
+    unit: str | None
+    targets: tuple[Target, ...]
+
+
+class FileCode(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU code of one file: how many containers, how many entries per target, and how far it serves each card.
+
+    `aside` is code that the program does not launch itself, counted apart. Files that are not `counted` (NVIDIA's own
+    libraries riding along) do not enter into the coverage of the whole.
+    """
+
+    file: str
+    containers: int
+    targets: dict[str, int]
+    aside: dict[str, int] = {}
+    counted: bool = True
+    coverage: dict[str, Served] = {}
+    kernels: tuple[Kernels, ...] = ()
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one card that was asked for."""
+
+    query: str
+    name: str
+    capability: Capability
+    coverage: Coverage
+    by_jit: bool
+    files: dict[str, Served]
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What `inspect` prints with `--json`. `coverage` is that of all files together; null means unknown.
+
+    `serves` are the cards it serves by name, as NVIDIA lists them.
+    """
+
+    schema: str = "rekindle.inspect/1"
+    kind: str
+    name: str
+    size: int
+    project: str | None = None
+    version: str | None = None
+    torch: str | None = None
+    cuda: Version | None = None
+    cudnn: str | None = None
+    min_driver: dict[str, Version | None] | None = None
+    full_driver: dict[str, Version | None] | None = None
+    python: str | None = None
+    platform: str | None = None
+    numpy_abi: tuple[int, ...] | None = None
+    cxx_abi: str | None = None
+    blas: str | None = None
+    glibc: Version | None = None
+    glibcxx: Version | None = None
+    cpu: str | None = None
+    gpu_code: tuple[FileCode, ...] = ()
+    targets: dict[str, int] = {}
+    coverage: dict[str, Coverage] = {}
+    by_jit: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
+    closure: Closure | None = None
+    parts: dict[str, int] = {}
+    findings: tuple[Finding, ...] = ()
+
+
+def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = False) -> Inspection:
+    """Read a file, folder or address. Nothing is imported, run or unpacked to disk.
+
+    With `kernels`, every container of GPU code is listed by itself.
+    """
+    asked = [gpus.find(card) for card in cards]
+    text = str(where)
+    if text.startswith(("http://", "https://")) and not _is_wheel_name(text):
+        return _of_file(binary.read(Remote(text)), asked, kernels)
+    path = Path(where)
+    if not text.startswith(("http://", "https://")) and not path.is_dir() and not _is_zip(path):
+        with File(path) as file:
+            if _is_wheel_name(text):
+                archive.Archive(file)
+            found = binary.read(file, units=kernels)
+            return _of_file(found, asked, kernels, search_path.beside(path, found))
+    with package.open_package(where) as opened:
+        return _of_package(opened, asked, kernels)
+
+
+def _of_package(found: Package, asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
+    binaries = read_binaries(found, units=kernels)
+    known = identity.identify(found, binaries)
+    links = _closure(found, binaries, known)
+    return _answer(
+        kind=found.kind,
+        name=found.name,
+        size=sum(found.files.values()),
+        binaries=binaries,
+        known=known,
+        parts=integrity.parts(found.files),
+        closure=links,
+        findings=[
+            *integrity.record_findings(found),
+            *integrity.header_findings(binaries),
+            *integrity.cpu_findings(binaries, known.cpu),
+        ],
+        asked=asked,
+        kernels=kernels,
+    )
+
+
+def _closure(found: Package, binaries: Sequence[Binary], known: Identity) -> Closure | None:
+    """Of an installed package it is looked whether what others bring is really there; a wheel's requirements count."""
+    torch = known.torch is not None
+    if found.kind != "installed" or not isinstance(found, package.Folder):
+        return closure_of(binaries, requires=known.requires, torch=torch)
+    if any(one.pe for one in binaries):
+        return closure_of(
+            binaries, torch=torch, elsewhere=search_path.windows_places(found.root, torch=known.torch, cuda=known.cuda)
+        )
+    return closure_of(binaries, torch=torch, elsewhere=search_path.linux_places(found.root, binaries))
+
+
+def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool, beside: Sequence[Elsewhere] = ()) -> Inspection:
+    if found.format == "other":
+        message = f"`{found.name}` is not a wheel, a library or anything else with compiled code in it"
+        raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
+    if found.problem:
+        raise BadInput(found.problem, hint="download or build the file again")
+    return _answer(
+        kind=found.format,
+        name=found.name,
+        size=found.size,
+        binaries=[found],
+        known=identity.of_binary(found),
+        parts={},
+        closure=closure_of([found], elsewhere=beside),
+        alone=True,
+        findings=integrity.header_findings([found]),
+        asked=asked,
+        kernels=kernels,
+    )
+
+
+def _answer(
+    *,
+    kind: str,
+    name: str,
+    size: int,
+    binaries: Sequence[Binary],
+    known: Identity,
+    parts: dict[str, int],
+    closure: Closure | None,
+    findings: Iterable[Finding],
+    asked: Sequence[gpus.Match],
+    kernels: bool,
+    alone: bool = False,
+) -> Inspection:
+    codes = [found.code for found in binaries if found.containers]
+    lists = {found.name: _kernels(found) for found in binaries} if kernels else {}
+    mine = own(codes)
+    wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
+    table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
+    whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
+    return Inspection(
+        kind=kind,
+        name=name,
+        size=size,
+        project=known.project,
+        version=known.version,
+        torch=known.torch,
+        cuda=known.cuda,
+        cudnn=known.cudnn,
+        min_driver=_drivers(known.cuda, full=False),
+        full_driver=_drivers(known.cuda, full=True),
+        python=known.python,
+        platform=known.platform,
+        numpy_abi=known.numpy_abi,
+        cxx_abi=known.cxx_abi,
+        blas=known.blas,
+        glibc=known.glibc,
+        glibcxx=known.glibcxx,
+        cpu=known.cpu,
+        gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
+        targets=sums(codes),
+        coverage={str(card): answer for card, answer in whole.items()},
+        serves=_names({card for card, answer in whole.items() if answer is Coverage.SERVES}),
+        by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),
+        cards=tuple(
+            _card(match, card, {c.file: table[card][c.file] for c in mine})
+            for match in asked
+            for card in match.capabilities
+        ),
+        parts=parts,
+        closure=closure,
+        findings=(
+            *findings,
+            *(linkage.findings(closure, alone=alone) if closure else ()),
+            *integrity.vendor_findings([code.file for code in codes]),
+        ),
+    )
+
+
+def _kernels(found: Binary) -> tuple[Kernels, ...]:
+    return tuple(
+        Kernels(offset=one.offset, section=one.section, unit=one.unit, targets=one.targets) for one in found.containers
+    )
+
+
+def _file_code(
+    code: GpuCode, table: dict[Capability, dict[str, Served]], kernels: tuple[Kernels, ...], *, counted: bool
+) -> FileCode:
+    return FileCode(
+        file=code.file,
+        containers=code.containers,
+        targets=code.targets,
+        aside=code.aside,
+        counted=counted,
+        coverage={str(card): files[code.file] for card, files in table.items()},
+        kernels=kernels,
+    )
+
+
+def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> Card:
+    names = dict.fromkeys(gpu.name for gpu in match.gpus if gpu.capability == card)
+    return Card(
+        query=match.query,
+        name=next(iter(names), match.query) if match.by is not gpus.MatchedBy.CAPABILITY else card.sm,
+        capability=card,
+        coverage=overall(answer.coverage for answer in files.values()),
+        by_jit=any(answer.by_jit for answer in files.values()),
+        files=files,
+    )
+
+
+def _names(served_cards: set[Capability]) -> tuple[str, ...]:
+    return tuple(sorted({gpu.name for gpu in gpus.gpus() if gpu.official and gpu.capability in served_cards}))
+
+
+def _drivers(cuda: Version | None, *, full: bool) -> dict[str, Version | None] | None:
+    """The oldest driver per system that runs this CUDA's native code, or with `full` everything, JIT included."""
+    if cuda is None:
+        return None
+    try:
+        row = toolkits.toolkit(cuda)
+    except UnknownName:
+        return None
+    return {
+        system: row.full_driver(system) if full else (row.minor_floor(system) or row.full_driver(system))
+        for system in ("linux", "windows")
+    }
+
+
+def _is_wheel_name(text: str) -> bool:
+    return text.lower().split("?")[0].split("#")[0].endswith((".whl", ".zip"))
+
+
+def _is_zip(path: Path) -> bool:
+    with File(path) as file:
+        return file.read(0, 4) in (b"PK\3\4", b"PK\5\6")

@@ -1,0 +1,158 @@
+"""Is the package whole: RECORD against the files, headers that cannot be read, size by part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.formats import package
+from rekindle.formats.binary import Binary, is_binary
+from rekindle.formats.package import Package
+from rekindle.knowledge.cuda.libraries import is_vendor_library
+
+# What RECORD itself does not list, or cannot know the hash of.
+_GPU_WORDS = ("cuda", "cudnn", "cublas", "cufft", "cusparse", "cusolver", "curand", "nccl", "nvrtc", "nvshmem", "cupti")
+_UNLISTED = (".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")
+
+
+def record_findings(found: Package) -> list[Finding]:
+    """RECORD against the files: every file listed, every line a file, every size right."""
+    entries = package.record(found)
+    if entries is None:
+        if found.kind != "wheel":
+            return []
+        return [
+            Finding(
+                id="record",
+                state=State.FAIL,
+                found="the wheel has no RECORD",
+                why="pip refuses to install it",
+                fix=Fix(text="pack it again with `rekindle repair --pack`"),
+            )
+        ]
+    listed = {entry.path: entry for entry in entries}
+    absent = sorted(path for path in listed if path not in found.files and not _outside(path, found))
+    extra = sorted(path for path in found.files if path not in listed and not path.endswith(_UNLISTED))
+    sizes = sorted(
+        path
+        for path, entry in listed.items()
+        if entry.size is not None and found.files.get(path, entry.size) != entry.size
+    )
+    if found.kind != "wheel":
+        # An installation gains bytecode and loses nothing.
+        extra = []
+    problems = [
+        text
+        for text in (
+            _some("listed but not there", absent),
+            _some("there but not listed", extra),
+            _some("of another size than stated", sizes),
+        )
+        if text
+    ]
+    if problems:
+        return [
+            Finding(
+                id="record",
+                state=State.FAIL if absent or sizes else State.WARN,
+                found="RECORD does not match the files: " + "; ".join(problems),
+                why="installers copy and uninstall by this list; a stale one means the wheel was changed by hand",
+                fix=Fix(text="build the wheel again, or rewrite RECORD with `rekindle repair`"),
+            )
+        ]
+    return [Finding(id="record", state=State.PASS, found=f"RECORD lists all {len(found.files)} files with their sizes")]
+
+
+def header_findings(binaries: Iterable[Binary]) -> list[Finding]:
+    """Files that call themselves libraries and cannot be read as such, and containers of GPU code cut short."""
+    findings = [
+        Finding(
+            id="header",
+            state=State.FAIL,
+            found=found.problem,
+            why="no loader will take this file",
+            fix=Fix(text="download or build it again"),
+        )
+        for found in binaries
+        if found.problem
+    ]
+    for found in binaries:
+        cut = [container for container in found.containers if not container.whole]
+        if cut:
+            findings.append(
+                Finding(
+                    id="gpu-code",
+                    state=State.WARN,
+                    found=f"`{found.name}`: {len(cut)} containers of GPU code do not end as they say, the first at "
+                    f"offset {cut[0].offset:#x}",
+                    why="their targets may be counted wrong",
+                )
+            )
+    return findings
+
+
+def cpu_findings(binaries: Sequence[Binary], level: str | None) -> list[Finding]:
+    """What the code outside dispatch demands of the CPU: known only where the compiler left a note of it."""
+    if not any(found.machine == "x86_64" for found in binaries):
+        return []
+    if level:
+        text = f"its own note demands an x86-64-{level} CPU" + (" (AVX2)" if level == "v3" else "")
+        return [Finding(id="cpu", state=State.PASS, found=text)]
+    return [
+        Finding(
+            id="cpu",
+            state=State.UNVERIFIED,
+            found="which CPU the code outside run-time dispatch needs is not stated in the files",
+            why="a wheel built with AVX2 and sold for SSE4.1 ends with an illegal instruction on an old CPU",
+            fix=Fix(text="try `import torch` on the oldest CPU that it is meant for"),
+        )
+    ]
+
+
+def vendor_findings(files: Iterable[str]) -> list[Finding]:
+    """NVIDIA's libraries have kernels of their own for each card: a fraction of containers is no measure of them."""
+    names = [name for name in files if is_vendor_library(name.rpartition("/")[2])]
+    return (
+        [
+            Finding(
+                id="vendor-library",
+                state=State.PASS,
+                found=f"{', '.join(f'`{name}`' for name in names[:3])}{', …' if len(names) > 3 else ''}: NVIDIA's own, "
+                "which picks kernels by card; PARTIAL there says only that it holds some code for the card",
+            )
+        ]
+        if names
+        else []
+    )
+
+
+def parts(files: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by part: libraries with and without CUDA in their name, Python, headers, the rest; largest first."""
+    total: Counter[str] = Counter()
+    for name, size in files.items():
+        total[_part(name)] += size
+    return dict(total.most_common())
+
+
+def _part(name: str) -> str:
+    low = name.lower()
+    if is_binary(low):
+        return "GPU libraries" if any(word in low for word in _GPU_WORDS) else "other libraries"
+    if low.endswith((".py", ".pyi")):
+        return "Python"
+    if low.endswith((".h", ".hpp", ".cuh", ".inl")) or "/include/" in low:
+        return "headers"
+    return "other files"
+
+
+def _outside(path: str, found: Package) -> bool:
+    """Scripts and data of an installed package lie outside site-packages, and bytecode may have been removed."""
+    return found.kind != "wheel" and (path.startswith("../") or path.endswith(".pyc"))
+
+
+def _some(what: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return f"{len(names)} {what} ({shown}{', …' if len(names) > 3 else ''})"

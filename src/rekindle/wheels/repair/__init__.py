@@ -1,0 +1,1 @@
+"""A wheel changed so that it loads on a machine with only the driver."""

@@ -1,0 +1,182 @@
+"""What a wheel lacks, and what is brought for it: followed until nothing new is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatch
+
+import msgspec
+
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.version import Version
+from rekindle.formats.binary import Binary
+from rekindle.knowledge.cuda import redistribution
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.gpu_code import own, served, sums
+from rekindle.wheels.closure import linkage
+from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.closure.linkage import Missing
+from rekindle.wheels.inspect.identity import Identity
+from rekindle.wheels.repair import providers
+from rekindle.wheels.repair.index_packages import Wanted
+from rekindle.wheels.repair.providers import Providers, Supply
+
+_ROUNDS = 12
+# Said here in other words, or not worth saying.
+_SAID = ("closure", "closure.missing")
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """`supplies` by member; `wanted_by` are, per brought library, the files that link it."""
+
+    supplies: dict[str, Supply]
+    wanted_by: dict[str, tuple[str, ...]]
+    findings: tuple[Finding, ...]
+
+
+def complete(
+    binaries: Sequence[Binary],
+    known: Identity,
+    *,
+    folder: str,
+    system: str,
+    sources: Providers,
+    exclude: Collection[str] = (),
+    machine: str = "x86_64",
+    cards: Sequence[Capability] = (),
+) -> Completion:
+    """Bring what is missing into `folder`, then what that needs in turn, until the closure is closed.
+
+    `cards` must be served by what is brought; without any, those count for which the wheel itself has code.
+    """
+    files = list(binaries)
+    served_cards = tuple(cards) or own_cards(binaries)
+    cuda = known.cuda or _cuda_linked(binaries)
+    supplies: dict[str, Supply] = {}
+    wanted_by: dict[str, tuple[str, ...]] = {}
+    absent: dict[str, Finding] = {}
+    versions: dict[str, str] = {}
+    for _ in range(_ROUNDS):
+        links = closure(files, requires=known.requires, torch=known.torch is not None)
+        if links is None:
+            break
+        news = [item for item in links.missing if item.library.lower() not in absent and _is_ours(item, system)]
+        if not news:
+            break
+        for item in news:
+            wanted = Wanted(
+                system=system,
+                machine=machine,
+                python=known.python,
+                cuda=cuda,
+                cards=served_cards,
+                versions=dict(versions),
+            )
+            excluded = any(fnmatch(item.library.lower(), word.lower()) for word in exclude)
+            supply = None if excluded else sources.find(item.library, wanted)
+            absent[item.library.lower()] = _absence(item, system, excluded)
+            member = f"{folder}/{supply.library}" if folder and supply else supply.library if supply else ""
+            if supply is None or member in supplies:
+                continue
+            del absent[item.library.lower()]
+            supplies[member] = supply
+            wanted_by[member] = item.wanted_by
+            if supply.package and supply.package_version:
+                versions.setdefault(supply.package, supply.package_version)
+            if supply.binary is None:
+                absent[item.library.lower()] = _unfetched(supply)
+                continue
+            files.append(msgspec.structs.replace(supply.binary, name=member))
+    links = closure(files, requires=known.requires, torch=known.torch is not None)
+    rest = [] if links is None else [item for item in linkage.findings(links) if item.id not in _SAID]
+    return Completion(
+        supplies=supplies,
+        wanted_by=wanted_by,
+        findings=(
+            *absent.values(),
+            *_checked(supplies, files, served_cards, sure=bool(cards)),
+            *(item for item in rest if item.state != "PASS"),
+        ),
+    )
+
+
+def own_cards(binaries: Sequence[Binary]) -> tuple[Capability, ...]:
+    """The cards for which the wheel's own libraries hold native code: a cuDNN without code for them is of no use."""
+    targets = (Target.parse(text) for text in sums(own([found.code for found in binaries if found.containers])))
+    return tuple(sorted({target.capability for target in targets if not target.ptx}))
+
+
+def floors(binaries: Sequence[Binary]) -> tuple[Version | None, Version | None]:
+    """The newest glibc and libstdc++ that any of these want."""
+
+    def highest(family: str) -> Version | None:
+        return max((v for found in binaries if found.elf and (v := found.elf.floor(family))), default=None)
+
+    return highest("GLIBC"), highest("GLIBCXX")
+
+
+def _is_ours(item: Missing, system: str) -> bool:
+    """Is this ours to bring? Not what every Python has; not, on Linux, what torch's own packages bring."""
+    terms = redistribution.terms(item.library, system)
+    return item.owner != "python" and not (terms and terms.bundle == "python")
+
+
+def _absence(item: Missing, system: str, excluded: bool) -> Finding:
+    terms = redistribution.terms(item.library, system)
+    needed = item.how == "import"
+    state = State.WARN if excluded or not needed else State.FAIL
+    where = terms.where if terms else "nobody's package is known to have it; look where it was built"
+    lies = None if excluded else providers.on_path(item.library)
+    hint = f"; one lies at `{lies}`, on PATH: if it is the right one, name its folder with `--from`" if lies else ""
+    verb = {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[item.how]
+    left = "left out, as asked" if excluded else "could not be had"
+    return Finding(
+        id="repair.missing",
+        state=state,
+        found=f"`{item.library}` {left}; `{item.wanted_by[0]}` {verb} it{hint}",
+        why=f"the way to it: {' -> '.join(item.chain)}",
+        fix=Fix(text=f"get it from: {where}", commands=("rekindle repair WHEEL --from FOLDER",)),
+        source=terms.source if terms else None,
+    )
+
+
+def _unfetched(supply: Supply) -> Finding:
+    return Finding(
+        id="repair.dry-run",
+        state=State.PASS,
+        found=f"`{supply.library}` would be fetched from {supply.origin}; what it needs in turn is known only then",
+    )
+
+
+def _cuda_linked(binaries: Sequence[Binary]) -> Version | None:
+    """The major version of CUDA, from the names of its libraries that are linked; libcusolver.so.11 is of 12, too."""
+    for found in binaries:
+        names = found.elf.needed if found.elf else (*found.pe.imports, *found.pe.delayed) if found.pe else ()
+        for name in names:
+            match = re.match(r"(?:libcudart\.so\.|libcublas\.so\.|cudart64_|cublas64_)(\d\d)", name.lower())
+            if match:
+                return Version(f"{match[1]}.0")
+    return None
+
+
+def _checked(
+    supplies: dict[str, Supply], files: Sequence[Binary], cards: Sequence[Capability], *, sure: bool
+) -> list[Finding]:
+    """Machine and GPU code of what was brought. Not `sure`: nobody named the cards, the wheel has code for them."""
+    machine = next((found.machine for found in files if found.machine and found.name not in supplies), None)
+    findings = []
+    for member, supply in supplies.items():
+        found = supply.binary
+        if found is None:
+            continue
+        if machine and found.machine != machine:
+            text = f"`{member}` from {supply.origin} is for {found.machine}, the wheel is for {machine}"
+            findings.append(Finding(id="repair.machine", state=State.FAIL, found=text))
+        for card in cards:
+            if found.containers and served(found.code, card).coverage is Coverage.NO:
+                text = f"`{member}` from {supply.origin} holds no code for {card.sm}"
+                why = "calls into it fail on that card, whatever the rest of the wheel holds"
+                state = State.FAIL if sure else State.WARN
+                findings.append(Finding(id="repair.gpu-code", state=state, found=text, why=why))
+    return findings

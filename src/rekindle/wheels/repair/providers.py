@@ -1,0 +1,165 @@
+"""Where a missing library comes from: a folder that was named, the system it was linked on, or an index package.
+
+A library that merely lies on PATH is never taken: it is named, and a person decides with `--from`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.core.run import call
+from rekindle.formats import binary, package
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive, Member
+from rekindle.formats.binary import Binary
+from rekindle.knowledge.cuda import redistribution
+from rekindle.knowledge.cuda.library_packages import DllProvider
+from rekindle.wheels.repair import index_packages
+from rekindle.wheels.repair.index_packages import Wanted
+from rekindle.wheels.repair.rewrite import Contents, FromWheel
+
+_DEPTH = 4
+
+
+class Supply(msgspec.Struct, frozen=True, kw_only=True):
+    """A library that was found. `binary` is None on a dry run, when it has not been fetched."""
+
+    library: str
+    origin: str
+    size: int
+    contents: Contents | None
+    binary: Binary | None
+    version: str | None = None
+    licence: str | None = None
+    package: str | None = None
+    package_version: str | None = None
+    licences: Mapping[str, Contents] = {}
+
+
+class Providers:
+    """Looks in the named folders first, then (Linux) where the linker looks, then in the package index."""
+
+    def __init__(self, folders: Sequence[Path], *, index: bool, fetch: bool = True, linked_here: bool = False) -> None:
+        self._files = {name: path for folder in folders for name, path in _listing(folder)}
+        self._system = dict(_linker_files()) if linked_here else {}
+        self._index = index
+        self._fetch = fetch
+        self._open: list[File] = []
+
+    def find(self, library: str, wanted: Wanted) -> Supply | None:
+        """A library by its name, or by a pattern where what loads it knows only part of the name."""
+        terms = redistribution.terms(library, wanted.system)
+        key = library.lower() if wanted.system == "windows" else library
+        licence = terms.licence if terms else None
+        for files in (self._files, self._system):
+            name = max(fnmatch.filter(files, key), default=key) if "*" in key else key
+            path = files.get(name)
+            if path is not None and not (terms and terms.bundle == "no"):
+                return _from_file(library if name == key else path.name, path, licence)
+        if terms is None or terms.bundle != "yes" or not self._index:
+            return None
+        for row in index_packages.choose(library, wanted, terms)[:3]:
+            if not self._fetch:
+                origin = f"{row.package} {row.version} of the package index"
+                return Supply(
+                    library=row.dll, origin=origin, size=row.size, contents=None, binary=None, licence=licence,
+                    package=row.package, package_version=row.version,
+                )  # fmt: skip
+            wheel = index_packages.download(row)
+            if wheel is not None:
+                return self._from_wheel(row, wheel, licence)
+        return None
+
+    def close(self) -> None:
+        for file in self._open:
+            file.close()
+
+    def _from_wheel(self, row: DllProvider, wheel: Path, licence: str | None) -> Supply:
+        file = File(wheel)
+        self._open.append(file)
+        archive = Archive(file)
+        member = archive.member(row.path)
+        if (member.size, f"{member.crc:08x}") != (row.size, row.crc32.lower()):
+            message = f"`{row.path}` in `{wheel.name}` is not the file that was recorded (size or checksum differ)"
+            raise FetchFailed(message, hint="the index may have been tampered with; delete the download and try again")
+        found = package.Wheel(archive).binary(member.name)
+        return Supply(
+            library=row.dll,
+            origin=f"{row.package} {row.version} of the package index",
+            size=member.size,
+            contents=FromWheel(archive=archive, member=member),
+            binary=found,
+            version=found.pe.file_version if found.pe else row.version,
+            licence=licence,
+            package=row.package,
+            package_version=row.version,
+            licences={name.rpartition("/")[2]: FromWheel(archive=archive, member=one) for name, one in _texts(archive)},
+        )
+
+
+def on_path(library: str) -> Path | None:
+    """Where PATH would find it: to be named, never to be taken."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = Path(folder, library)
+        if folder and path.is_file():
+            return path
+    return None
+
+
+def _from_file(library: str, path: Path, licence: str | None) -> Supply:
+    real = path.resolve()
+    with File(real, library) as file:
+        found = binary.read(file, symbols=True)
+    if found.problem:
+        raise BadInput(found.problem, hint=f"replace `{path}`, or leave it out with `--exclude {library}`")
+    return Supply(
+        library=path.name if found.pe else library,
+        origin=str(path),
+        size=found.size,
+        contents=real,
+        binary=found,
+        version=found.pe.file_version if found.pe else None,
+        licence=licence,
+    )
+
+
+def _texts(archive: Archive) -> Iterator[tuple[str, Member]]:
+    """The licence texts of a wheel."""
+    for name, member in archive.members.items():
+        last = name.rpartition("/")[2].lower()
+        if ".dist-info/" in name and last.startswith(("license", "licence", "copying", "notice", "third-party")):
+            yield name, member
+
+
+def _listing(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The libraries below a folder, nearest first: a toolkit's root will do as well as its bin."""
+    if not folder.is_dir():
+        from rekindle.core.errors import NotFound
+
+        raise NotFound(f"there is no folder `{folder}`", hint="`--from` names a folder that holds libraries")
+    found: dict[str, Path] = {}
+    for here, below, names in os.walk(folder):
+        if len(Path(here).relative_to(folder).parts) >= _DEPTH:
+            below.clear()
+        below.sort()
+        for name in sorted(names):
+            if binary.is_binary(name):
+                found.setdefault(name.lower() if name.lower().endswith(".dll") else name, Path(here, name))
+    yield from found.items()
+
+
+def _linker_files() -> Iterator[tuple[str, Path]]:
+    """What the dynamic linker of this machine knows, by name."""
+    said = call(["ldconfig", "-p"], env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/sbin:/usr/sbin"})
+    found: dict[str, Path] = {}
+    for line in said.out.splitlines():
+        name, arrow, path = line.strip().partition(" => ")
+        if arrow:
+            found.setdefault(name.split(" ")[0], Path(path))
+    yield from found.items()

@@ -1,0 +1,274 @@
+"""`rekindle repair`: a wheel that loads on a machine that has only the driver."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.tags import Tag
+
+from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.core.findings import Finding, State
+from rekindle.formats import binary, package
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
+from rekindle.knowledge.cuda import redistribution
+from rekindle.knowledge.gpu import gpus
+from rekindle.wheels.inspect import identity
+from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.repair import linux, rewrite, sbom
+from rekindle.wheels.repair.closure import Completion, complete
+from rekindle.wheels.repair.providers import Providers, Supply
+from rekindle.wheels.repair.rewrite import Contents
+from rekindle.wheels.tags import check_machine, file_name, library_folder, machine_of, place_of, system_of, wheel_tags
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was put in. `origin` says where it came from, as a person would look for it."""
+
+    member: str
+    size: int
+    origin: str
+    version: str | None = None
+    licence: str | None = None
+    replaced: bool = False
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be brought: `folders` are looked in first, `index` allows the package index, `cards` must be served."""
+
+    folders: tuple[Path, ...] = ()
+    exclude: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
+    index: bool = True
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """What `repair` prints with `--json`. `output` is null on a dry run."""
+
+    schema: str = "rekindle.repair/1"
+    wheel: str
+    output: Path | None = None
+    size: int | None = None
+    kept: int = 0
+    added: tuple[Added, ...] = ()
+    removed: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def repair(
+    wheel: Path,
+    folder: Path,
+    *,
+    add: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    wish: Wish | None = None,
+    dry_run: bool = False,
+) -> Repair:
+    """Write a repaired copy of `wheel` into `folder`. The original is never touched.
+
+    With a `wish` what is missing is brought; without one only what `add` and `remove` say is done.
+    """
+    tags = wheel_tags(wheel)
+    target = place_of(wheel.name, folder, wheel)
+    with contextlib.ExitStack() as ending:
+        archive = Archive(ending.enter_context(File(wheel)))
+        info = rewrite.info_folder(archive)
+        gone = _removals(archive, remove)
+        given = _additions(archive, tags, add)
+        place = library_folder(archive, tags)
+        found = _completed(archive, tags, place, gone, given, wish, ending, dry_run) if wish else None
+        supplies = found.supplies if found else {}
+        added = (*(note for _, note in given.values()), *(_note(member, one) for member, one in supplies.items()))
+        findings = found.findings if found else ()
+        if dry_run:
+            kept = len(archive.members) - len(gone)
+            return Repair(wheel=wheel.name, added=added, removed=gone, kept=kept, findings=findings)
+        contents: dict[str, Contents] = {member: path for member, (path, _) in given.items()}
+        contents |= {member: one.contents for member, one in supplies.items() if one.contents is not None}
+        if found and supplies and (machine_of(tags) or ("", ""))[0] == "elf":
+            scratch = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="rekindle-repair-")))
+            contents |= linux.run_paths(archive, place, contents, found.wanted_by, scratch)
+        if contents:
+            contents |= _papers(archive, info, contents, given, supplies)
+        done = rewrite.rewrite(archive, target, add=contents, remove=gone)
+    return Repair(
+        wheel=wheel.name,
+        output=done.path,
+        size=done.size,
+        kept=done.kept,
+        added=added,
+        removed=done.removed,
+        findings=(*_record_findings(done.hashed), *findings),
+    )
+
+
+def pack(root: Path, folder: Path, *, dry_run: bool = False) -> Repair:
+    """Make a wheel of an unpacked one, with the file name its own metadata asks for and a RECORD that is right."""
+    if not root.is_dir():
+        message = f"there is no folder `{root}`"
+        raise NotFound(message, hint="name the folder into which the wheel was unpacked")
+    found = package.Folder(root)
+    info = package.dist_info(found)
+    if info is None or f"{info}/WHEEL" not in found.files:
+        message = f"`{root}` is not an unpacked wheel: it has no `.dist-info` folder with WHEEL in it"
+        raise BadInput(message, hint="name the folder that holds both the package and its `.dist-info`")
+    linked = [name for name in found.files if (root / name).is_symlink()]
+    if linked:
+        message = f"`{linked[0]}` is a link; a wheel cannot hold links"
+        raise BadInput(message, hint="replace it by the file it points to")
+    names = [name for name in found.files if "__pycache__" not in name.split("/")]
+    target = place_of(file_name(found, info), folder, None)
+    if dry_run:
+        return Repair(wheel=target.name, kept=len(names))
+    done = rewrite.pack(root, target, names, info=info)
+    return Repair(wheel=target.name, output=done.path, size=done.size, kept=len(names))
+
+
+def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) -> dict[str, tuple[Path, Added]]:
+    found = {}
+    for word in words:
+        path, member = _split(word)
+        if not member:
+            folder = library_folder(archive, tags)
+            member = f"{folder}/{path.name}" if folder else path.name
+        version = None
+        with File(path) as file:
+            size = file.size
+            if binary.is_binary(path.name):
+                read = binary.read(file)
+                if read.problem:
+                    raise BadInput(read.problem, hint="download or build the file again")
+                check_machine(read, tags)
+                version = read.pe.file_version if read.pe else None
+        terms = redistribution.terms(member.rpartition("/")[2], system_of(tags))
+        if terms and terms.bundle == "no":
+            raise UsageError(f"`{path.name}` belongs to NVIDIA's driver and is never bundled", hint=terms.where)
+        replaced = member in archive.members
+        licence = terms.licence if terms else None
+        note = Added(member=member, size=size, origin=str(path), version=version, licence=licence, replaced=replaced)
+        found[member] = (path, note)
+    return found
+
+
+def _completed(
+    archive: Archive,
+    tags: Collection[Tag],
+    place: str,
+    gone: Collection[str],
+    given: Mapping[str, tuple[Path, Added]],
+    wish: Wish,
+    ending: contextlib.ExitStack,
+    dry_run: bool,
+) -> Completion:
+    made = machine_of(tags)
+    here = made == ("elf", platform.machine()) and sys.platform == "linux"
+    sources = Providers(wish.folders, index=wish.index, fetch=not dry_run, linked_here=here)
+    ending.callback(sources.close)
+    whole = package.Wheel(archive)
+    binaries = read_binaries(whole)
+    known = identity.identify(whole, binaries)
+    binaries = [found for found in binaries if found.name not in gone and found.name not in given]
+    for member, (path, _) in given.items():
+        if binary.is_binary(member):
+            with File(path, member) as file:
+                binaries.append(binary.read(file, symbols=True))
+    cards = [card for word in wish.cards for card in gpus.find(word).capabilities]
+    found = complete(
+        binaries,
+        known,
+        folder=place,
+        system=system_of(tags),
+        machine=made[1] if made else "x86_64",
+        sources=sources,
+        exclude=wish.exclude,
+        cards=cards,
+    )
+    if made and made[0] == "elf":
+        every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]
+        found = msgspec.structs.replace(found, findings=(*found.findings, *linux.floor_findings(every, tags)))
+    return found
+
+
+def _papers(
+    archive: Archive,
+    info: str,
+    contents: Mapping[str, Contents],
+    given: Mapping[str, tuple[Path, Added]],
+    supplies: Mapping[str, Supply],
+) -> dict[str, Contents]:
+    """The bill of materials, and the licences of what came from other packages."""
+    fields = package.headers(package.Wheel(archive), "METADATA")
+    project, version = (fields.get(key, ["?"])[0] for key in ("Name", "Version"))
+    papers: dict[str, Contents] = {}
+    parts = []
+    for member in (*given, *supplies):
+        supply, note = supplies.get(member), given[member][1] if member in given else None
+        source = contents[member]
+        for name, text in supply.licences.items() if supply and supply.package else ():
+            papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
+        part = sbom.Part(
+            member=member,
+            sha256=rewrite.sha256(source),
+            origin=supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given",
+            version=supply.version if supply else note.version if note else None,
+            licence=supply.licence if supply else note.licence if note else None,
+            package=supply.package if supply else None,
+            package_version=supply.package_version if supply else None,
+        )
+        parts.append(part)
+    papers[f"{info}/sboms/rekindle.cdx.json"] = sbom.render(project, version, parts)
+    return papers
+
+
+def _note(member: str, supply: Supply) -> Added:
+    return Added(member=member, size=supply.size, origin=supply.origin, version=supply.version, licence=supply.licence)
+
+
+def _split(word: str) -> tuple[Path, str]:
+    """`FILE` or `FILE=torch/bin/name.dll`. A file may have an equals sign in its own name."""
+    name, sign, member = word.rpartition("=")
+    return (Path(word), "") if not sign or Path(word).exists() else (Path(name), member)
+
+
+def _removals(archive: Archive, words: Sequence[str]) -> tuple[str, ...]:
+    info = rewrite.info_folder(archive)
+    gone: list[str] = []
+    for word in words:
+        wanted = word.replace("\\", "/").lower()
+        found = [
+            name
+            for name in archive.members
+            if name.lower() == wanted or ("/" not in wanted and name.lower().rpartition("/")[2] == wanted)
+        ]
+        if not found:
+            import difflib
+
+            near = difflib.get_close_matches(wanted, {name.rpartition("/")[2].lower() for name in archive.members}, n=1)
+            message = f"`{archive.name}` has no file `{word}` to remove"
+            hint = f"did you mean `{near[0]}`?" if near else "name a file or its path in the wheel"
+            raise NotFound(message, hint=hint)
+        if any(name.startswith(f"{info}/") for name in found):
+            message = f"`{word}` is part of the wheel's metadata; without it nothing can install the wheel"
+            raise UsageError(message, hint="remove files of the package only")
+        gone += found
+    return tuple(dict.fromkeys(gone))
+
+
+def _record_findings(hashed: Sequence[str]) -> list[Finding]:
+    if not hashed:
+        return []
+    shown = ", ".join(f"`{name}`" for name in hashed[:3]) + (", …" if len(hashed) > 3 else "")
+    return [
+        Finding(
+            id="record",
+            state=State.WARN,
+            found=f"RECORD did not hold {len(hashed)} files as they are ({shown}); their lines were made anew",
+            why="the wheel had been changed by hand",
+        )
+    ]

@@ -1,0 +1,210 @@
+"""A wheel with some files added, replaced or taken out: everything else keeps its compressed bytes.
+
+Nothing is unpacked. RECORD is written last, from the hashes it already has where they can still be right, and from
+the contents where they cannot. The original is not touched; the new wheel is written beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core import files
+from rekindle.core.errors import BadInput, UsageError
+from rekindle.formats import package
+from rekindle.formats.access import File, open_file
+from rekindle.formats.archive import Archive, Member
+from rekindle.formats.zip_writer import Packed, Squeezed, Writer, pieces, spelled, squeeze
+
+# Signatures of a RECORD that no longer is. The wheel format lets them be absent.
+_SIGNATURES = ("RECORD.jws", "RECORD.p7s")
+_GOOD_HASHES = ("sha256=", "sha384=", "sha512=")
+_LARGE = 1 << 20
+
+
+class FromWheel(msgspec.Struct, frozen=True, kw_only=True):
+    """A file taken out of another wheel, whose compressed bytes are copied as they are."""
+
+    archive: Archive
+    member: Member
+
+
+# What a new member is made of: a file on disk, bytes, or a member of another wheel.
+Contents = Path | bytes | FromWheel
+
+
+class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
+    """`hashed` are unchanged members whose line in RECORD was missing or wrong, so that it had to be made anew."""
+
+    path: Path
+    size: int
+    kept: int
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    hashed: tuple[str, ...]
+
+
+def rewrite(
+    archive: Archive, target: Path, *, add: Mapping[str, Contents] | None = None, remove: Collection[str] = ()
+) -> Rewritten:
+    """Write `archive` to `target` with the members in `add` added or replaced and those in `remove` left out."""
+    add = add or {}
+    info = info_folder(archive)
+    record = f"{info}/RECORD"
+    for name in add:
+        _check_name(name)
+    gone = {*remove, record, *(f"{info}/{name}" for name in _SIGNATURES)}
+    kept = [member for name, member in archive.members.items() if name not in gone and name not in add]
+    known = {entry.path: entry for entry in package.record(package.Wheel(archive)) or ()}
+    lines: list[tuple[str, str, int]] = []
+    hashed: list[str] = []
+    with files.replacing(target) as stream:
+        writer = Writer(stream)
+        new = _Squeezing(add, target.parent)
+        # Metadata goes to the end of the file, as the wheel format recommends: it can then be read first.
+        for inside in (False, True):
+            for member in kept:
+                if member.name.startswith(f"{info}/") is not inside:
+                    continue
+                _copy(writer, archive, member, member.name)
+                entry = known.get(member.name)
+                if entry and entry.size == member.size and entry.digest.startswith(_GOOD_HASHES):
+                    lines.append((member.name, entry.digest, member.size))
+                else:
+                    hashed.append(member.name)
+                    lines.append((member.name, digest(archive, member), member.size))
+            fresh = [name for name in sorted(add) if name.startswith(f"{info}/") is inside]
+            lines += [_put(writer, name, add[name], new) for name in fresh]
+        _finish(writer, record, lines)
+        size = stream.tell()
+    return Rewritten(
+        path=target,
+        size=size,
+        kept=len(kept),
+        added=tuple(sorted(add)),
+        removed=tuple(sorted(set(remove) & set(archive.members))),
+        hashed=tuple(hashed),
+    )
+
+
+def pack(root: Path, target: Path, names: Collection[str], *, info: str) -> Rewritten:
+    """A wheel from the files of an unpacked one, RECORD made anew."""
+    signed = {f"{info}/{name}" for name in ("RECORD", *_SIGNATURES)}
+    chosen = sorted(set(names) - signed, key=lambda name: (name.startswith(f"{info}/"), name))
+    for name in chosen:
+        _check_name(name)
+    with files.replacing(target) as stream:
+        writer = Writer(stream)
+        lines = [_line(writer.add(_squeezed(name, root / name, target.parent))) for name in chosen]
+        _finish(writer, f"{info}/RECORD", lines)
+        size = stream.tell()
+    return Rewritten(path=target, size=size, kept=0, added=tuple(chosen), removed=(), hashed=())
+
+
+def info_folder(archive: Archive) -> str:
+    folder = package.dist_info(package.Wheel(archive))
+    if folder is None or f"{folder}/METADATA" not in archive.members:
+        message = f"`{archive.name}` is not a wheel: it has no `.dist-info` folder with METADATA"
+        raise BadInput(message, hint="name a wheel; a folder is packed with `rekindle repair --pack`")
+    return folder
+
+
+def digest(archive: Archive, member: Member) -> str:
+    """The hash of a member's contents, as RECORD spells it."""
+    sha = hashlib.sha256()
+    for data in archive.chunks(member):
+        sha.update(data)
+    return spelled(sha.digest())
+
+
+def sha256(contents: Contents) -> str:
+    """The hash of new contents, in hexadecimal."""
+    sha = hashlib.sha256()
+    if isinstance(contents, bytes):
+        sha.update(contents)
+    elif isinstance(contents, FromWheel):
+        for data in contents.archive.chunks(contents.member):
+            sha.update(data)
+    else:
+        with open_file(contents) as stream:
+            for data in pieces(stream):
+                sha.update(data)
+    return sha.hexdigest()
+
+
+class _Squeezing:
+    """Compresses the new files in the background while the old ones are copied."""
+
+    def __init__(self, add: Mapping[str, Contents], folder: Path) -> None:
+        pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+        self._futures = {
+            name: pool.submit(_squeezed, name, contents, folder)
+            for name, contents in sorted(add.items())
+            if not isinstance(contents, FromWheel)
+        }
+        pool.shutdown(wait=False)
+
+    def result(self, name: str) -> Squeezed:
+        return self._futures.pop(name).result()
+
+
+def _squeezed(name: str, contents: Path | bytes, folder: Path) -> Squeezed:
+    mode = 0o755 if ".so" in name else 0o644
+    if isinstance(contents, bytes):
+        return squeeze(name, [contents], mode=mode, folder=folder)
+    with open_file(contents) as stream:
+        return squeeze(name, pieces(stream), mode=mode, folder=folder)
+
+
+def _put(writer: Writer, name: str, contents: Contents, new: _Squeezing) -> tuple[str, str, int]:
+    if isinstance(contents, FromWheel):
+        _copy(writer, contents.archive, contents.member, name)
+        return name, digest(contents.archive, contents.member), contents.member.size
+    return _line(writer.add(new.result(name)))
+
+
+def _line(member: Packed) -> tuple[str, str, int]:
+    return member.name, member.digest or "", member.size
+
+
+def _copy(writer: Writer, archive: Archive, member: Member, name: str) -> None:
+    if member.flags & 1:
+        message = f"`{member.name}` in `{archive.name}` is encrypted"
+        raise BadInput(message, hint="wheels are not encrypted; download it again")
+    kept = Packed(
+        name=name,
+        size=member.size,
+        packed=member.packed,
+        crc=member.crc,
+        method=member.method,
+        mode=member.mode or 0o100644,
+    )
+    source = archive.source
+    if member.packed >= _LARGE and isinstance(source, File):
+        begin = archive.data_offset(member)
+        if writer.copy_range(kept, source.fileno(), begin):
+            return
+    writer.copy(kept, archive.raw(member))
+
+
+def _finish(writer: Writer, record: str, lines: list[tuple[str, str, int]]) -> None:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerows((name, hashed, str(size)) for name, hashed, size in lines)
+    table.writerow((record, "", ""))
+    writer.add(squeeze(record, [text.getvalue().encode("utf-8")]))
+    writer.close()
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if name.startswith("/") or "\\" in name or ":" in name or any(part in ("", ".", "..") for part in parts):
+        message = f"`{name}` is not a place inside a wheel"
+        raise UsageError(message, hint="write it as `torch/lib/name.dll`, with forward slashes")

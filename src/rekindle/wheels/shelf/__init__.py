@@ -1,0 +1,1 @@
+"""A folder of verified wheels that is a package index too."""

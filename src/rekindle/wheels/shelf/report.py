@@ -1,0 +1,34 @@
+"""What is on the shelf, as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rekindle.core import console
+from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.wheels.shelf.shelf import Entry
+
+
+def text(wheels: Sequence[Entry], cards: Sequence[str] = ()) -> str:
+    if not wheels and cards:
+        return f"no wheel on the shelf serves {console.clean(' and '.join(cards))}"
+    if not wheels:
+        return "the shelf is empty: `rekindle shelf add WHEEL` puts one on it"
+    blocks = []
+    for entry in wheels:
+        rows = [
+            ("GPU code", " ".join(sums(entry.code)) or "none"),
+            ("CUDA", f"{entry.cuda or 'none'}, cuDNN {entry.cudnn or 'unknown'}" if entry.cuda else "none"),
+            ("verified", entry.state.value + (f" on {', '.join(entry.checked_on)}" if entry.checked_on else "")),
+            ("size", f"{entry.size / 1e6:.1f} MB" if entry.size >= 100_000 else f"{entry.size / 1e3:.1f} kB"),
+        ]
+        table = console.table([(name, console.clean(value)) for name, value in rows], indent="  ")
+        blocks.append(console.paint(console.clean(entry.file), "bold") + "\n" + table)
+    return "\n\n".join(blocks)
+
+
+def install_command(folder: Path, entry: Entry) -> str:
+    """How pip takes this very wheel from the shelf: its whole version, or a newer one from elsewhere would win."""
+    index = (folder.resolve() / "simple").as_uri()
+    return f'pip install --extra-index-url {index} "{entry.project}=={entry.version}"'

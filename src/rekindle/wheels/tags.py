@@ -1,0 +1,86 @@
+"""What a wheel is called, what its tags allow inside, and where in it a library belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.formats import binary, package
+from rekindle.formats.archive import Archive
+from rekindle.wheels.repair import rewrite
+
+
+def file_name(found: package.Package, info: str) -> str:
+    """What a wheel must be called: its folder's name and version, its build number and its tags."""
+    fields = package.headers(found, "WHEEL")
+    tags = sorted(fields.get("Tag", []))
+    if not tags or any(tag.count("-") != 2 for tag in tags):
+        message = f"`{info}/WHEEL` names no tag such as `cp311-cp311-win_amd64`"
+        raise BadInput(message, hint="add a line `Tag: cp311-cp311-win_amd64` that fits the libraries inside")
+    parts = [".".join(dict.fromkeys(tag.split("-")[at] for tag in tags)) for at in range(3)]
+    build = fields.get("Build", [])[:1]
+    return "-".join([info.removesuffix(".dist-info"), *build, *parts]) + ".whl"
+
+
+def wheel_tags(wheel: Path) -> frozenset[Tag]:
+    try:
+        if " " in wheel.name:
+            raise InvalidWheelFilename("it has a space in it")
+        return parse_wheel_filename(wheel.name)[3]
+    except InvalidWheelFilename as error:
+        message = f"`{wheel.name}` is not the name of a wheel: {error}"
+        hint = "rename it to what it was when it was built, such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
+        raise (UsageError if wheel.exists() else NotFound)(message, hint=hint) from error
+
+
+def machine_of(tags: Collection[Tag]) -> tuple[str, str] | None:
+    """The format and processor of the libraries that a wheel with these tags may hold; None for one of any."""
+    for platform in sorted(tag.platform for tag in tags):
+        kind = "pe" if platform.startswith("win") else "elf" if "linux" in platform else None
+        for ending, machine in (
+            ("amd64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("win32", "x86"),
+        ):  # fmt: skip
+            if kind and platform.endswith(ending):
+                return kind, machine
+    return None
+
+
+def system_of(tags: Collection[Tag]) -> str:
+    made = machine_of(tags)
+    return "linux" if made and made[0] == "elf" else "windows"
+
+
+def library_folder(archive: Archive, tags: Collection[Tag]) -> str:
+    """Where added libraries go: torch/lib, which torch itself looks in; for other wheels where their loader will."""
+    if any(name.startswith("torch/lib/") for name in archive.members):
+        return "torch/lib"
+    made = machine_of(tags)
+    if made and made[0] == "elf":
+        return rewrite.info_folder(archive).split("-")[0] + ".libs"
+    modules = sorted(name for name in archive.members if name.lower().endswith((".pyd", ".dll")))
+    return modules[0].rpartition("/")[0] if modules else ""
+
+
+def check_machine(found: binary.Binary, tags: Collection[Tag]) -> None:
+    """Refuse a library of another system or processor: it would end as `WinError 193` or `wrong ELF class`."""
+    made = machine_of(tags)
+    if made and (found.format, found.machine) != made and found.format in ("pe", "elf"):
+        message = (
+            f"`{found.file}` is {found.format.upper()} for {found.machine}, the wheel {made[0].upper()} for {made[1]}"
+        )
+        raise BadInput(message, hint="take the file of the same name that is made for the wheel's platform")
+
+
+def place_of(name: str, folder: Path, original: Path | None) -> Path:
+    if folder.exists() and not folder.is_dir():
+        message = f"`{folder}` is a file, not a folder"
+        raise UsageError(message, hint="name a folder with `-o`; the wheel keeps its file name")
+    target = folder / name
+    if original is not None and target.exists() and target.samefile(original):
+        message = f"`{target}` is the wheel itself"
+        raise UsageError(message, hint="name another folder with `-o`: the original is never changed")
+    return target

@@ -1,0 +1,1 @@
+"""Numbered checks of a wheel or of an installed torch."""

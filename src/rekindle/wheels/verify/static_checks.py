@@ -1,0 +1,267 @@
+"""The checks of `verify` that only read: the file and its RECORD, tags, closure, coverage.
+
+And what an imported torch says of itself, against what was read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.version import Version
+from rekindle.formats import package
+from rekindle.formats.package import Package, Wheel
+from rekindle.formats.zip_writer import spelled
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.wheels.closure import linkage
+from rekindle.wheels.inspect.inspection import Inspection, inspect
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What is verified, opened: a wheel, or the torch folder of an environment."""
+
+    path: Path
+    package: Package
+    inspection: Inspection
+
+
+@contextlib.contextmanager
+def opened(path: Path, cards: Sequence[str] = ()) -> Iterator[Subject]:
+    known = inspect(path, cards=cards)
+    with package.open_package(path) as found:
+        yield Subject(path=path, package=found, inspection=known)
+
+
+def modules(subject: Subject) -> tuple[str, ...]:
+    """What a wheel brings to import: its packages, and modules that lie at the top."""
+    found = set()
+    for name in subject.package.files:
+        top, _, rest = name.partition("/")
+        stem = re.sub(r"(\.(cpython|cp|abi)[^.]*)?\.(py|so|pyd)$", "", top)
+        if (rest == "__init__.py" and top.isidentifier()) or (not rest and stem != top and stem.isidentifier()):
+            found.add(stem)
+    return tuple(sorted(found))
+
+
+def file(subject: Subject, cards: Sequence[str]) -> Finding:
+    broken = [item for item in subject.inspection.findings if item.id == "header"]
+    if broken:
+        return broken[0]
+    size = subject.inspection.size / 1e6
+    return Finding(
+        id="file", state=State.PASS, found=f"{len(subject.package.files)} files of {size:.0f} MB can be read"
+    )
+
+
+def record(subject: Subject, cards: Sequence[str]) -> Finding:
+    """Every file against its hash in RECORD, not its size alone."""
+    listed = next((item for item in subject.inspection.findings if item.id == "record"), None)
+    if listed is None:
+        return Finding(id="record", state=State.UNVERIFIED, found="there is no RECORD to compare with")
+    if listed.state is State.FAIL:
+        return listed
+    entries = package.record(subject.package) or []
+    wrong, checked = [], 0
+    for entry in entries:
+        kind, _, wanted = entry.digest.partition("=")
+        if not wanted or entry.path not in subject.package.files:
+            continue
+        checked += 1
+        if kind not in ("sha256", "sha384", "sha512") or _digest(subject, entry.path, kind) != wanted:
+            wrong.append(entry.path)
+    if wrong:
+        shown = ", ".join(f"`{name}`" for name in wrong[:3]) + (", …" if len(wrong) > 3 else "")
+        return Finding(
+            id="record",
+            state=State.FAIL,
+            found=f"{len(wrong)} files are not what RECORD says: {shown}",
+            why="the file was damaged or changed after it was built",
+            fix=Fix(text="download or build it again; after a change by hand pack it with `rekindle repair --pack`"),
+        )
+    if listed.state is not State.PASS:
+        return listed
+    return Finding(id="record", state=State.PASS, found=f"{checked} files have the hashes that RECORD states")
+
+
+def tags(subject: Subject, cards: Sequence[str]) -> Finding:
+    """File name, METADATA, WHEEL, extension modules and libraries must all speak of the same Python and platform."""
+    fields, meta = package.headers(subject.package, "WHEEL"), package.headers(subject.package, "METADATA")
+    problems = []
+    stated = set(fields.get("Tag", []))
+    if not stated:
+        return Finding(id="tags", state=State.UNVERIFIED, found="there is no WHEEL file with tags")
+    name, version = (meta.get(key, [""])[0] for key in ("Name", "Version"))
+    if subject.package.kind == "wheel":
+        try:
+            project, number, _, tagged = parse_wheel_filename(subject.path.name)
+        except InvalidWheelFilename as error:
+            return Finding(
+                id="tags", state=State.FAIL, found=f"the file name is not that of a wheel: {error}",
+                why="pip refuses it", fix=Fix(text="give it back the name it was built under"),
+            )  # fmt: skip
+        if {str(tag) for tag in tagged} != stated:
+            problems.append(f"the file name says {_some(map(str, tagged))}, WHEEL says {_some(stated)}")
+        if project != canonicalize_name(name) or str(number) != version:
+            problems.append(f"the file name says {project} {number}, METADATA says {name} {version}")
+    problems += _python_problems(subject, stated)
+    problems += _platform_problems(subject, stated)
+    if problems:
+        return Finding(
+            id="tags",
+            state=State.FAIL,
+            found="; ".join(problems),
+            why="pip takes a wheel by its tags: it would take this one where it cannot load",
+            fix=Fix(text="build it again for the Python and system it is meant for"),
+        )
+    return Finding(id="tags", state=State.PASS, found=f"{name} {version}, {_some(stated)}, as its libraries are")
+
+
+def closure(subject: Subject, cards: Sequence[str]) -> Finding:
+    found = subject.inspection.closure
+    if found is None:
+        return Finding(id="closure", state=State.PASS, found="there are no compiled libraries")
+    findings = linkage.findings(found)
+    state = worst(findings)
+    if state is State.PASS:
+        return Finding(id="closure", state=state, found=f"all {found.links} library links lead somewhere")
+    bad = [item for item in findings if item.state is state]
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return Finding(id="closure", state=state, found=bad[0].found + more, why=bad[0].why, fix=bad[0].fix)
+
+
+def coverage(subject: Subject, cards: Sequence[str]) -> Finding:
+    if not cards:
+        text = "no card was named, and none is in this machine"
+        fix = Fix(text='name it with `--gpu`, such as `--gpu "Tesla K40c"`')
+        return Finding(id="coverage", state=State.UNVERIFIED, found=text, fix=fix)
+    if not subject.inspection.gpu_code:
+        return Finding(
+            id="coverage", state=State.FAIL, found="there is no GPU code inside: this is a CPU build",
+            fix=Fix(text="`rekindle plan` says which build serves the card"),
+        )  # fmt: skip
+    asked = subject.inspection.cards
+    worst_card = max(asked, key=lambda card: list(Coverage).index(card.coverage))
+    served = ", ".join(f"{card.name} ({card.capability}) {card.coverage.value}" for card in asked)
+    states = {Coverage.SERVES: State.PASS, Coverage.PARTIAL: State.FAIL, Coverage.NO: State.FAIL}
+    state = states[worst_card.coverage]
+    if state is State.PASS and any(card.by_jit for card in asked):
+        return Finding(
+            id="coverage", state=State.WARN, found=f"{served}, in part by JIT",
+            why="the driver compiles kernels at first use: minutes of waiting, and only if it knows this PTX",
+        )  # fmt: skip
+    if state is State.PASS:
+        return Finding(id="coverage", state=state, found=served)
+    return Finding(
+        id="coverage",
+        state=state,
+        found=served,
+        why="the first kernel without code for the card ends with `no kernel image is available`",
+        fix=Fix(text="`rekindle plan` says which build serves the card"),
+    )
+
+
+CHECKS: Mapping[str, Callable[[Subject, Sequence[str]], Finding]] = {
+    "file": file,
+    "record": record,
+    "tags": tags,
+    "closure": closure,
+    "coverage": coverage,
+}
+
+
+def version_finding(subject: Subject, facts: Mapping[str, Any], torch: str | None, cuda: str | None) -> Finding:
+    """torch's own word against its metadata, and against what was asked for."""
+    problems = []
+    said, built = str(facts["version"]), facts.get("cuda")
+    if subject.inspection.torch and said != subject.inspection.torch:
+        problems.append(f"torch says it is {said}, its files say {subject.inspection.torch}")
+    if torch and said.split("+")[0] != torch.split("+")[0]:
+        problems.append(f"torch {torch} was asked for, this is {said}")
+    if cuda and (not built or not Version.parse(str(built)).starts_with(Version.parse(cuda))):
+        problems.append(f"CUDA {cuda} was asked for, this is built with {built or 'none'}")
+    if problems:
+        return Finding(id="version", state=State.FAIL, found="; ".join(problems))
+    return Finding(
+        id="version", state=State.PASS, found=f"torch {said}, CUDA {built or 'none'}, Python {facts['python']}"
+    )
+
+
+def config_finding(subject: Subject, facts: Mapping[str, Any]) -> Finding:
+    """`torch.__config__` against the files: CUDA, cuDNN, and the targets that nvcc was told against those inside."""
+    text = str(facts.get("config", ""))
+    if not text:
+        return Finding(id="config", state=State.UNVERIFIED, found="this torch does not say how it was built")
+    problems = []
+    runtime = re.search(r"CUDA Runtime (\d+\.\d+)", text)
+    if runtime and facts.get("cuda") and not str(facts["cuda"]).startswith(runtime[1]):
+        problems.append(f"it says it was built for CUDA {facts['cuda']} and runs CUDA {runtime[1]}")
+    told = {f"sm_{found}" for found in re.findall(r"code=sm_(\d+[af]?)", text)}
+    inside = {name for name in subject.inspection.targets if name.startswith("sm_")}
+    if told and inside and not told <= inside:
+        problems.append(f"nvcc was told {_some(told - inside)}, of which there is nothing inside")
+    if problems:
+        return Finding(id="config", state=State.FAIL, found="; ".join(problems))
+    blas = re.search(r"BLAS_INFO=(\w+)", text)
+    cudnn = re.search(r"CuDNN ([\d.]+)", text)
+    named = (("CUDA", runtime), ("cuDNN", cudnn), ("BLAS", blas))
+    parts = [f"{name} {match[1]}" for name, match in named if match]
+    said = ", ".join(parts) or "nothing of CUDA"
+    return Finding(id="config", state=State.PASS, found=f"how it says it was built fits its files: {said}")
+
+
+def _digest(subject: Subject, name: str, kind: str) -> str:
+    sha = hashlib.new(kind)
+    if isinstance(subject.package, Wheel):
+        for data in subject.package.archive.chunks(subject.package.archive.member(name)):
+            sha.update(data)
+    else:
+        root = subject.path.parent if (subject.path.parent / name).exists() else subject.path
+        with (root / name).open("rb") as stream:
+            while data := stream.read(1 << 20):
+                sha.update(data)
+    return spelled(sha.digest()).partition("=")[2]
+
+
+def _python_problems(subject: Subject, stated: set[str]) -> list[str]:
+    pythons = {tag.split("-")[0] for tag in stated}
+    named = {
+        f"cp{match[1]}"
+        for name in subject.package.files
+        if (match := re.search(r"\.(?:cpython-|cp)(\d{2,3})(?:-[\w-]+)?\.(?:so|pyd)$", name))
+    }
+    free = {python for python in pythons if not python.startswith("cp")}
+    if named and not free and not named & pythons:
+        return [f"its modules are for {_some(named)}, its tags say {_some(pythons)}"]
+    return []
+
+
+def _platform_problems(subject: Subject, stated: set[str]) -> list[str]:
+    from packaging.tags import parse_tag
+
+    from rekindle.wheels.tags import machine_of
+
+    parsed = {tag for text in stated for tag in parse_tag(text)}
+    made = machine_of(parsed)
+    problems = []
+    links = subject.inspection.closure
+    if made and links and links.system != {"pe": "windows", "elf": "linux"}[made[0]]:
+        problems.append(f"its libraries are for {links.system}, its tags say {_some(stated)}")
+    matches = (re.match(r"manylinux_(\d+)_(\d+)_", tag.platform) for tag in parsed)
+    floors = [Version(f"{match[1]}.{match[2]}") for match in matches if match]
+    glibc = subject.inspection.glibc
+    if floors and glibc and glibc > max(floors):
+        problems.append(f"its libraries need glibc {glibc}, its tag promises {max(floors)}")
+    return problems
+
+
+def _some(words: Any) -> str:
+    listed = sorted(set(words))
+    return ", ".join(listed[:3]) + (" …" if len(listed) > 3 else "")

@@ -1,0 +1,262 @@
+"""The environment in which a torch is tried: the one that is named, or a throw-away one into which a wheel is put."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
+
+from rekindle.core.errors import MissingTool, NotFound
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.run import Result, call
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.machine.gpu import cards
+from rekindle.machine.host import Host
+
+_MARK = "rekindle-verify: "
+_SCRIPT = Path(__file__).with_name("ask_torch.py")
+# Without the working folder: who stands in PyTorch's source tree has a `torch` there that is not the installed one.
+_WHERE = (
+    "import sys; sys.path = [p for p in sys.path if p]; import importlib.util as u, json; s = u.find_spec('torch'); "
+    "print(json.dumps([sys.prefix, s.origin if s else None]))"
+)
+_MINUTES = 60.0
+
+
+class Home(msgspec.Struct, frozen=True, kw_only=True):
+    """An environment: its root, its interpreter, and the torch folder in it."""
+
+    root: Path
+    python: Path
+    torch: Path
+
+
+class Environment(msgspec.Struct, kw_only=True):
+    """An interpreter to run checks with; None when there is none, and `finding` says why. `facts` is torch's word."""
+
+    python: Path | None
+    finding: Finding
+    seconds: float = 0.0
+    facts: dict[str, Any] = {}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    finding: Finding
+    seconds: float | None = None
+
+
+class CardHere(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    capability: Capability
+
+
+def cards_here() -> tuple[CardHere, ...]:
+    """The NVIDIA cards of this machine, whatever any torch thinks of them."""
+    seen = cards.probe(Host(), time_limit=30.0)
+    return tuple(CardHere(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
+
+
+def find(where: Path | None) -> Home:
+    """The environment of a folder or an interpreter; without one, the active one or the first Python on PATH."""
+    python = _interpreter(where)
+    said = call([python, "-c", _WHERE], env=_clean_environment(), timeout=_MINUTES)
+    if not said.ok:
+        message = f"`{python}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
+        raise MissingTool(message, hint="name the environment's folder or its python")
+    prefix, origin = json.loads(said.out.strip().splitlines()[-1])
+    if origin is None:
+        raise NotFound(f"there is no torch in `{prefix}`", hint="name a wheel, or the environment that has torch")
+    return Home(root=Path(prefix), python=python, torch=Path(origin).parent)
+
+
+@contextlib.contextmanager
+def environment(wheel: Path | None, home: Home | None, python: str | None) -> Iterator[Environment]:
+    """Where to run: `home` as it is, or a new environment with `wheel`, removed afterwards."""
+    if home is not None:
+        finding = Finding(id="install", state=State.PASS, found=f"installed already, in {home.root}")
+        yield Environment(python=home.python, finding=finding)
+        return
+    assert wheel is not None
+    with tempfile.TemporaryDirectory(prefix="rekindle-verify-", ignore_cleanup_errors=True) as folder:
+        begun = time.monotonic()
+        made = _installed(wheel, Path(folder) / "env", python)
+        made.seconds = time.monotonic() - begun
+        yield made
+
+
+def facts(environment: Environment) -> list[Answer]:
+    """Import, and what torch says of itself, which is also kept in `environment.facts`."""
+    said = _ask(environment, ["facts"], timeout=300.0)
+    lines = _lines(said.out)
+    environment.facts = next((line["facts"] for line in lines if "facts" in line), {})
+    return _answers(said, lines, ("import", "cpu", "numpy"))
+
+
+def imported(environment: Environment, modules: Sequence[str]) -> list[Answer]:
+    """Of a wheel that is not torch: can what it brings be imported?"""
+    said = _ask(environment, ["import", *modules], timeout=300.0)
+    return _answers(said, _lines(said.out), ("import",))
+
+
+def on_card(environment: Environment, index: int, names: Sequence[str]) -> list[Answer]:
+    """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
+    # Compiled PTX that the driver keeps from an earlier run would hide that a card is served by JIT.
+    said = _ask(environment, ["card", str(index)], timeout=600.0, CUDA_CACHE_DISABLE="1")
+    answers = _answers(said, _lines(said.out), names)
+    return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
+
+
+def _with_jit(environment: Environment, index: int, answer: Answer) -> Answer:
+    """The first launch again in a process in which the driver may not compile PTX: what fails now was JIT."""
+    if answer.finding.state is not State.PASS:
+        return answer
+    said = _ask(environment, ["launch", str(index)], timeout=120.0, CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1")
+    again = next((line for line in _lines(said.out) if line.get("id") == "launch"), None)
+    if again is not None and again["ok"]:
+        text = answer.finding.found + "; nothing had to be compiled by the driver"
+        finding = msgspec.structs.replace(answer.finding, found=text)
+    else:
+        finding = Finding(
+            id="launch",
+            state=State.WARN,
+            found=answer.finding.found + "; without the driver's JIT compiler they do not run",
+            why="this torch has no native code for the card: every first use of a kernel waits for the driver",
+            fix=Fix(text="`rekindle plan` says which build has native code"),
+        )
+    return msgspec.structs.replace(answer, finding=finding)
+
+
+def _installed(wheel: Path, folder: Path, python: str | None) -> Environment:
+    interpreter = Path(python) if python else Path(sys.executable)
+    foreign = None if python else _foreign(wheel)
+    if foreign:
+        return _without(foreign, State.UNVERIFIED)
+    made = call([interpreter, "-m", "venv", folder], timeout=5 * _MINUTES)
+    if not made.ok:
+        return _without(f"no environment could be made with `{interpreter}`: {_last(made)}", State.UNVERIFIED)
+    inner = _python_of(folder)
+    said = call([inner, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)], timeout=30 * _MINUTES)
+    if not said.ok:
+        last = _last(said)
+        unsuited = "not a supported wheel" in said.err
+        lacking = "No matching distribution" in said.err or "Could not find a version" in said.err
+        state = State.UNVERIFIED if unsuited or lacking else State.FAIL
+        return _without(f"pip did not install it: {last}", state)
+    finding = Finding(
+        id="install", state=State.PASS, found="pip installed it, with what it requires, into a new environment"
+    )
+    return Environment(python=inner, finding=finding)
+
+
+def _without(text: str, state: State) -> Environment:
+    fix = Fix(text="run this where it belongs, or name a fitting interpreter with `--python`")
+    return Environment(python=None, finding=Finding(id="install", state=state, found=text, fix=fix))
+
+
+def _foreign(wheel: Path) -> str | None:
+    mine = set(sys_tags())
+    tags = parse_wheel_filename(wheel.name)[3]
+    if tags & mine:
+        return None
+    first = min(str(tag) for tag in tags)
+    python = ".".join(str(part) for part in sys.version_info[:2])
+    return f"a wheel for {first} cannot be run by this Python ({python} on {sys.platform} {platform.machine()})"
+
+
+def _ask(environment: Environment, words: Sequence[str], *, timeout: float, **more: str) -> Result:
+    assert environment.python is not None
+    env = {**_clean_environment(), **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return call([environment.python, _SCRIPT, *words], env=env, timeout=timeout)
+
+
+def _clean_environment() -> dict[str, str]:
+    """Without what was set for Rekindle's own Python."""
+    theirs = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
+    return {name: value for name, value in os.environ.items() if name not in theirs}
+
+
+def _lines(text: str) -> list[dict[str, Any]]:
+    found = []
+    for line in text.splitlines():
+        if line.startswith(_MARK):
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line.removeprefix(_MARK)))
+    return found
+
+
+def _answers(said: Result, lines: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Answer]:
+    """One answer per name. A check that began and did not end is where the process died."""
+    done = {line["id"]: line for line in lines if "id" in line}
+    begun = [line["begin"] for line in lines if "begin" in line]
+    answers = []
+    for name in names:
+        line = done.get(name)
+        if line is not None:
+            state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[line["ok"]]
+            why, fix = _advice(str(line["found"])) if state is State.FAIL else ("", None)
+            finding = Finding(id=name, state=state, found=str(line["found"]), why=why, fix=fix)
+            answers.append(Answer(id=name, finding=finding, seconds=line.get("seconds")))
+        elif name in begun:
+            end = "gave no answer in time" if said.timed_out else f"ended with code {said.code}"
+            text = f"the process {end} during this check: {_last(said)}"
+            answers.append(Answer(id=name, finding=Finding(id=name, state=State.FAIL, found=text)))
+        elif not begun or done:
+            last = begun[-1] if begun else "start"
+            text = f"not run: the process had ended ({last}: {_last(said)})" if last not in done else "not run"
+            answers.append(Answer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)))
+    return answers
+
+
+def _advice(found: str) -> tuple[str, Fix | None]:
+    if "WinError 126" in found or "WinError 127" in found or "cannot open shared object" in found:
+        return (
+            "a library that it needs is not there; the file named is seldom the one that is missing",
+            Fix(text="`rekindle inspect` names it, `rekindle repair` brings it"),
+        )
+    if "no kernel image" in found:
+        return "there is no code for this card inside", Fix(text="`rekindle plan` says which build serves the card")
+    return "", None
+
+
+def _interpreter(where: Path | None) -> Path:
+    if where is None:
+        import shutil
+
+        for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+            if os.environ.get(name) and _python_of(Path(os.environ[name])).exists():
+                return _python_of(Path(os.environ[name]))
+        return Path(shutil.which("python") or shutil.which("python3") or sys.executable)
+    if where.is_file():
+        return where
+    if not where.exists():
+        raise NotFound(f"there is no environment `{where}`", hint="name its folder or its python")
+    for python in (_python_of(where), where / "python.exe", where / "bin/python3"):
+        if python.exists():
+            return python
+    raise NotFound(
+        f"`{where}` has no Python in it", hint="name the environment's own folder, the one with `bin` or `Scripts`"
+    )
+
+
+def _python_of(root: Path) -> Path:
+    return root / "Scripts" / "python.exe" if os.name == "nt" else root / "bin" / "python"
+
+
+def _last(said: Result) -> str:
+    lines = [
+        line for line in (said.err or said.out).strip().splitlines() if line.strip() and not line.startswith(_MARK)
+    ]
+    errors = [line for line in lines if line.upper().startswith("ERROR")]
+    return (errors or lines or ["it said nothing"])[-1].strip()[:300]

@@ -1,0 +1,267 @@
+"""`rekindle verify`: numbered checks of a wheel or of an installed torch, from its file to a step of training.
+
+What can be read is read first; if that already fails, nothing is run. What needs a GPU is UNVERIFIED without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from rekindle.core.errors import NotFound
+from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.wheels.verify import static_checks, trial
+from rekindle.wheels.verify.static_checks import Subject
+from rekindle.wheels.verify.trial import Environment, Home
+
+# The order is the number. `gpu` checks are carried out on each card.
+STATIC = ("file", "record", "tags", "closure", "coverage")
+RUNNING = ("install", "import", "version", "config", "cpu", "numpy", "cuda")
+ON_CARD = (
+    "arch-list", "launch", "allocation", "matmul-fp32", "matmul-fp16", "matmul-bf16", "matmul-tf32", "cublas", "cudnn",
+    "fft", "linalg", "magma", "random", "streams", "training",
+)  # fmt: skip
+
+
+class Check(Finding, frozen=True, kw_only=True):
+    """A finding with its number; `card` is the one it was carried out on, `seconds` how long that took."""
+
+    number: int
+    card: str | None = None
+    seconds: float | None = None
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """A card of this machine, as torch or the driver sees it."""
+
+    index: int
+    name: str
+    capability: Capability
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plan, or the command line, says it should be. None: not said."""
+
+    torch: str | None = None
+    cuda: str | None = None
+    cards: tuple[str, ...] = ()
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What `verify` prints with `--json`, and the report that travels with a wheel (`sha256` is the wheel's)."""
+
+    schema: str = "rekindle.verify/1"
+    subject: str
+    kind: str
+    sha256: str | None = None
+    size: int | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    targets: dict[str, int] = {}
+    cards: tuple[Card, ...] = ()
+    checks: tuple[Check, ...] = ()
+    state: State
+    seconds: float | None = None
+
+
+def verify(
+    subject: Path | None, *, expected: Expected | None = None, python: str | None = None, run: bool = True
+) -> Verification:
+    """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
+    is installed or imported."""
+    begun = time.monotonic()
+    expected = expected or Expected()
+    wheel = subject if subject is not None and subject.suffix == ".whl" else None
+    if wheel is not None and not wheel.is_file():
+        raise NotFound(f"there is no wheel `{wheel}`", hint="check the path; quote it if it has spaces")
+    home = None if wheel else trial.find(subject)
+    here = trial.cards_here() if run else ()
+    wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
+    with static_checks.opened(home.torch if home else cast(Path, wheel), wanted) as read:
+        outcome = _carried_out(read, wheel, home, expected, wanted, python, run)
+    known = read.inspection
+    return Verification(
+        subject=wheel.name if wheel else str(home.root if home else subject),
+        kind="wheel" if wheel else "environment",
+        sha256=_sha256(wheel) if wheel else None,
+        size=wheel.stat().st_size if wheel else None,
+        torch=known.torch,
+        cuda=str(known.cuda) if known.cuda else None,
+        cudnn=known.cudnn,
+        python=outcome.facts.get("python") or known.python,
+        platform=known.platform,
+        targets=known.targets,
+        cards=tuple(
+            Card(index=one["index"], name=one["name"], capability=Capability.parse(one["capability"]))
+            for one in outcome.facts.get("cards", ())
+        ),
+        checks=outcome.checks,
+        state=worst(outcome.checks),
+        seconds=round(time.monotonic() - begun, 2),
+    )
+
+
+def _carried_out(
+    read: Subject,
+    wheel: Path | None,
+    home: Home | None,
+    expected: Expected,
+    cards: Sequence[str],
+    python: str | None,
+    run: bool,
+) -> _Outcome:
+    findings: dict[str, Finding] = {}
+    seconds: dict[str, float] = {}
+    for name, check in static_checks.CHECKS.items():
+        begun = time.monotonic()
+        findings[name] = check(read, cards)
+        seconds[name] = time.monotonic() - begun
+    failed = _stops(read, findings, installed=home is not None)
+    if not run or failed:
+        why = f"not run, because the check `{failed}` failed" if failed and run else "nothing was run, as asked"
+        return _Outcome(checks=_numbered(findings, seconds, (), why))
+    with trial.environment(wheel, home, python) as environment:
+        findings["install"] = environment.finding
+        seconds["install"] = environment.seconds
+        if environment.python is None:
+            why = "not run, because there is no environment to run it in"
+            return _Outcome(checks=_numbered(findings, seconds, (), why))
+        seen = _run(environment, read, expected, findings, seconds)
+        return _Outcome(checks=_numbered(findings, seconds, seen, None), facts=environment.facts)
+
+
+def _stops(read: Subject, findings: Mapping[str, Finding], *, installed: bool) -> str | None:
+    """The check whose failure makes running pointless. What is installed may load in spite of what reading says."""
+    failed = [name for name in STATIC if findings[name].state is State.FAIL]
+    if not installed:
+        return next(iter(failed), None)
+    hopeless = not read.inspection.gpu_code or any(card.coverage is Coverage.NO for card in read.inspection.cards)
+    return "coverage" if "coverage" in failed and hopeless else None
+
+
+class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    checks: tuple[Check, ...]
+    facts: dict[str, Any] = {}
+
+
+def expected_of(path: Path) -> Expected:
+    """What a plan says it should be."""
+    from rekindle.stack import plan as lock
+
+    planned = lock.read(path)
+    cards = tuple(dict.fromkeys(capability.sm for card in planned.cards for capability in card.capabilities))
+    return Expected(torch=planned.torch, cuda=str(planned.cuda) if planned.cuda else None, cards=cards)
+
+
+def report_beside(wheel: Path) -> Path:
+    """Where a wheel's report lies: beside it, under its whole name."""
+    return wheel.with_name(wheel.name + ".verify.json")
+
+
+def _run(
+    environment: Environment,
+    read: Subject,
+    expected: Expected,
+    findings: dict[str, Finding],
+    seconds: dict[str, float],
+) -> list[Check]:
+    own = static_checks.modules(read) if read.inspection.torch is None else ()
+    for answer in trial.imported(environment, own) if own else trial.facts(environment):
+        findings[answer.id] = answer.finding
+        if answer.seconds is not None:
+            seconds[answer.id] = answer.seconds
+    if findings["import"].state is State.FAIL or own:
+        return []
+    links = findings["closure"]
+    if links.state is State.FAIL:
+        text = f"{links.found}. Here it was imported all the same: this machine brings what is missing"
+        findings["closure"] = msgspec.structs.replace(links, state=State.WARN, found=text)
+    findings["version"] = static_checks.version_finding(read, environment.facts, expected.torch, expected.cuda)
+    findings["config"] = static_checks.config_finding(read, environment.facts)
+    findings["cuda"] = _cuda_finding(environment.facts)
+    if findings["cuda"].state is not State.PASS:
+        return []
+    seen = []
+    for card in environment.facts["cards"]:
+        label = f"{card['index']}: {card['name']}"
+        for answer in trial.on_card(environment, card["index"], ON_CARD):
+            number = len(STATIC) + len(RUNNING) + ON_CARD.index(answer.id) + 1
+            seen.append(_check(answer.finding, number, answer.seconds, label))
+    return seen
+
+
+def _cuda_finding(facts: dict[str, object]) -> Finding:
+    if facts.get("cuda") is None:
+        return Finding(id="cuda", state=State.UNVERIFIED, found="this torch was built for the CPU only")
+    if facts.get("cuda_available"):
+        cards = facts["cards"]
+        assert isinstance(cards, list)
+        return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} card(s)")
+    problem = str(facts.get("cuda_problem") or "no reason given").split("\n")[0]
+    return Finding(
+        id="cuda",
+        state=State.UNVERIFIED,
+        found=f"torch sees no card on this machine: {problem}",
+        why="what needs a GPU cannot be checked without one",
+        fix=Fix(text="run this on the machine with the card; `rekindle doctor` says what is wrong with its driver"),
+    )
+
+
+def _numbered(
+    findings: dict[str, Finding], seconds: dict[str, float], seen: Sequence[Check], why: str | None
+) -> tuple[Check, ...]:
+    """All checks in order; one that did not happen is UNVERIFIED with the reason."""
+    checks = []
+    reason = why or _blocker(findings)
+    for number, name in enumerate((*STATIC, *RUNNING), start=1):
+        finding = findings.get(name) or Finding(id=name, state=State.UNVERIFIED, found=reason)
+        checks.append(_check(finding, number, seconds.get(name), None))
+    if seen:
+        return (*checks, *seen)
+    first = len(checks) + 1
+    return (
+        *checks,
+        *(
+            _check(Finding(id=name, state=State.UNVERIFIED, found=reason), number, None, None)
+            for number, name in enumerate(ON_CARD, start=first)
+        ),
+    )
+
+
+def _blocker(findings: dict[str, Finding]) -> str:
+    if findings.get("import") and findings["import"].state is State.FAIL:
+        return "not run, because it cannot be imported"
+    if "import" in findings and "cuda" not in findings:
+        return "not run: this wheel is not of torch"
+    return findings["cuda"].found if "cuda" in findings else "not run"
+
+
+def _check(finding: Finding, number: int, seconds: float | None, card: str | None) -> Check:
+    return Check(
+        id=finding.id,
+        state=finding.state,
+        found=finding.found,
+        why=finding.why,
+        fix=finding.fix,
+        source=finding.source,
+        number=number,
+        card=card,
+        seconds=None if seconds is None else round(seconds, 3),
+    )
+
+
+def _sha256(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while data := stream.read(1 << 20):
+            sha.update(data)
+    return sha.hexdigest()
