@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.core.findings import State
+from rekindle.core.paths import venv_python
 from rekindle.wheels.verify import trial, verify
 from support import artefacts
 
@@ -21,7 +22,7 @@ def environment() -> Path:
     if not (folder / "whole").exists():
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=300)
-        pip = [str(trial._python_of(folder)), "-m", "pip", "install", "-q", "torch==2.13.0", "numpy"]
+        pip = [str(venv_python(folder)), "-m", "pip", "install", "-q", "torch==2.13.0", "numpy"]
         done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=1800)
         if done.returncode:
             artefacts.unverified(f"torch could not be installed: {done.stderr.strip()[-200:]}")
@@ -56,7 +57,7 @@ except ask.Wrong as wrong:
     print("wrong", wrong)
 """
     done = subprocess.run(
-        [str(trial._python_of(environment)), "-c", program], capture_output=True, text=True, check=False, timeout=300
+        [str(venv_python(environment)), "-c", program], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 9

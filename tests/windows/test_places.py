@@ -20,18 +20,18 @@ import pytest
 import studio
 from programs import program, stand_in
 
-from rekindle.build.configure import requirements, tools
+from rekindle.build.configure import tools
 from rekindle.build.configure.environment import MARK
 from rekindle.build.run import build, orphans
 from rekindle.build.run.folders import without_spaces
 from rekindle.cli.main import run
+from rekindle.core import paths
 from rekindle.core.console import colourful
 from rekindle.core.processes import Started
 from rekindle.core.run import call
 from rekindle.core.version import Version
 from rekindle.machine.system import surroundings, windows
 from rekindle.source import tree
-from rekindle.wheels.verify import trial
 from support import trees
 
 
@@ -64,8 +64,7 @@ def test_the_build_takes_the_environment_of_the_plans_toolset(tmp_path: Path) ->
 
 
 def test_an_environments_python_is_below_scripts(tmp_path: Path) -> None:
-    assert requirements.python_of(tmp_path) == tmp_path / "Scripts" / "python.exe"
-    assert trial._python_of(tmp_path) == tmp_path / "Scripts" / "python.exe"
+    assert paths.venv_python(tmp_path) == tmp_path / "Scripts" / "python.exe"
 
 
 def test_a_program_is_found_along_the_builds_own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,8 +295,8 @@ def test_a_command_to_run_again_is_quoted_for_cmd() -> None:
 
 def test_a_plan_for_another_system_is_not_installed() -> None:
     from rekindle.core.errors import UsageError
+    from rekindle.core.paths import architecture
     from rekindle.install import command
-    from rekindle.install.environment import architecture
 
     plan = types.SimpleNamespace(system="linux", machine=architecture())
     with pytest.raises(UsageError, match="this is windows"):

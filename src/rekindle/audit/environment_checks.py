@@ -13,6 +13,7 @@ from rekindle.audit.module_checks import Place
 from rekindle.audit.symbols import uses_torch
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.paths import architecture
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch.releases import companions
 
@@ -149,7 +150,7 @@ def _missing(place: Place) -> Iterator[Finding]:
     system = _system_folders()
     reported: set[str] = set()
     for module in place.contents.modules:
-        if module.python is None or module.machine != _machine():
+        if module.python is None or module.machine != architecture():
             continue
         for name, chain in _closure(module, by_file):
             if name not in reported and name not in by_file and not _ELSEWHERE.match(name) and not _found(name, system):
@@ -181,11 +182,6 @@ def _closure(module: Module, by_file: dict[str, Module]) -> Iterator[tuple[str, 
         yield name, chain
         if name in by_file:
             waiting += [(below, name) for below in by_file[name].needed]
-
-
-def _machine() -> str:
-    name = os.uname().machine.lower() if hasattr(os, "uname") else ""
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def _system_folders() -> list[Path]:

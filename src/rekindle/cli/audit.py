@@ -31,11 +31,10 @@ def command(
     as_json: bool,
 ) -> int:
     """Which compiled modules of ENVIRONMENT (a folder or a python; the active one by default) will fail, and why."""
-    from platformdirs import user_cache_path
-
     from rekindle.audit.cache import audit
+    from rekindle.core.paths import cache_folder
 
-    cache = None if no_cache else user_cache_path("rekindle", appauthor=False) / "audit"
+    cache = None if no_cache else cache_folder("audit")
     answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)
     if as_json:
         console.out_json(answer)

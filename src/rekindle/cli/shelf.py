@@ -6,6 +6,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.paths import shelf_folder
 
 
 @click.group("shelf")
@@ -23,7 +24,7 @@ def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_js
     from rekindle.wheels.shelf import report as shelf_report
     from rekindle.wheels.shelf import shelf as shelves
 
-    folder = shelf or shelves.default_folder()
+    folder = shelf or shelf_folder()
     added = shelves.add(folder, wheels, report=report)
     _answer(shelves.Shelf(folder=folder, wheels=added), as_json)
     for entry in added:
@@ -38,7 +39,7 @@ def list_(shelf: Path | None, as_json: bool) -> int:
     """What is on the shelf."""
     from rekindle.wheels.shelf import shelf as shelves
 
-    folder = shelf or shelves.default_folder()
+    folder = shelf or shelf_folder()
     return _answer(shelves.Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
 
 
@@ -51,7 +52,7 @@ def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     from rekindle.core.errors import NoRoute
     from rekindle.wheels.shelf import shelf as shelves
 
-    folder = shelf or shelves.default_folder()
+    folder = shelf or shelf_folder()
     found = shelves.find(folder, gpus)
     _answer(shelves.Shelf(folder=folder, wheels=found), as_json, gpus)
     return 0 if found else NoRoute.exit_code
@@ -64,9 +65,8 @@ def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
 def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
     from rekindle.wheels.shelf import serve as shelf_serve
-    from rekindle.wheels.shelf import shelf as shelves
 
-    with shelf_serve.server(shelf or shelves.default_folder(), host, port) as server:
+    with shelf_serve.server(shelf or shelf_folder(), host, port) as server:
         console.out(f"http://{host}:{server.server_address[1]}/simple/")
         server.serve_forever()
     return 0
@@ -81,7 +81,7 @@ def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: boo
     """Copy the shelf, or what serves these cards, into a folder that any web server can carry."""
     from rekindle.wheels.shelf import shelf as shelves
 
-    folder = shelf or shelves.default_folder()
+    folder = shelf or shelf_folder()
     chosen = shelves.find(folder, gpus)
     shelves.export(folder, output, chosen)
     return _answer(shelves.Shelf(folder=output, wheels=chosen), as_json)
@@ -96,7 +96,7 @@ def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     """Remove older versions: of each project, Python, platform and CUDA the newest stay."""
     from rekindle.wheels.shelf import shelf as shelves
 
-    folder = shelf or shelves.default_folder()
+    folder = shelf or shelf_folder()
     gone = shelves.prune(folder, keep=keep, dry_run=dry_run)
     left = tuple(entry for entry in shelves.entries(folder) if entry.file not in gone)
     done = shelves.Shelf(folder=folder, wheels=left, removed=gone)

@@ -5,7 +5,6 @@ Wheels of package indexes are not fetched here: pip or uv do that with the user'
 
 from __future__ import annotations
 
-import hashlib
 import os
 import ssl
 import time
@@ -17,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable
 from rekindle.core.files import rename_over
+from rekindle.core.paths import sha256_of
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -56,7 +56,7 @@ def download(
         except Exception as error:
             problem = _reason(error)
             continue
-        if sha256 and _sha256(part) != sha256.lower():
+        if sha256 and sha256_of(part) != sha256.lower():
             part.unlink(missing_ok=True)
             problem = f"its SHA-256 is not {sha256[:16]}…"
             continue
@@ -161,14 +161,6 @@ def _store(answer: BaseHTTPResponse, part: Path, have: int, progress: Callable[[
     if total is not None and have != total:
         message = f"the connection broke after {have} of {total} bytes"
         raise OSError(message)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _reason(error: Exception) -> str:

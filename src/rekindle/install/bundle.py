@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 
 from rekindle.core import codec, files, run
 from rekindle.core.errors import FetchFailed
+from rekindle.core.paths import sha256_of
 from rekindle.install.apply import request_of
 from rekindle.install.installer import quoted
 from rekindle.stack import plan as lock
@@ -52,7 +52,8 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
             _download(plan, request.first, None, wheels)
         _download(plan, request.requirements, request.index_url, wheels)
     found = tuple(
-        BundledFile(name=path.name, size=path.stat().st_size, sha256=_sha256(path)) for path in sorted(wheels.glob("*"))
+        BundledFile(name=path.name, size=path.stat().st_size, sha256=sha256_of(path))
+        for path in sorted(wheels.glob("*"))
     )
     needed = plan.requires if building else request_of(verdict.recommended).requirements
     words = " ".join(quoted(each) for each in needed)
@@ -98,11 +99,3 @@ def _platforms(plan: lock.Plan) -> tuple[str, ...]:
     if plan.system == "windows":
         return ("win_amd64",) if plan.machine == "x86_64" else ("win_arm64",)
     return tuple(f"{tag}_{plan.machine}" for tag in _TAGS)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

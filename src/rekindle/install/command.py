@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from rekindle.core import console
+from rekindle.core import console, paths
 from rekindle.core.errors import BadInput, ChecksFailed, UsageError
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
-from rekindle.install.environment import Environment, architecture, locate
+from rekindle.install.environment import Environment, locate
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import on_shelf
 from rekindle.knowledge.gpu.capability import Target
@@ -69,17 +68,17 @@ def _situation(environment: Environment, gpus: Sequence[str], driver: str | None
     if not gpus:
         situation = situation_of(snapshot.here(), driver=driver, python=environment.version)
         return msgspec.structs.replace(situation, conda=environment.kind == "conda")
-    own = "windows" if os.name == "nt" else "linux"
-    situation = named(gpus, system=own, machine=architecture(), driver=driver, python=environment.version)
+    own = paths.system()
+    situation = named(gpus, system=own, machine=paths.architecture(), driver=driver, python=environment.version)
     libc = platform.libc_ver()
     glibc = Version(libc[1]) if libc[0] == "glibc" and libc[1] else None
     return msgspec.structs.replace(situation, glibc=glibc, conda=environment.kind == "conda")
 
 
 def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Route]:
-    own = "windows" if os.name == "nt" else "linux"
-    if (plan.system, plan.machine) != (own, architecture()):
-        message = f"the plan is for {plan.system} on {plan.machine}; this is {own} on {architecture()}"
+    own = paths.system()
+    if (plan.system, plan.machine) != (own, paths.architecture()):
+        message = f"the plan is for {plan.system} on {plan.machine}; this is {own} on {paths.architecture()}"
         raise UsageError(message, hint="`rekindle plan --from PLAN` says what else differs here")
     situation = Situation(
         system=plan.system, machine=plan.machine, cards=plan.cards, python=environment.version, here=True

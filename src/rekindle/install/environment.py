@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from pathlib import Path
 
 import msgspec
 
 from rekindle.core.errors import NotFound, UsageError
+from rekindle.core.paths import state_folder
 from rekindle.machine.host import Host
 from rekindle.machine.python import interpreters
 
@@ -27,7 +27,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         """Where Rekindle keeps what it needs to undo: inside the environment, on its own file system."""
-        return Path(self.prefix) / ".rekindle"
+        return state_folder(Path(self.prefix))
 
 
 def locate(where: Path | None) -> Environment:
@@ -49,12 +49,6 @@ def locate(where: Path | None) -> Environment:
         message = f"`{path}` is the system's Python, and other programs live on its packages"
         raise UsageError(message, hint="make an environment first: `python -m venv ENV`, then `rekindle install ENV`")
     return environment
-
-
-def architecture() -> str:
-    """`x86_64` or `aarch64`, whatever the system calls it."""
-    name = platform.machine().lower()
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def _interpreter(where: Path) -> Path:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from platformdirs import user_data_dir
-
 from rekindle.core.errors import UnknownName
+from rekindle.core.paths import shelf_folder
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
 from rekindle.stack.offers import Offer
@@ -15,8 +13,7 @@ from rekindle.stack.offers import Offer
 
 def on_shelf(folder: Path | None = None) -> tuple[Offer, ...]:
     """The torch wheels of a shelf; of the default one, if there is any, when none is named."""
-    named = os.environ.get("REKINDLE_SHELF")
-    where = folder or (Path(named) if named else Path(user_data_dir("rekindle", appauthor=False)) / "shelf")
+    where = folder or shelf_folder()
     if not where.is_dir():
         return ()
     from rekindle.wheels.shelf import shelf

@@ -10,7 +10,6 @@ import ntpath
 import os
 import posixpath
 import re
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rekindle.core import paths
 from rekindle.core import run as programs
 from rekindle.core.run import Result
 from rekindle.machine.system import windows as windows_calls
@@ -207,8 +207,8 @@ class Host(Run):
 
     def __init__(self, *, longest: float = 60.0) -> None:
         self.longest = longest
-        self.os = "windows" if os.name == "nt" else "linux"
-        self.arch = _architecture()
+        self.os = paths.system()
+        self.arch = paths.architecture()
         kept = {key: readable(value) for key, value in os.environ.items() if matters(key)}
         self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
         self._lock = threading.Lock()
@@ -360,13 +360,3 @@ class Replay(Run):
 def spell(args: Iterable[str]) -> str:
     """A command as it is written in a recording: readable, and the same on every system."""
     return " ".join(f'"{arg}"' if re.search(r'[\s"]', arg) or not arg else arg for arg in args)
-
-
-def _architecture() -> str:
-    if sys.platform == "win32":
-        # A 32-bit Python on a 64-bit Windows is told the truth in the second variable.
-        name = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE", "")
-    else:
-        name = os.uname().machine
-    name = name.lower()
-    return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)

@@ -29,6 +29,7 @@ from rekindle.core.errors import (
     StepFailed,
     UsageError,
 )
+from rekindle.core.paths import STATE_FOLDER
 from rekindle.source import git, submodules, tree
 from rekindle.source.origin import Origin
 
@@ -103,7 +104,7 @@ def assemble(
             mark = Mark(tag=tag, commit=origin.tag(url, tag, git_dir))
         mark = msgspec.structs.replace(mark, without=tuple(without) or mark.without)
         _admit(root, mark)
-        files.write_text(root / tree.STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")
+        files.write_text(root / STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")
         top = _Job(path=".", git_dir=git_dir, commit=mark.commit, url=url, name="", parent=None)
         done = _everything(root, top, origin, mark.without, jobs, say)
         git.checked(["update-ref", f"refs/tags/{tag}", mark.commit], git_dir=git_dir, doing="name the release")
@@ -326,7 +327,7 @@ def _register(jobs: list[_Job]) -> None:
 
 def _mark(root: Path) -> Mark | None:
     try:
-        data = (root / tree.STATE_FOLDER / "source.json").read_bytes()
+        data = (root / STATE_FOLDER / "source.json").read_bytes()
     except FileNotFoundError:
         return None
     return codec.from_json(data, Mark, name="the mark of an earlier run")
@@ -335,7 +336,7 @@ def _mark(root: Path) -> Mark | None:
 def _admit(root: Path, mark: Mark) -> None:
     """A folder is taken when it is new, ours, or a clone that is at this release already."""
     known = _mark(root)
-    others = [entry.name for entry in root.iterdir() if entry.name not in (tree.STATE_FOLDER,)]
+    others = [entry.name for entry in root.iterdir() if entry.name not in (STATE_FOLDER,)]
     if not others or (known is not None and known.commit == mark.commit):
         return
     head = _head(root / ".git")
@@ -350,7 +351,7 @@ def _admit(root: Path, mark: Mark) -> None:
 def _held(root: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
-    folder = root / tree.STATE_FOLDER
+    folder = root / STATE_FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / ".gitignore", "*\n")

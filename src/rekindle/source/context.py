@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from pathlib import Path
 
+from rekindle.core import paths
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.patches import Setting
@@ -23,11 +22,11 @@ def of(
     cuda: str | None = None,
 ) -> Setting:
     """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
-    system = system or ("windows" if sys.platform == "win32" else "linux")
+    system = system or paths.system()
     return Setting(
         torch=tree.release(root, torch),
         os=system,
-        arch={"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower()),
+        arch=paths.architecture(),
         compiler=compiler or ("msvc" if system == "windows" else "gcc"),
         cmake=_version("--cmake", cmake),
         setuptools=_version("--setuptools", setuptools),

@@ -21,6 +21,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked, NotWritable
+from rekindle.core.paths import STATE_FOLDER
 from rekindle.source import tree
 
 
@@ -52,7 +53,7 @@ class Journal:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.folder = root / tree.STATE_FOLDER / "patches"
+        self.folder = root / STATE_FOLDER / "patches"
         self._path = self.folder / "journal.json"
         self._entries = {entry.path: entry for entry in self._read().files}
 
@@ -61,7 +62,7 @@ class Journal:
     def open(cls, root: Path) -> Iterator[Journal]:
         from filelock import FileLock, Timeout
 
-        folder = root / tree.STATE_FOLDER
+        folder = root / STATE_FOLDER
         lock = FileLock(folder / "lock")
         try:
             folder.mkdir(exist_ok=True)
@@ -210,7 +211,7 @@ class Journal:
         return codec.from_json(data, Record, name=f"`{self._path}`")
 
     def _write(self, entries: dict[str, Entry]) -> None:
-        ignore = self.root / tree.STATE_FOLDER / ".gitignore"
+        ignore = self.root / STATE_FOLDER / ".gitignore"
         if not ignore.exists():
             files.write_text(ignore, "*\n")
         files.write_text(self._path, codec.to_json(Record(files=tuple(entries.values()))) + "\n")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from rekindle.core import paths
 from rekindle.core.errors import NotFound, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
@@ -41,7 +41,7 @@ def bring(
 ) -> checkout.Tree | tarball.Unpacked:
     release = _release(torch)
     root = (output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
-    system = "windows" if sys.platform == "win32" else "linux"
+    system = paths.system()
     size = size_of(release)
     checkout.check_root(str(root), system=system, longest=size.longest_path)
     for folder in without:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import tarfile
@@ -13,6 +12,7 @@ import msgspec
 
 from rekindle.core import fetch, files
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
+from rekindle.core.paths import sha256_of
 from rekindle.source import tree
 
 
@@ -38,7 +38,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
     if not archive.is_file():
         message = f"there is no file `{archive}`"
         raise NotFound(message, hint="`--from` takes a clone, a release tarball or its address")
-    found = _hash(archive)
+    found = sha256_of(archive)
     if sha256 is not None and found != sha256.lower():
         message = f"`{archive}` has the SHA-256 {found}, not {sha256}"
         raise FetchFailed(message, hint="fetch it again; do not build from this file")
@@ -67,7 +67,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
 
 def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None]) -> Path:
     target = root.with_name(url.rstrip("/").rsplit("/", 1)[-1].split("?")[0] or "pytorch.tar.gz")
-    if target.is_file() and sha256 and _hash(target) == sha256.lower():
+    if target.is_file() and sha256 and sha256_of(target) == sha256.lower():
         return target
     say(f"fetching {url}")
     return fetch.download(url, target, sha256=sha256)
@@ -157,11 +157,3 @@ def _empty_submodules(root: Path) -> Iterator[str]:
         folder = root / path
         if not folder.is_dir() or not any(folder.iterdir()):
             yield path
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.version import Version
 
-STATE_FOLDER = ".rekindle"
 LARGEST = 128 * 1024 * 1024
 LARGEST_CMAKE = 16 * 1024 * 1024  # the largest of PyTorch and its submodules has 0.5 MB
 _SKIPPED = {".git", STATE_FOLDER}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rekindle.core import paths
 from rekindle.core.console import clean
 from rekindle.core.version import Version
 from rekindle.machine import snapshot as snapshots
@@ -92,7 +92,7 @@ def asked(
     """The situation of a command line: named cards, a recorded machine, or this computer when nothing is named."""
     if snapshot is not None:
         return situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
-    own = "windows" if os.name == "nt" else "linux"
+    own = paths.system()
     if gpus or (system is not None and system != own):
         return named(gpus, system=system or own, driver=driver, python=python)
     return situation_of(snapshots.here(), driver=driver, python=python)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.build.configure.backends import Command
-
-
-def python_of(folder: Path) -> Path:
-    return folder / "Scripts" / "python.exe" if os.name == "nt" else folder / "bin" / "python"
+from rekindle.core.paths import venv_python
 
 
 def commands(base: str, folder: Path, requirements: Sequence[str]) -> list[Command]:
     """Make the environment with the plan's Python; pip's own settings (index, proxy, certificates) hold."""
-    inside = str(python_of(folder))
+    inside = str(venv_python(folder))
     first = (base, "-m", "venv", "--clear", str(folder))
     second = (inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *requirements)
     return [Command(args=first, cwd=str(folder.parent)), Command(args=second, cwd=str(folder.parent))]

@@ -13,8 +13,9 @@ from rekindle.build.governor import record
 from rekindle.build.governor.expectation import Expectation
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor, size_text
-from rekindle.build.run.folders import Folders, cache_root
+from rekindle.build.run.folders import Folders
 from rekindle.core.errors import RekindleError
+from rekindle.core.paths import cache_folder
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.compile_memory import compile_memory
 
@@ -64,7 +65,7 @@ def peaks_of(request: BuildRequest) -> Path:
     """Where the memory of every file is kept, for this project, release and toolkit, in whatever folder it is built."""
     cuda = f"cuda{request.cuda.version.major_minor}" if request.cuda else "cpu"
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{request.name}-{request.torch or request.version or '0'}-{cuda}")
-    return cache_root() / "peaks" / f"{name}.json"
+    return cache_folder() / "peaks" / f"{name}.json"
 
 
 def summary(use: GovernorUse) -> str | None:

@@ -10,9 +10,9 @@ import msgspec
 from rekindle.build.governor import record
 from rekindle.build.progress import outputs
 from rekindle.build.progress.weights import Times
-from rekindle.build.run.folders import cache_root
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
+from rekindle.core.paths import cache_folder
 from rekindle.formats import ninja_log
 from rekindle.knowledge.builds.compile_times import compile_times
 
@@ -32,7 +32,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def folder() -> Path:
-    return cache_root() / "times"
+    return cache_folder() / "times"
 
 
 def read_log(log: Path) -> dict[str, float]:

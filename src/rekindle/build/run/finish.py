@@ -7,6 +7,7 @@ from pathlib import Path
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import codec, files
 from rekindle.core.findings import Finding
+from rekindle.core.paths import shelf_folder
 from rekindle.wheels.repair import repair
 from rekindle.wheels.repair.repair import Repair
 from rekindle.wheels.shelf import shelf
@@ -62,17 +63,13 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
 
 def shelved(wheel: Path) -> Path:
     """The shelf that it now lies on."""
-    folder = shelf.default_folder()
+    folder = shelf_folder()
     shelf.add(folder, [wheel])
     return folder
 
 
 def report_of(wheel: Path) -> Path:
     return verify.report_beside(wheel)
-
-
-def shelf_folder() -> Path:
-    return shelf.default_folder()
 
 
 def plain(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.core.paths import cache_folder
 
 LONGEST = 60
 """As long as a build's folder may be on Windows: PyTorch's own paths need the other 200 characters."""
@@ -56,18 +57,9 @@ def without_spaces(folder: Path) -> Path:
     return Path(short, *folder.relative_to(there).parts) if short else folder
 
 
-def cache_root() -> Path:
-    named = os.environ.get("REKINDLE_CACHE")
-    if named:
-        return Path(named)
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("rekindle", appauthor=False))
-
-
 def source_of(request: BuildRequest) -> Path:
     """Where the source lies: the folder that was named, or Rekindle's own for this release."""
-    return Path(request.source) if request.source else cache_root() / "source" / f"pytorch-{request.release}"
+    return Path(request.source) if request.source else cache_folder() / "source" / f"pytorch-{request.release}"
 
 
 def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
@@ -76,4 +68,4 @@ def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
     parts += [str(request.python_version.major_minor) if request.python_version else "py", request.source]
     digest = hashlib.sha256("\0".join([request.name, *parts]).encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{request.name}-{request.torch or request.version or '0'}")
-    return (root or cache_root()) / "build" / f"{name}-{digest}"
+    return (root or cache_folder()) / "build" / f"{name}-{digest}"

@@ -33,6 +33,7 @@ from rekindle.build.run.journal import THERE, Journal, fingerprint, output
 from rekindle.core import codec, files
 from rekindle.core.errors import ChecksFailed, RekindleError, StepFailed
 from rekindle.core.findings import Finding, State, worst
+from rekindle.core.paths import shelf_folder, venv_python
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.knowledge.torch import setup_py
 from rekindle.source import checkout
@@ -85,7 +86,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     @property
     def python(self) -> str:
-        return str(requirements.python_of(self.folders.tools)) if self.requirements else self.request.python
+        return str(venv_python(self.folders.tools)) if self.requirements else self.request.python
 
     @property
     def compiles_at_once(self) -> int:
@@ -265,7 +266,7 @@ STEPS: tuple[Step, ...] = (
     Step(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
     Step(name="repair", after="package", inputs=lambda c: [c.request.cuda, c.request.cudnn], run=run_repair),
     Step(name="verify", after="repair", inputs=lambda c: [c.request.torch, c.gpu], run=run_verify, looks=True),
-    Step(name="shelve", after="repair", inputs=lambda c: str(finish.shelf_folder()), run=run_shelve),
+    Step(name="shelve", after="repair", inputs=lambda c: str(shelf_folder()), run=run_shelve),
 )
 
 

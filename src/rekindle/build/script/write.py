@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import msgspec
 from rekindle.build.command import look
 from rekindle.build.configure import jobs, options, request
 from rekindle.build.script import cmd, ps1, script, sh
-from rekindle.core import files
+from rekindle.core import files, paths
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding
 
@@ -93,7 +92,7 @@ def write(plan: Path, *, machine: Path | None, dry_run: bool, asked: Mapping[str
 def text(report: ScriptReport) -> str:
     """What a person sees."""
     done = "wrote" if report.written else "would write"
-    where = "on that computer" if report.system != ("windows" if os.name == "nt" else "linux") else "here"
+    where = "on that computer" if report.system != paths.system() else "here"
     return "\n".join(
         [
             f"{done} `{report.path}`: {report.title}",

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from platformdirs import user_cache_dir
 
 from rekindle.core import console
+from rekindle.core.paths import cache_folder
 from rekindle.core.run import call
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, library_packages, redistribution
@@ -58,7 +58,7 @@ def choose(library: str, wanted: Wanted, terms: redistribution.Redistribution) -
 
 def download(row: DllProvider) -> Path | None:
     """The wheel of a row, through pip, so that a mirror, proxy and hash settings hold. None: it is not there."""
-    folder = Path(user_cache_dir("rekindle", appauthor=False)) / "providers"
+    folder = cache_folder("providers")
     place = folder / row.wheel
     if place.is_file() and place.stat().st_size == row.wheel_size:
         return place

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
-from platformdirs import user_data_dir
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, UsageError
@@ -65,11 +63,6 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     wheels: tuple[Entry, ...] = ()
     removed: tuple[str, ...] = ()
-
-
-def default_folder() -> Path:
-    named = os.environ.get("REKINDLE_SHELF")
-    return Path(named) if named else Path(user_data_dir("rekindle", appauthor=False)) / "shelf"
 
 
 def entries(folder: Path) -> tuple[Entry, ...]:

@@ -19,6 +19,7 @@ from packaging.utils import parse_wheel_filename
 
 from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.paths import venv_python
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.gpu import cards
@@ -146,7 +147,7 @@ def _installed(wheel: Path, folder: Path, python: str | None) -> Environment:
     made = call([interpreter, "-m", "venv", folder], timeout=5 * _MINUTES)
     if not made.ok:
         return _without(f"no environment could be made with `{interpreter}`: {_last(made)}", State.UNVERIFIED)
-    inner = _python_of(folder)
+    inner = venv_python(folder)
     said = call([inner, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)], timeout=30 * _MINUTES)
     if not said.ok:
         last = _last(said)
@@ -235,23 +236,19 @@ def _interpreter(where: Path | None) -> Path:
         import shutil
 
         for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-            if os.environ.get(name) and _python_of(Path(os.environ[name])).exists():
-                return _python_of(Path(os.environ[name]))
+            if os.environ.get(name) and venv_python(Path(os.environ[name])).exists():
+                return venv_python(Path(os.environ[name]))
         return Path(shutil.which("python") or shutil.which("python3") or sys.executable)
     if where.is_file():
         return where
     if not where.exists():
         raise NotFound(f"there is no environment `{where}`", hint="name its folder or its python")
-    for python in (_python_of(where), where / "python.exe", where / "bin/python3"):
+    for python in (venv_python(where), where / "python.exe", where / "bin/python3"):
         if python.exists():
             return python
     raise NotFound(
         f"`{where}` has no Python in it", hint="name the environment's own folder, the one with `bin` or `Scripts`"
     )
-
-
-def _python_of(root: Path) -> Path:
-    return root / "Scripts" / "python.exe" if os.name == "nt" else root / "bin" / "python"
 
 
 def _last(said: Result) -> str:

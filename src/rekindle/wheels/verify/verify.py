@@ -5,7 +5,6 @@ What can be read is read first; if that already fails, nothing is run. What need
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.paths import sha256_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.wheels.verify import static_checks, trial
 from rekindle.wheels.verify.static_checks import Subject
@@ -92,7 +92,7 @@ def verify(
     return Verification(
         subject=wheel.name if wheel else str(home.root if home else subject),
         kind="wheel" if wheel else "environment",
-        sha256=_sha256(wheel) if wheel else None,
+        sha256=sha256_of(wheel) if wheel else None,
         size=wheel.stat().st_size if wheel else None,
         torch=known.torch,
         cuda=str(known.cuda) if known.cuda else None,
@@ -257,11 +257,3 @@ def _check(finding: Finding, number: int, seconds: float | None, card: str | Non
         card=card,
         seconds=None if seconds is None else round(seconds, 3),
     )
-
-
-def _sha256(path: Path) -> str:
-    sha = hashlib.sha256()
-    with path.open("rb") as stream:
-        while data := stream.read(1 << 20):
-            sha.update(data)
-    return sha.hexdigest()

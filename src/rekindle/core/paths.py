@@ -1,0 +1,71 @@
+"""Where Rekindle keeps its files, what this computer is called, and the hash of a file: each decided once.
+
+`REKINDLE_CACHE` and `REKINDLE_SHELF` move the two folders that grow. Everything that can be made again (downloads,
+build folders, answers of `audit`) is in the cache; the shelf holds wheels that took hours and is never cleared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+STATE_FOLDER = ".rekindle"
+_CHUNK = 1 << 20
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+
+
+def cache_folder(*inside: str) -> Path:
+    """The cache, or the folder `inside` it. It may not exist yet."""
+    named = os.environ.get("REKINDLE_CACHE")
+    if named:
+        return Path(named, *inside)
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("rekindle", appauthor=False), *inside)
+
+
+def shelf_folder() -> Path:
+    """The user's own shelf of wheels. It may not exist yet."""
+    named = os.environ.get("REKINDLE_SHELF")
+    if named:
+        return Path(named)
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("rekindle", appauthor=False)) / "shelf"
+
+
+def state_folder(root: Path) -> Path:
+    """Where Rekindle keeps what it did to the tree or environment `root`."""
+    return root / STATE_FOLDER
+
+
+def venv_python(root: Path) -> Path:
+    """The interpreter of the virtual environment `root`, as `venv` lays it out on this system."""
+    return root / "Scripts" / "python.exe" if os.name == "nt" else root / "bin" / "python"
+
+
+def system() -> str:
+    """`windows` or `linux`: this computer."""
+    return "windows" if os.name == "nt" else "linux"
+
+
+def architecture() -> str:
+    """`x86_64` or `aarch64`, whatever this system calls it."""
+    if sys.platform == "win32":
+        # A 32-bit Python on a 64-bit Windows is told the truth in the second variable.
+        name = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    else:
+        name = os.uname().machine
+    name = name.lower()
+    return _ARCHITECTURES.get(name, name)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while data := stream.read(_CHUNK):
+            digest.update(data)
+    return digest.hexdigest()
