@@ -1,9 +1,9 @@
-"""Reads the data files, once each, and lays a user's overlay over them.
+"""Reads the data files, once each, and merges a user's overlay into them.
 
 Each room keeps its tables beside the look-ups that read them: `*.json` was read off real artefacts by the scripts in
 `tools/observe/`, `*.toml` are rules a person wrote down. Every row says where it comes from. `--knowledge DIR` (or
-REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows replace the shipped rows with the same key,
-and add to them, without a release.
+REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows replace the built-in rows with the same key
+(see `keys`) and add to them, without a release.
 """
 
 import os
@@ -16,6 +16,7 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, NotFound
+from rekindle.knowledge import keys, refusal
 
 T = TypeVar("T")
 
@@ -49,11 +50,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def use_overlay(folder: Path | None) -> None:
-    """Lay the files of `folder` over the shipped tables from now on."""
+    """Merge the files of `folder` into the built-in tables from now on."""
     global _overlay
     if folder is not None and not folder.is_dir():
-        message = f"there is no folder `{folder}` to read knowledge from"
-        raise NotFound(message, hint="`--knowledge` takes a folder with files named like the shipped tables")
+        message = f"no such folder: `{folder}`"
+        raise NotFound(message, hint="`--knowledge` takes a folder with files named like the built-in tables")
     _overlay = folder
     forget()
 
@@ -96,10 +97,12 @@ def _read_merged(relative: str, kind: Any) -> Any:
     over = _overlay_file(relative)
     if over is None:
         return _read(shipped, kind)
-    if not shipped.exists():
-        return codec.from_builtins(_plain(over), kind, name=f"`{over}`")
-    base = _plain(shipped)
-    return codec.from_builtins(_merge(base, _plain(over)), kind, name=f"`{over}`")
+    base = _plain(shipped) if shipped.exists() else {}
+    own = _plain(over)
+    try:
+        return codec.from_builtins(merge(base, own, keys.of_table(relative)), kind, name=f"`{over}`")
+    except BadInput as error:
+        raise refusal.of(own, base, kind, over, error) from error
 
 
 def overlay_folder() -> Path | None:
@@ -129,26 +132,29 @@ def _plain(path: Path) -> Any:
         raise BadInput(message, hint="check the folder given with `--knowledge`") from error
 
 
-def _merge(base: Any, over: Any) -> Any:
-    """Tables merge by key, lists of rows by their `id` or `name`; anything else is replaced."""
-    if isinstance(base, dict) and isinstance(over, dict):
-        return {**base, **{key: _merge(base.get(key), value) for key, value in over.items()}}
-    if isinstance(base, list) and isinstance(over, list):
-        keyed = {_key(row): index for index, row in enumerate(base) if _key(row) is not None}
-        rows = list(base)
-        for row in over:
-            if _key(row) in keyed:
-                rows[keyed[_key(row)]] = row
-            else:
-                rows.append(row)
-        return rows
-    return over
+def merge(base: Any, over: Any, rows: dict[str, keys.Key]) -> Any:
+    """A list of rows merges by its table's key, an object by its names; anything else is replaced."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    merged = dict(base)
+    for name, value in over.items():
+        if name in rows and isinstance(value, list) and isinstance(base.get(name), list):
+            merged[name] = _merge_rows(base[name], value, rows[name])
+        else:
+            merged[name] = merge(base.get(name), value, {})
+    return merged
 
 
-def _key(row: Any) -> Any:
-    if not isinstance(row, dict):
-        return None
-    return next((row[name] for name in ("id", "name", "version", "minor", "cuda", "capability") if name in row), None)
+def _merge_rows(base: list[Any], over: list[Any], key: keys.Key) -> list[Any]:
+    rows = list(base)
+    places = {keys.value(row, key): index for index, row in enumerate(base)}
+    for row in over:
+        place = places.get(keys.value(row, key)) if isinstance(row, dict) else None
+        if place is None:
+            rows.append(row)
+        else:
+            rows[place] = row
+    return rows
 
 
 _load: Any = lru_cache(maxsize=None)(_read_merged)

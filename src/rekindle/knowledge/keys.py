@@ -1,0 +1,98 @@
+"""The key of each table: the fields that tell one row from every other.
+
+An overlay replaces the row with the same key and adds the others; a script in `tools/observe/` compares old and new
+rows by it. A table's name is its path below `knowledge/` without the ending, a list's name is the one in the file. A
+file in a folder that holds one file per entry goes by the folder's name and `*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Key = tuple[str, ...]
+
+_PROFILE_CONDITIONS = (
+    *("profile", "name", "system", "arch", "compilers", "cuda", "cudnn", "mkl", "cuda_below", "all_below"),
+    *("any_below", "targets_from", "first", "last"),
+)
+
+KEYS: dict[str, dict[str, Key]] = {
+    "builds/building": {
+        "built": ("id",),
+        "cudnn_range": ("id",),
+        "arch_syntax": ("id",),
+        "bad_tool": ("id",),
+        "python": ("id",),
+    },
+    "builds/checks": {"known_bad": ("program", "versions", "os"), "check": ("id",)},
+    "builds/compile_memory": {"builds": ("id",)},
+    "builds/compile_times": {"builds": ("id",)},
+    "builds/estimates": {"ready_made": ("id",), "source_build": ("id",), "memory": ("id",)},
+    "builds/extension_builds": {"project": ("name",), "setting": ("project", "name", "since", "before")},
+    "builds/profiles": {"settings": _PROFILE_CONDITIONS},
+    "builds/review": {
+        "pin": ("package", "versions", "system"),
+        "pair": ("id",),
+        "switch": ("name",),
+        "renamed": ("old",),
+    },
+    "builds/rules": {"rules": ("id",)},
+    "cuda/cudnn": {"releases": ("version",), "families": ("first", "last", "cuda")},
+    "cuda/cudnn_parts": {"parts": ("major",)},
+    "cuda/dlls": {"wheels": ("wheel",)},
+    "cuda/host_compilers": {"cuda": ("cuda",), "toolsets": ("toolset",), "stl": ("first_toolset",)},
+    "cuda/library_owners": {"owner": ("id",)},
+    "cuda/linux_libraries": {"wheels": ("wheel",)},
+    "cuda/mathlibs": {"libraries": ("package", "version", "library")},
+    "cuda/openmp_runtimes": {"runtime": ("id",)},
+    "cuda/redistribution": {"library": ("id",)},
+    "cuda/runtime_loads": {"load": ("id",)},
+    "cuda/system_symbols": {"libraries": ("name",)},
+    "cuda/toolkit_packages": {"toolkits": ("version",)},
+    "cuda/toolkits": {"toolkits": ("version",)},
+    "cuda/vendor_libraries": {"library": ("id",)},
+    "gpu/capabilities": {"capability": ("capability",)},
+    "gpu/chips": {"chips": ("name",)},
+    "gpu/driver_branches": {"branches": ("name",)},
+    "gpu/families": {"family": ("base",)},
+    "gpu/gpus": {"gpus": ("name", "capability", "chip")},
+    "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
+    "logs/mechanical": {"row": ("id",)},
+    "logs/signatures/*": {"cause": ("id",)},
+    "torch/community_wheels": {"wheels": ("id",)},
+    "torch/companions": {"companions": ("torch",)},
+    "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
+    "torch/option_verdicts": {"verdicts": ("name",)},
+    "torch/patches/*": {},
+    "torch/setup_py": {"forwarded": ("name",), "requirements": ("name", "first", "last", "mkl")},
+    "torch/source": {"size": ("torch",)},
+    "torch/test_libraries": {"library": ("id",)},
+    "torch/torch_loader": {"place": ("id",)},
+    "torch/torch_options": {"options": ("name",)},
+    "torch/torch_releases": {"releases": ("minor",)},
+    "torch/torch_wheels": {"wheels": ("wheel",)},
+    "torch/torch_wheels_aarch64": {"wheels": ("wheel",)},
+    "torch/wheel_platforms": {"wheels": ("minor", "machine")},
+}
+"""A list that is not named here holds no rows of its own and is replaced as a whole."""
+
+
+def of_table(relative: str) -> dict[str, Key]:
+    """The keys of the lists in a file, from its path below `knowledge/`: `gpu/gpus.json`."""
+    stem = relative.rpartition(".")[0]
+    return KEYS.get(stem) or KEYS.get(f"{stem.rpartition('/')[0]}/*") or {}
+
+
+def value(row: Mapping[str, Any], key: Key) -> tuple[Any, ...]:
+    """What tells this row from the others; a list counts by its members, a field that is not there as None."""
+    return tuple(_hashable(row.get(field)) for field in key)
+
+
+def words(row: Mapping[str, Any], key: Key) -> str:
+    """The key as a person reads it: `name GT 730, capability 3.5`."""
+    return ", ".join(f"{field} {row[field]}" for field in key if row.get(field) is not None)
+
+
+def _hashable(part: Any) -> Any:
+    return tuple(_hashable(one) for one in part) if isinstance(part, list) else part
