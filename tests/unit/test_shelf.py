@@ -16,6 +16,7 @@ import pytest
 
 from rekindle.core import codec
 from rekindle.core.findings import State
+from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.stack.rules import RouteKind
@@ -176,8 +177,8 @@ def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
     code = GpuCode.of("torch/lib/torch_cuda.dll", [targets, targets])
     entry = msgspec.structs.replace(
         shelf.entries(root)[0],
-        file="torch-2.7.1+cu118-cp311-cp311-win_amd64.whl", project="torch", version="2.7.1+cu118", cuda="11.8",
-        code=(code,),
+        file="torch-2.7.1+cu118-cp311-cp311-win_amd64.whl", project="torch", version="2.7.1+cu118",
+        cuda=Version("11.8"), tags=("cp311-cp311-win_amd64",), code=(code,),
     )  # fmt: skip
     place = root / "wheels" / f"{entry.file}.shelf.json"
     place.write_text(codec.to_json(entry), encoding="utf-8")
@@ -186,7 +187,7 @@ def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
         entry.file
     ]
     assert rekindle_command(*find, "--gpu", "sm_30").code == 5
-    offer = shelf.offers(root)[0]
+    offer = shelf.offers(root).offers[0]
     assert (offer.route, offer.torch, offer.variant, str(offer.cuda)) == (RouteKind.SHELF, "2.7.1", "cu118", "11.8")
     assert (offer.system, offer.machine, offer.pythons) == ("windows", "x86_64", ("3.11",))
     assert offer.location == str(root / "wheels" / entry.file)

@@ -13,7 +13,6 @@ from rekindle.core.errors import ChecksFailed, NoRoute
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import asked
 from rekindle.stack.matrix import Matrix, matrix, spoken_pythons, spoken_source, spoken_wheels
-from rekindle.stack.offers import Offer
 from rekindle.stack.resolver import Verdict, WhyNot, resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -86,7 +85,9 @@ def command(
     if every:
         _list(matrix(situation, wish), as_json)
         return 0
-    verdict = resolve(situation, wish, _offered(shelf))
+    from rekindle.install.shelf_offers import on_shelf
+
+    verdict = resolve(situation, wish, on_shelf(shelf))
     if why_not is not None:
         verdict = msgspec.structs.replace(verdict, why_not=explain(why_not, situation, wish, verdict))
     if folder is not None:
@@ -137,16 +138,6 @@ def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:
         console.out(f"  {title}")
         for line in lines:
             console.out(f"    {line}")
-
-
-def _offered(shelf: Path | None) -> tuple[Offer, ...]:
-    if shelf is None:
-        from rekindle.install.shelf_offers import on_shelf
-
-        return on_shelf()
-    from rekindle.wheels.shelf.shelf import offers
-
-    return offers(shelf)
 
 
 def _list(found: Matrix, as_json: bool) -> None:

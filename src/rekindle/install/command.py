@@ -9,20 +9,20 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import console, paths
-from rekindle.core.errors import BadInput, ChecksFailed, UsageError
+from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
 from rekindle.install.environment import Environment, locate
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import on_shelf
-from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.machine import snapshot
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of
-from rekindle.stack.offers import Offer, listed
-from rekindle.stack.resolver import resolve
+from rekindle.stack.offers import Offer, of_wheel
+from rekindle.stack.prebuilt import coverage
+from rekindle.stack.resolver import Verdict, resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish, named
@@ -47,11 +47,9 @@ def install(
         situation, route = _planned(lock.read(plan), environment)
     else:
         situation = _situation(environment, gpus, driver)
-        own = (_offer(wheel, situation),) if wheel is not None else on_shelf(shelf)
+        own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelf(shelf)
         verdict = resolve(situation, wish, own)
-        route = verdict.recommended
-        if wheel is not None:
-            route = next((each for each in verdict.routes if each.route is RouteKind.SHELF), route)
+        route = verdict.recommended if wheel is None else _route_of(wheel, own[0], verdict)
         for note in verdict.notes:
             console.say(note)
     apply.check(route, environment)
@@ -101,29 +99,29 @@ def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Rout
     return situation, route
 
 
-def _offer(wheel: Path, situation: Situation) -> Offer:
-    """A wheel file as an offer: everything is read off it."""
-    found = inspection.inspect(wheel)
-    if found.torch is None and (found.project or "").lower() != "torch":
-        message = f"`{wheel.name}` is not a wheel of torch"
-        raise BadInput(message, hint="`--wheel` takes a torch wheel, from your shelf or built by you")
-    if found.cuda is None or not found.targets:
-        message = f"`{wheel.name}` holds no GPU code: it is a CPU build"
-        raise ChecksFailed(message, hint="`rekindle inspect` shows what is inside a wheel")
-    version = (found.torch or found.version or "").partition("+")[0]
-    python = (found.python or "").removeprefix("cp")
-    targets = tuple(Target.parse(name) for name in found.targets)
-    return Offer(
-        route=RouteKind.SHELF,
-        torch=version,
-        variant=(found.version or "").partition("+")[2] or None,
-        cuda=found.cuda.major_minor,
-        cudnn=Version(found.cudnn) if found.cudnn else None,
-        system=situation.system,
-        machine=situation.machine,
-        pythons=(f"{python[0]}.{python[1:]}",) if python.isdigit() and len(python) > 1 else (),
-        code=(listed(targets),),
-        location=str(wheel.absolute()),
-        source="read off the wheel",
-        evidence=Evidence.BINARY,
-    )
+def wheel_offer(wheel: Path, situation: Situation) -> Offer:
+    """A wheel file as an offer for this machine. An error if it is of another one, or does not serve every card."""
+    known, code = inspection.inspect_with_code(wheel)
+    offer = of_wheel(known, code, location=str(wheel.absolute()), source="read off the wheel")
+    if (offer.system, offer.machine) != (situation.system, situation.machine):
+        message = (
+            f"`{wheel.name}` is for {offer.system} on {offer.machine}; "
+            f"this is {situation.system} on {situation.machine}"
+        )
+        raise ChecksFailed(message, hint="`rekindle plan` says which build fits this machine")
+    for capability in situation.capabilities:
+        state = coverage(offer, capability)
+        if state is not Coverage.SERVES:
+            message = f"`{wheel.name}` does not serve {capability}: `rekindle inspect` calls it {state.value}"
+            raise ChecksFailed(message, hint=f"`rekindle inspect {wheel} --gpu {capability.sm}` shows what is missing")
+    return offer
+
+
+def _route_of(wheel: Path, offer: Offer, verdict: Verdict) -> Route:
+    """The route of the wheel that was named, and never another one in its place."""
+    for route in verdict.routes:
+        if route.route is RouteKind.SHELF and route.location == offer.location:
+            return route
+    against = [each.sentence for each in verdict.rejections if each.candidate.name == offer.label]
+    reasons = "; ".join(dict.fromkeys(against)) or "it is not what `--torch` or `--cuda` asks for"
+    raise NoRoute(f"`{wheel.name}` cannot be used here: {reasons}", hint="without `--wheel` the best route is chosen")

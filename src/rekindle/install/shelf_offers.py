@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.core.errors import UnknownName
+from rekindle.core import console
+from rekindle.core.errors import UsageError
 from rekindle.core.paths import shelf_folder
-from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.torch import releases
 from rekindle.stack.offers import Offer
 
 
 def on_shelf(folder: Path | None = None) -> tuple[Offer, ...]:
     """The torch wheels of a shelf; of the default one, if there is any, when none is named."""
     where = folder or shelf_folder()
+    if where.exists() and not where.is_dir():
+        raise UsageError(f"`{where}` is a file, not a shelf", hint="`--shelf` takes a folder")
     if not where.is_dir():
         return ()
     from rekindle.wheels.shelf import shelf
 
-    return tuple(offer for offer in shelf.offers(where) if _known(offer))
-
-
-def _known(offer: Offer) -> bool:
-    """A release or toolkit that is newer than the tables cannot be judged."""
-    try:
-        releases.torch_release(offer.torch)
-        toolkits.toolkit(offer.cuda)
-    except UnknownName:
-        return False
-    return True
+    found = shelf.offers(where)
+    for file, why in found.set_aside.items():
+        console.say(f"not considered: `{console.clean(file)}` on the shelf: {console.clean(why)}")
+    return found.offers

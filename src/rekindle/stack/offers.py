@@ -6,9 +6,13 @@ the architecture list of the script that built it, which is not yet confirmed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group, own
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
@@ -16,8 +20,11 @@ from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.community import community_wheels
 from rekindle.knowledge.torch.conda import conda_builds
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
+from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 
+# What an x86-64 level asks for, in the words of a situation's `cpu`.
+_CPU_FLOORS = {"v2": "sse4.1", "v3": "avx2", "v4": "avx512"}
 PYTORCH_INDEX = "https://download.pytorch.org/whl"
 
 
@@ -48,6 +55,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Where the file is: a path on the shelf, a page."""
     cpu_floor: str | None = None
     note: str | None = None
+    wheel: WheelIdentity | None = None
+    """The file itself, of an offer that was read off one."""
 
     @property
     def label(self) -> str:
@@ -67,6 +76,44 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def row(self) -> Row:
         return Row(source=self.source, observed_at="", evidence=self.evidence)
+
+
+def of_wheel(wheel: WheelIdentity, code: Sequence[GpuCode], *, location: str, source: str) -> Offer:
+    """The one conversion from a wheel file: what it is for is its own word, never the machine's that asks.
+
+    An error where it cannot be judged: it is not torch, it has no GPU code, its platform is not one of ours, or it is
+    newer than the tables.
+    """
+    if not wheel.is_torch:
+        message = f"`{wheel.project or 'the wheel'}` is not torch"
+        raise BadInput(message, hint="name a wheel of torch, from your shelf or built by you")
+    if wheel.cuda is None or not code:
+        message = f"torch {wheel.version} holds no GPU code: it is a CPU build"
+        raise ChecksFailed(message, hint="`rekindle inspect` shows what is in a wheel")
+    system, machine = wheel.system, wheel.machine
+    if system is None or machine is None:
+        message = f"torch {wheel.version} is for another platform: {', '.join(wheel.tags[:2]) or 'it has no tags'}"
+        raise BadInput(message, hint="Rekindle knows Windows and Linux wheels")
+    plain, _, local = (wheel.torch or wheel.version or "").partition("+")
+    releases.torch_release(plain)
+    toolkits.toolkit(wheel.cuda)
+    return Offer(
+        route=RouteKind.SHELF,
+        torch=plain,
+        variant=local or (wheel.version or "").partition("+")[2] or None,
+        cuda=wheel.cuda.major_minor,
+        cudnn=Version.find(wheel.cudnn or ""),
+        system=system,
+        machine=machine,
+        pythons=wheel.pythons,
+        code=tuple(code),
+        glibc=wheel.oldest_glibc if system == "linux" else None,
+        location=location,
+        cpu_floor=_CPU_FLOORS.get(wheel.cpu or ""),
+        source=source,
+        evidence=Evidence.BINARY,
+        wheel=wheel,
+    )
 
 
 @cached

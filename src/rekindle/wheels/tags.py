@@ -11,6 +11,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.formats import binary, package
 from rekindle.formats.archive import Archive
+from rekindle.model import wheel
 from rekindle.wheels.repair import rewrite
 
 
@@ -26,32 +27,26 @@ def file_name(found: package.Package, info: str) -> str:
     return "-".join([info.removesuffix(".dist-info"), *build, *parts]) + ".whl"
 
 
-def wheel_tags(wheel: Path) -> frozenset[Tag]:
+def wheel_tags(path: Path) -> frozenset[Tag]:
     try:
-        if " " in wheel.name:
+        if " " in path.name:
             raise InvalidWheelFilename("it has a space in it")
-        return parse_wheel_filename(wheel.name)[3]
+        return parse_wheel_filename(path.name)[3]
     except InvalidWheelFilename as error:
-        message = f"`{wheel.name}` is not the name of a wheel: {error}"
+        message = f"`{path.name}` is not the name of a wheel: {error}"
         hint = "rename it to what it was when it was built, such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
-        raise (UsageError if wheel.exists() else NotFound)(message, hint=hint) from error
+        raise (UsageError if path.exists() else NotFound)(message, hint=hint) from error
 
 
 def machine_of(tags: Collection[Tag]) -> tuple[str, str] | None:
     """The format and processor of the libraries that a wheel with these tags may hold; None for one of any."""
-    for platform in sorted(tag.platform for tag in tags):
-        kind = "pe" if platform.startswith("win") else "elf" if "linux" in platform else None
-        for ending, machine in (
-            ("amd64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("win32", "x86"),
-        ):  # fmt: skip
-            if kind and platform.endswith(ending):
-                return kind, machine
-    return None
+    words = tuple(map(str, tags))
+    system, machine = wheel.system_of(words), wheel.machine_of(words)
+    return ("pe" if system == "windows" else "elf", machine) if system and machine else None
 
 
 def system_of(tags: Collection[Tag]) -> str:
-    made = machine_of(tags)
-    return "linux" if made and made[0] == "elf" else "windows"
+    return wheel.system_of(tuple(map(str, tags))) or "windows"
 
 
 def library_folder(archive: Archive, tags: Collection[Tag]) -> str:

@@ -14,6 +14,8 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.binary import Binary
 from rekindle.formats.package import Package
+from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.model.wheel import WheelIdentity
 
 _ASSIGNED = re.compile(r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*['\"]([^'\"\n]*)['\"]", re.MULTILINE)
 _CUDNN_PIN = re.compile(r"nvidia[-_]cudnn[-_]cu\d+\s*\(?==\s*([\d.]+)")
@@ -24,26 +26,21 @@ _NUMPY_2, _NUMPY_1 = "numpy._core._multiarray_umath", "numpy.core._multiarray_um
 _MKL, _OPENBLAS = "Intel(R) oneAPI Math Kernel Library", "OpenBLAS"
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    project: str | None = None
-    version: str | None = None
-    torch: str | None = None
-    cuda: Version | None = None
-    cudnn: str | None = None
+class Identity(WheelIdentity, frozen=True, kw_only=True):
+    """A wheel's identity with what only its binaries tell. `python` and `platform` are those of its first tag."""
+
     python: str | None = None
     platform: str | None = None
     numpy_abi: tuple[int, ...] | None = None
-    cxx_abi: str | None = None
     blas: str | None = None
-    glibc: Version | None = None
     glibcxx: Version | None = None
-    cpu: str | None = None
     requires: tuple[str, ...] = ()
 
 
 def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
     metadata = package.headers(found, "METADATA")
-    tags = package.headers(found, "WHEEL").get("Tag", [])
+    wheel = package.headers(found, "WHEEL")
+    tags = wheel.get("Tag", [])
     project = next(iter(metadata.get("Name", [])), None)
     version = next(iter(metadata.get("Version", [])), None)
     facts = _version_file(found)
@@ -54,6 +51,8 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
         of_binaries(binaries),
         project=project,
         version=version,
+        build=next(iter(wheel.get("Build", [])), None),
+        tags=tuple(sorted({tag for tag in tags if tag.count("-") == 2})),
         torch=torch,
         cuda=Version.find(facts.get("cuda", "")),
         cudnn=_cudnn(requires, binaries),
@@ -75,6 +74,7 @@ def of_binaries(binaries: Sequence[Binary]) -> Identity:
         cudnn=_cudnn((), binaries),
         glibc=_floor(binaries, "GLIBC"),
         glibcxx=_floor(binaries, "GLIBCXX"),
+        targets=sums([found.code for found in binaries if found.containers]),
         cpu=max((found.elf.isa for found in binaries if found.elf and found.elf.isa), default=None),
     )
 

@@ -18,7 +18,8 @@ from rekindle.formats.remote import Remote
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served, sums
+from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served
+from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.closure import linkage, search_path
 from rekindle.wheels.closure.closure import Elsewhere
 from rekindle.wheels.closure.closure import closure as closure_of
@@ -64,7 +65,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, Served]
 
 
-class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+class Inspection(WheelIdentity, frozen=True, kw_only=True):
     """What `inspect` prints with `--json`. `coverage` is that of all files together; null means unknown.
 
     `serves` are the cards it serves by name, as NVIDIA lists them.
@@ -74,29 +75,20 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     size: int
-    project: str | None = None
-    version: str | None = None
-    torch: str | None = None
-    cuda: Version | None = None
-    cudnn: str | None = None
     min_driver: dict[str, Version | None] | None = None
     full_driver: dict[str, Version | None] | None = None
     python: str | None = None
     platform: str | None = None
     numpy_abi: tuple[int, ...] | None = None
-    cxx_abi: str | None = None
     blas: str | None = None
-    glibc: Version | None = None
     glibcxx: Version | None = None
-    cpu: str | None = None
     gpu_code: tuple[FileCode, ...] = ()
-    targets: dict[str, int] = {}
-    coverage: dict[str, Coverage] = {}
+    coverage: dict[str, Coverage] = msgspec.field(default_factory=dict)
     by_jit: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
     closure: Closure | None = None
-    parts: dict[str, int] = {}
+    parts: dict[str, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -117,11 +109,20 @@ def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = Fal
             found = binary.read(file, units=kernels)
             return _of_file(found, asked, kernels, search_path.beside(path, found))
     with package.open_package(where) as opened:
-        return _of_package(opened, asked, kernels)
+        return _of_package(opened, read_binaries(opened, units=kernels), asked, kernels)
 
 
-def _of_package(found: Package, asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
-    binaries = read_binaries(found, units=kernels)
+def inspect_with_code(where: Path) -> tuple[Inspection, tuple[GpuCode, ...]]:
+    """A wheel's inspection, and the GPU code of its own libraries, container by container."""
+    with package.open_package(where) as opened:
+        binaries = read_binaries(opened)
+        code = own([found.code for found in binaries if found.containers])
+        return _of_package(opened, binaries, (), kernels=False), tuple(code)
+
+
+def _of_package(
+    found: Package, binaries: Sequence[Binary], asked: Sequence[gpus.Match], kernels: bool
+) -> Inspection:
     known = identity.identify(found, binaries)
     links = _closure(found, binaries, known)
     return _answer(
@@ -199,23 +200,15 @@ def _answer(
         kind=kind,
         name=name,
         size=size,
-        project=known.project,
-        version=known.version,
-        torch=known.torch,
-        cuda=known.cuda,
-        cudnn=known.cudnn,
+        **identity_fields(known),
         min_driver=_drivers(known.cuda, full=False),
         full_driver=_drivers(known.cuda, full=True),
         python=known.python,
         platform=known.platform,
         numpy_abi=known.numpy_abi,
-        cxx_abi=known.cxx_abi,
         blas=known.blas,
-        glibc=known.glibc,
         glibcxx=known.glibcxx,
-        cpu=known.cpu,
         gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
-        targets=sums(codes),
         coverage={str(card): answer for card, answer in whole.items()},
         serves=_names({card for card, answer in whole.items() if answer is Coverage.SERVES}),
         by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),

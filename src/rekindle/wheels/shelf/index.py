@@ -16,12 +16,12 @@ from rekindle.core import files
 from rekindle.knowledge.gpu.gpu_code import sums
 
 if TYPE_CHECKING:
-    from rekindle.wheels.shelf.shelf import Entry
+    from rekindle.wheels.shelf.shelf import ShelvedWheel
 
 _META = {"api-version": "1.1"}
 
 
-def write(folder: Path, entries: Sequence[Entry]) -> None:
+def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:
     """Every page anew; pages of projects that are gone are removed."""
     projects = {
         name: list(group) for name, group in groupby(entries, key=lambda entry: str(canonicalize_name(entry.project)))
@@ -42,7 +42,7 @@ def write(folder: Path, entries: Sequence[Entry]) -> None:
             old.rmdir()
 
 
-def project_page(name: str, wheels: Sequence[Entry]) -> str:
+def project_page(name: str, wheels: Sequence[ShelvedWheel]) -> str:
     lines = []
     for entry in wheels:
         requires = f' data-requires-python="{html.escape(entry.requires_python)}"' if entry.requires_python else ""
@@ -54,7 +54,7 @@ def project_page(name: str, wheels: Sequence[Entry]) -> str:
     return _page(f"Links for {name}", "\n".join(lines))
 
 
-def project_json(name: str, wheels: Sequence[Entry]) -> dict[str, Any]:
+def project_json(name: str, wheels: Sequence[ShelvedWheel]) -> dict[str, Any]:
     found = []
     for entry in wheels:
         row: dict[str, Any] = {
@@ -71,13 +71,13 @@ def project_json(name: str, wheels: Sequence[Entry]) -> dict[str, Any]:
     return {"meta": _META, "name": name, "versions": sorted({entry.version for entry in wheels}), "files": found}
 
 
-def people_page(entries: Sequence[Entry]) -> str:
+def people_page(entries: Sequence[ShelvedWheel]) -> str:
     head = ("wheel", "torch", "CUDA", "cuDNN", "GPU code", "verified", "ran on", "MB")
     rows = [
         (
             f'<a href="wheels/{quote(entry.file)}">{html.escape(entry.file)}</a>',
             html.escape(entry.torch or ""),
-            html.escape(entry.cuda or ""),
+            html.escape(str(entry.cuda or "")),
             html.escape(entry.cudnn or ""),
             html.escape(" ".join(sums(entry.code)) or "none"),
             f'<a href="wheels/{quote(entry.file)}.verify.json">{entry.state.value}</a>',

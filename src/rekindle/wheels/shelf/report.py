@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rekindle.core import console
 from rekindle.knowledge.gpu.gpu_code import sums
-from rekindle.wheels.shelf.shelf import Entry
+from rekindle.wheels.shelf.shelf import ShelvedWheel
 
 
-def text(wheels: Sequence[Entry], cards: Sequence[str] = ()) -> str:
+def text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str:
     if not wheels and cards:
         return f"no wheel on the shelf serves {console.clean(' and '.join(cards))}"
     if not wheels:
@@ -28,7 +28,7 @@ def text(wheels: Sequence[Entry], cards: Sequence[str] = ()) -> str:
     return "\n\n".join(blocks)
 
 
-def install_command(folder: Path, entry: Entry) -> str:
+def install_command(folder: Path, entry: ShelvedWheel) -> str:
     """How pip takes this very wheel from the shelf: its whole version, or a newer one from elsewhere would win."""
     index = (folder.resolve() / "simple").as_uri()
     return f'pip install --extra-index-url {index} "{entry.project}=={entry.version}"'

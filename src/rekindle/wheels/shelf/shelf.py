@@ -16,41 +16,36 @@ from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, RekindleError, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats import package
-from rekindle.formats.binary import is_binary
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, own, served
-from rekindle.knowledge.tables import Evidence
-from rekindle.stack.offers import Offer
-from rekindle.stack.rules import RouteKind
+from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
+from rekindle.model.wheel import WheelIdentity, identity_fields
+from rekindle.stack.offers import Offer, of_wheel
+from rekindle.wheels.inspect.inspection import inspect_with_code
 from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index
-from rekindle.wheels.tags import machine_of, system_of, wheel_tags
+from rekindle.wheels.tags import wheel_tags
 from rekindle.wheels.verify.verify import Verification, report_beside
 
 _ENTRY = ".shelf.json"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ShelvedWheel(WheelIdentity, frozen=True, kw_only=True):
     """A wheel on the shelf. `state` is that of its report; `checked_on` are the cards it has run on."""
 
+    project: str
+    version: str
     file: str
     sha256: str
     size: int
-    project: str
-    version: str
     metadata_sha256: str
     requires_python: str | None = None
-    torch: str | None = None
-    cuda: str | None = None
-    cudnn: str | None = None
     python: str | None = None
     platform: str | None = None
-    glibc: str | None = None
     state: State
     checked_on: tuple[str, ...] = ()
     code: tuple[GpuCode, ...] = ()
@@ -61,45 +56,47 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = "rekindle.shelf/1"
     folder: Path
-    wheels: tuple[Entry, ...] = ()
+    wheels: tuple[ShelvedWheel, ...] = ()
     removed: tuple[str, ...] = ()
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
+def entries(folder: Path) -> tuple[ShelvedWheel, ...]:
     """What is on the shelf, by project and newest version first. An empty or absent folder is an empty shelf."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"`{folder}` is a file, not a shelf", hint="`--shelf` takes a folder")
     found = [
-        codec.from_json(files.read_bytes(path), Entry, name=f"`{path}`")
+        codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
         for path in sorted((folder / "wheels").glob(f"*.whl{_ENTRY}"))
     ]
     by_version = sorted(found, key=lambda one: (Version.find(one.version) or Version("0"), one.file), reverse=True)
     return tuple(sorted(by_version, key=lambda entry: canonicalize_name(entry.project)))
 
 
-def add(folder: Path, wheels: Sequence[Path], *, report: Path | None = None) -> tuple[Entry, ...]:
+def add(folder: Path, wheels: Sequence[Path], *, report: Path | None = None) -> tuple[ShelvedWheel, ...]:
     """Copy wheels to the shelf, each with its report, which must be of this very file and must not have failed."""
     if report is not None and len(wheels) != 1:
         raise UsageError("`--report` goes with one wheel", hint="add the others by themselves")
     added = []
     for wheel in wheels:
-        tags = wheel_tags(wheel)
+        wheel_tags(wheel)
         verified = _report(wheel, report or report_beside(wheel))
-        added.append(_put(folder, wheel, verified, machine_of(tags) is not None))
+        added.append(_put(folder, wheel, verified))
     with _locked(folder):
         index.write(folder, entries(folder))
     return tuple(added)
 
 
-def find(folder: Path, cards: Sequence[str]) -> tuple[Entry, ...]:
+def find(folder: Path, cards: Sequence[str]) -> tuple[ShelvedWheel, ...]:
     """The wheels that serve every one of these cards whole."""
     wanted = [card for word in cards for card in gpus.find(word).capabilities]
     return tuple(entry for entry in entries(folder) if all(serves(entry, card) for card in wanted))
 
 
-def serves(entry: Entry, card: Capability) -> bool:
+def serves(entry: ShelvedWheel, card: Capability) -> bool:
     return bool(entry.code) and overall(served(code, card).coverage for code in entry.code) is Coverage.SERVES
 
 
-def export(folder: Path, target: Path, chosen: Sequence[Entry]) -> None:
+def export(folder: Path, target: Path, chosen: Sequence[ShelvedWheel]) -> None:
     """A shelf of its own with these wheels: any web server, or a stick, can carry it."""
     if target.resolve() == folder.resolve():
         raise UsageError("the shelf cannot be exported onto itself", hint="name another folder with `-o`")
@@ -120,7 +117,7 @@ def prune(folder: Path, *, keep: int, dry_run: bool = False) -> tuple[str, ...]:
         gone = []
         kinds: dict[tuple[str | None, ...], int] = {}
         for entry in entries(folder):
-            kind = (entry.project, entry.python, entry.platform, entry.cuda)
+            kind = (entry.project, entry.python, entry.platform, str(entry.cuda))
             whole = (folder / "wheels" / entry.file).is_file()
             kinds[kind] = kinds.get(kind, 0) + whole
             if not whole or kinds[kind] > keep:
@@ -135,34 +132,28 @@ def prune(folder: Path, *, keep: int, dry_run: bool = False) -> tuple[str, ...]:
     return tuple(gone)
 
 
-def offers(folder: Path) -> tuple[Offer, ...]:
-    """The torch wheels of a shelf as the resolver takes them."""
-    found = []
+class ShelfOffers(msgspec.Struct, frozen=True, kw_only=True):
+    """The torch wheels of a shelf as the resolver takes them, and for each that it cannot judge the reason."""
+
+    offers: tuple[Offer, ...] = ()
+    set_aside: dict[str, str] = {}
+
+
+def offers(folder: Path) -> ShelfOffers:
+    found: list[Offer] = []
+    aside: dict[str, str] = {}
     for entry in entries(folder):
-        if canonicalize_name(entry.project) != "torch" or entry.cuda is None:
+        if not entry.is_torch or entry.cuda is None:
             continue
         path = folder / "wheels" / entry.file
-        tags = wheel_tags(path)
-        made = machine_of(tags)
-        plain, _, local = entry.version.partition("+")
-        found.append(
-            Offer(
-                route=RouteKind.SHELF,
-                torch=plain,
-                variant=local or None,
-                cuda=Version(entry.cuda),
-                cudnn=Version.find(entry.cudnn or ""),
-                system=system_of(tags),
-                machine=made[1] if made else "x86_64",
-                pythons=tuple(sorted({_python(tag.interpreter) for tag in tags})),
-                code=entry.code,
-                glibc=Version(entry.glibc) if entry.glibc else None,
-                location=str(path),
-                source=f"{entry.file} on the shelf, verified: {entry.state.value}",
-                evidence=Evidence.BINARY,
-            )
-        )
-    return tuple(found)
+        # Entries of version 0.1 have no tags; the file name always does.
+        wheel = entry if entry.tags else msgspec.structs.replace(entry, tags=tuple(map(str, wheel_tags(path))))
+        source = f"{entry.file} on the shelf, verified: {entry.state.value}"
+        try:
+            found.append(of_wheel(wheel, entry.code, location=str(path), source=source))
+        except RekindleError as error:
+            aside[entry.file] = str(error)
+    return ShelfOffers(offers=tuple(found), set_aside=aside)
 
 
 def _report(wheel: Path, path: Path) -> Verification:
@@ -178,31 +169,27 @@ def _report(wheel: Path, path: Path) -> Verification:
     return verified
 
 
-def _put(folder: Path, wheel: Path, verified: Verification, compiled: bool) -> Entry:
+def _put(folder: Path, wheel: Path, verified: Verification) -> ShelvedWheel:
     with package.open_package(wheel) as found:
         assert isinstance(found, package.Wheel)
         info = info_folder(found.archive)
         metadata = found.read(f"{info}/METADATA")
         fields = package.headers(found, "METADATA")
-        code = [found.binary(name).code for name in found.files if is_binary(name)] if compiled else []
+    known, code = inspect_with_code(wheel)
     place = folder / "wheels" / wheel.name
     digest = _copy(wheel, place, wanted=verified.sha256)
-    entry = Entry(
+    entry = ShelvedWheel(
         file=wheel.name,
         sha256=digest,
         size=wheel.stat().st_size,
-        project=fields.get("Name", ["?"])[0],
-        version=fields.get("Version", ["0"])[0],
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python=next(iter(fields.get("Requires-Python", [])), None),
-        torch=verified.torch,
-        cuda=verified.cuda,
-        cudnn=verified.cudnn,
+        **{**identity_fields(known), "project": known.project or "?", "version": known.version or "0"},
         python=verified.python,
-        platform=verified.platform,
+        platform=known.platform,
         state=verified.state,
         checked_on=tuple(f"{card.name} ({card.capability})" for card in verified.cards),
-        code=tuple(one for one in own(code) if one.containers),
+        code=code,
     )
     files.write_bytes(folder / "wheels" / f"{wheel.name}.metadata", metadata)
     files.write_text(report_beside(place), codec.to_json(verified) + "\n")
@@ -226,11 +213,6 @@ def _copy(source: Path, target: Path, *, wanted: str | None = None) -> str:
 
 def _names(file: str) -> tuple[str, ...]:
     return (f"{file}{_ENTRY}", f"{file}.metadata", f"{file}.verify.json", file)
-
-
-def _python(tag: str) -> str:
-    digits = tag.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
 
 
 @contextlib.contextmanager

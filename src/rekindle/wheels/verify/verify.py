@@ -16,6 +16,7 @@ from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.paths import sha256_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.verify import static_checks, trial
 from rekindle.wheels.verify.static_checks import Subject
 from rekindle.wheels.verify.trial import Environment, Home
@@ -53,7 +54,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     cards: tuple[str, ...] = ()
 
 
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(WheelIdentity, frozen=True, kw_only=True):
     """What `verify` prints with `--json`, and the report that travels with a wheel (`sha256` is the wheel's)."""
 
     schema: str = "rekindle.verify/1"
@@ -61,12 +62,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     sha256: str | None = None
     size: int | None = None
-    torch: str | None = None
-    cuda: str | None = None
-    cudnn: str | None = None
     python: str | None = None
     platform: str | None = None
-    targets: dict[str, int] = {}
     cards: tuple[Card, ...] = ()
     checks: tuple[Check, ...] = ()
     state: State
@@ -94,12 +91,9 @@ def verify(
         kind="wheel" if wheel else "environment",
         sha256=sha256_of(wheel) if wheel else None,
         size=wheel.stat().st_size if wheel else None,
-        torch=known.torch,
-        cuda=str(known.cuda) if known.cuda else None,
-        cudnn=known.cudnn,
+        **identity_fields(known),
         python=outcome.facts.get("python") or known.python,
         platform=known.platform,
-        targets=known.targets,
         cards=tuple(
             Card(index=one["index"], name=one["name"], capability=Capability.parse(one["capability"]))
             for one in outcome.facts.get("cards", ())
