@@ -52,9 +52,7 @@ def test_a_wheel_newer_than_the_tables_stops_neither_plan_nor_install(tmp_path: 
 
 
 def test_a_wheel_of_another_system_is_refused(tmp_path: Path) -> None:
-    wheel = torch_like.wheel(
-        tmp_path, libraries={"torch/lib/torch_cuda.dll": KEPLER}, tag="cp311-cp311-win_amd64"
-    )
+    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/torch_cuda.dll": KEPLER}, tag="cp311-cp311-win_amd64")
     with pytest.raises(ChecksFailed, match="is for windows on x86_64; this is linux on x86_64"):
         wheel_offer(wheel, named(["Tesla K40c"], system="linux"))
     with pytest.raises(ChecksFailed, match="linux on aarch64"):

@@ -120,9 +120,7 @@ def inspect_with_code(where: Path) -> tuple[Inspection, tuple[GpuCode, ...]]:
         return _of_package(opened, binaries, (), kernels=False), tuple(code)
 
 
-def _of_package(
-    found: Package, binaries: Sequence[Binary], asked: Sequence[gpus.Match], kernels: bool
-) -> Inspection:
+def _of_package(found: Package, binaries: Sequence[Binary], asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
     known = identity.identify(found, binaries)
     links = _closure(found, binaries, known)
     return _answer(
