@@ -22,6 +22,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind, rules
 from rekindle.stack.situation import Wish, named
 from rekindle.stack.why_not import why_not
+from rekindle.wheels.shelf import shelf
 
 
 def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
@@ -206,9 +207,8 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
         source="test",
         evidence=Evidence.BINARY,
     )
-    monkeypatch.setattr(
-        "rekindle.wheels.shelf.shelf.offers", lambda _: (own, msgspec.structs.replace(own, torch="9.9.9"))
-    )
+    read = shelf.ShelfOffers(offers=(own,), set_aside={"torch-9.9.9.whl": "torch 9.9.9 is newer"})
+    monkeypatch.setattr("rekindle.wheels.shelf.shelf.offers", lambda _: read)
     found = on_shelf(tmp_path)
     assert found == (own,)
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
