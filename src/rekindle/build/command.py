@@ -21,13 +21,13 @@ from rekindle.build.governor import governor
 from rekindle.build.progress import view
 from rekindle.build.progress.watch import HEARTBEAT, Progress
 from rekindle.build.run import build as building
-from rekindle.build.run import steps
+from rekindle.build.run import locked, steps
 from rekindle.build.run.build import BuildReport, Choices, StepReport
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.remedy import Remedy
 from rekindle.core.errors import UsageError
-from rekindle.core.findings import Finding
+from rekindle.core.findings import Finding, State
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import Machine
 
@@ -41,13 +41,6 @@ def build(
     tell: Callable[[str], None],
 ) -> BuildReport:
     """Read, resolve, carry out."""
-    if asked["editable"]:
-        message = (
-            "an editable build is not possible: it would tie your environment to the copy of the source in the cache"
-        )
-        raise UsageError(
-            message, hint="install the wheel; after a change the same command rebuilds only what it touches"
-        )
     wanted = _with_source(request.read(plan), asked.get("source"))
     seen = look(machine)
     resolved = request.resolve(wanted, seen, here=plan.resolve().parent)
@@ -60,17 +53,22 @@ def build(
         jobs=asked["jobs"] or jobs.computed(seen, cuda=resolved.cuda is not None),
         ceiling=asked["jobs"] or seen.processor.cores,
         work=str(Path(asked["work"]).resolve()) if asked["work"] else None,
+        bundle=str(Path(asked["bundle"]).resolve()) if asked["bundle"] else None,
         gpu=bool(seen.gpus),
         launcher=find_launcher(asked["launcher"], os.environ),
         cache_place=remote(asked["launcher"]),
         auto_fix=asked["auto_fix"],
         again=_again(asked.get("words") or ("build", str(plan))),
     )
-    if dry_run or machine is not None:
-        if not dry_run:
-            message = "a build cannot be carried out on a recorded machine"
-            raise UsageError(message, hint="add `--dry-run` to see what would be done there")
-        return _would(resolved, choices)
+    if machine is not None and not dry_run:
+        message = "cannot build from a snapshot"
+        raise UsageError(message, hint="add `--dry-run` to see what would be done there")
+    pinned = locked.check(resolved, Path(choices.bundle) if choices.bundle else None) if machine is None else ()
+    if dry_run:
+        return _would(resolved, choices, pinned)
+    for finding in pinned:
+        if finding.state is not State.PASS:
+            tell(f"{finding.state.value}: {finding.found}")
     return building.build(
         resolved,
         choices,
@@ -252,7 +250,7 @@ def _with_source(wanted: BuildFile, source: Path | None) -> BuildFile:
     return msgspec.structs.replace(wanted, source=str(source.resolve())) if source else wanted
 
 
-def _would(resolved: BuildRequest, choices: Choices) -> BuildReport:
+def _would(resolved: BuildRequest, choices: Choices, pinned: tuple[Finding, ...]) -> BuildReport:
     folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
     chosen, _, _, version = building.prepare(resolved, choices, str(folders.root), {}, capture=False)
     return BuildReport(
@@ -260,9 +258,5 @@ def _would(resolved: BuildRequest, choices: Choices) -> BuildReport:
         wheel=None,
         version=version,
         steps=tuple(StepReport(name=step.name, state="planned") for step in steps.STEPS),
-        findings=chosen.findings,
+        findings=(*pinned, *chosen.findings),
     )
-
-
-def _remark(option: options.Described) -> str:
-    return "; ".join(text for text in (option.condition, option.effect) if text)

@@ -25,7 +25,8 @@ from rekindle.core import console
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
               help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
 @click.option("--auto-fix", is_flag=True, help="Make fixes that need no decision without asking, and go on.")
-@click.option("--editable", is_flag=True, help="Not possible; says why and what to do instead.")
+@click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR",
+              help="Install what the build requires from a folder of `plan --bundle`, not an index.")  # fmt: skip
 @options.machine
 @options.dry_run
 @options.as_json

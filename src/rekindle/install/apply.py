@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from rekindle.core.errors import ChecksFailed, Locked, MissingTool, NoRoute
+from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute
+from rekindle.core.paths import sha256_of
 from rekindle.install import conda, distributions, record
 from rekindle.install import pins as keeping
 from rekindle.install.environment import Environment
@@ -106,6 +107,24 @@ def install(
         return _install(environment, route, installer, request, capabilities)
 
 
+def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -> None:
+    """What arrived is what the plan pins, byte for byte; an installer that shows no files cannot be believed."""
+    if not hashes:
+        return
+    if not arrived:
+        message = f"{installer.name} does not show the files it installs, so the plan's hashes cannot be checked"
+        raise MissingTool(message, hint="install with `--with pip`")
+    for wheel in arrived:
+        wanted = hashes.get(wheel.name)
+        if wanted is not None and sha256_of(wheel) != wanted:
+            message = f"`{wheel.name}` is not the file that the plan pins; nothing was installed"
+            raise FetchFailed(message, hint="the index or a mirror has replaced it; write the plan again to accept it")
+    torch = [wheel.name for wheel in arrived if wheel.name.lower().startswith("torch-")]
+    if torch and not any(name in hashes for name in torch) and any(name.startswith("torch-") for name in hashes):
+        message = f"`{torch[0]}` arrived, but the plan pins {', '.join(f'`{name}`' for name in hashes)}"
+        raise FetchFailed(message, hint="nothing was installed; write the plan again to accept it")
+
+
 def undo(environment: Environment) -> InstallReport:
     """The environment as it was before the last install."""
     with _alone(environment):
@@ -128,6 +147,7 @@ def _install(
     shutil.rmtree(wheels, ignore_errors=True)
     try:
         arrived = installer.download(request, wheels)
+        _pinned(arrived, route.hashes, installer)
         for wheel in arrived:
             if wheel.name.lower().startswith("torch-"):
                 _serves(wheel, capabilities)

@@ -42,7 +42,6 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
     plan = lock.plan_of(verdict)
     wheels = folder / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
-    lock.write(plan, folder / "plan.toml")
     building = plan.route is RouteKind.SOURCE_BUILD
     if building:
         _download(plan, plan.requires, None, wheels)
@@ -55,16 +54,19 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
         BundledFile(name=path.name, size=path.stat().st_size, sha256=sha256_of(path))
         for path in sorted(wheels.glob("*"))
     )
-    needed = plan.requires if building else request_of(verdict.recommended).requirements
-    words = " ".join(quoted(each) for each in needed)
+    pins = tuple(lock.PinnedWheel(name=each.name, sha256=each.sha256) for each in found)
+    plan = msgspec.structs.replace(plan, wheels=pins)
+    lock.write(plan, folder / "plan.toml")
+    words = " ".join(quoted(each) for each in request_of(verdict.recommended).requirements)
     result = Bundle(
         folder=str(folder),
         plan="plan.toml",
         files=found,
         by_hand=_by_hand(plan),
         commands=(
-            f"pip install --no-index --find-links wheels {words}",
-            *(("rekindle build plan.toml",) if building else ()),
+            ("rekindle build plan.toml --bundle . --source pytorch",)
+            if building
+            else (f"pip install --no-index --find-links wheels {words}",)
         ),
     )
     files.write_text(folder / "bundle.json", codec.to_json(result))
@@ -82,7 +84,7 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
 
 def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folder: Path) -> None:
     """For the plan's system and Python, whatever this machine is."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-q"]
+    command = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-q"]
     command += ["--only-binary=:all:", "--dest", str(folder), "--python-version", plan.python or "3.12"]
     command += [word for platform in _platforms(plan) for word in ("--platform", platform)]
     command += ["--index-url", index] if index else []

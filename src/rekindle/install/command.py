@@ -94,6 +94,7 @@ def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Rout
         numpy=plan.numpy,
         commands=plan.commands,
         on_configured_index=plan.index_url is None,
+        hashes={wheel.name: wheel.sha256 for wheel in plan.wheels},
         summary=f"the plan's torch {plan.torch}",
     )
     return situation, route

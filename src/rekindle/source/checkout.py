@@ -93,8 +93,9 @@ def assemble(
     without: Sequence[str] = (),
     jobs: int = 4,
     say: Callable[[str], None] = lambda _: None,
+    commit: str | None = None,
 ) -> Tree:
-    """Bring the tree into `root`, or complete what is there."""
+    """Bring the tree into `root`, or complete what is there. A plan pins the `commit` of the release."""
     begun = time.monotonic()
     tag = f"v{torch.removeprefix('v')}"
     with _held(root):
@@ -102,6 +103,9 @@ def assemble(
         git_dir = root / ".git"
         if mark is None or mark.tag != tag:
             mark = Mark(tag=tag, commit=origin.tag(url, tag, git_dir))
+        if commit is not None and mark.commit != commit:
+            message = f"{tag} is {mark.commit[:12]} here, but the plan pins {commit[:12]}"
+            raise BadInput(message, hint="a tag that was moved is not the release; take the source from another place")
         mark = msgspec.structs.replace(mark, without=tuple(without) or mark.without)
         _admit(root, mark)
         files.write_text(root / STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")

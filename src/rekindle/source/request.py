@@ -38,6 +38,7 @@ def bring(
     without: Sequence[str],
     jobs: int,
     say: Callable[[str], None],
+    commit: str | None = None,
 ) -> checkout.Tree | tarball.Unpacked:
     release = _release(torch)
     root = (output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
@@ -55,7 +56,7 @@ def bring(
         return tarball.unpack(origin, root, sha256=sha256, say=say)
     checkout.check_space(root, size.gigabytes if not root.exists() else 0.5)
     place: Origin = Network() if mirror is None and origin is None else Mirrors(mirror or Path(str(origin)))
-    return checkout.assemble(root, release, place, without=without, jobs=jobs, say=say)
+    return checkout.assemble(root, release, place, without=without, jobs=jobs, say=say, commit=commit)
 
 
 def size_of(release: str) -> Size:

@@ -43,6 +43,34 @@ def release(root: Path, stated: str | None = None) -> Version:
     return Version(found.group()).major_minor
 
 
+def head(root: Path) -> str | None:
+    """The commit that a checkout is at, read off its files; None where there is no git. git itself is not run."""
+    try:
+        git_dir = root / ".git"
+        if git_dir.is_file():
+            git_dir = root / git_dir.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")
+        text = (git_dir / "HEAD").read_text(encoding="ascii").strip()
+        common = git_dir / "commondir"
+        shared = git_dir / common.read_text(encoding="utf-8").strip() if common.is_file() else git_dir
+        if text.startswith("ref: "):
+            text = _ref(git_dir, text[5:]) or _ref(shared, text[5:])
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", text) else None
+
+
+def _ref(git_dir: Path, name: str) -> str:
+    """What a ref names, loose or packed; nothing when it is not there."""
+    if not re.fullmatch(r"refs/[A-Za-z0-9_./+-]+", name) or ".." in name:
+        return ""
+    loose = git_dir / name
+    if loose.is_file():
+        return loose.read_text(encoding="ascii").strip()
+    packed = git_dir / "packed-refs"
+    lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else []
+    return next((line.split(" ")[0] for line in lines if line.endswith(f" {name}")), "")
+
+
 def cmake_files(root: Path) -> Iterator[str]:
     """Every CMake file of the tree, relative to its root. Symbolic links and build folders are left alone."""
     waiting = [""]

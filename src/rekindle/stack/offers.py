@@ -176,14 +176,14 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
 
 
 @cached
-def _wheels() -> tuple[TorchWheel, ...]:
+def opened_wheels() -> tuple[TorchWheel, ...]:
     """The wheels that were opened, for both kinds of machine."""
     return (*torch_wheels(), *observed("torch_wheels_aarch64", dict[str, tuple[TorchWheel, ...]])["wheels"])
 
 
 def _observed(version: str, variant: releases.Variant, system: str, machine: str) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
-    for row in _wheels():
+    for row in opened_wheels():
         same = (row.version.partition("+")[0], row.system, row.machine) == (version, system, machine)
         if same and row.cuda is not None and row.cuda.major_minor == variant.cuda:
             return row

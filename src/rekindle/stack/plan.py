@@ -15,9 +15,11 @@ import msgspec
 from rekindle import __version__
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NoRoute
+from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
-from rekindle.knowledge.torch import patches, releases
+from rekindle.knowledge.torch import patches, releases, setup_py
+from rekindle.stack.offers import opened_wheels
 from rekindle.stack.resolver import Verdict, resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -47,6 +49,13 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     """A patch by name and by what it does."""
 
     id: str
+    sha256: str
+
+
+class PinnedWheel(msgspec.Struct, frozen=True, kw_only=True):
+    """A wheel by its file name and its bytes."""
+
+    name: str
     sha256: str
 
 
@@ -89,7 +98,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     torchaudio: str | None = None
     numpy: str | None = None
     requires: tuple[str, ...] = ()
-    """What the build environment must have, as pip requirements."""
+    """What the build's own environment gets, as pip requirements: `build` installs exactly these."""
+    wheels: tuple[PinnedWheel, ...] = ()
+    """The wheels that are installed, where their bytes are known: another file of that name is refused."""
     options: dict[str, str] = {}
     patches: tuple[Pinned, ...] = ()
     toolchain: tuple[Piece, ...] = ()
@@ -122,6 +133,7 @@ def plan_of(verdict: Verdict) -> Plan:
     situation = verdict.situation
     building = route.route is RouteKind.SOURCE_BUILD
     release = releases.torch_release(route.torch)
+    profile = verdict.wish.profile or _profile(situation)
     return Plan(
         knowledge=fingerprint(),
         system=situation.system,
@@ -137,15 +149,16 @@ def plan_of(verdict: Verdict) -> Plan:
         driver=route.driver,
         toolset=route.toolset,
         arch_list=route.arch_list,
-        profile=verdict.wish.profile or _profile(situation),
+        profile=profile,
         backend=release.backend if building else None,
         commit=release.git_version if building and route.torch == release.newest else None,
         wheel=wheel_name(route, situation),
+        wheels=_wheels(route, situation),
         index_url=route.index_url,
         torchvision=route.torchvision,
         torchaudio=route.torchaudio,
         numpy=route.numpy,
-        requires=build_requirements(release, route, situation) if building else (),
+        requires=_requirements(route.torch, profile, situation) if building else (),
         patches=_patches(route, situation) if building else (),
         toolchain=tuple(
             Piece(what=piece.what, need=piece.need, where=piece.commands[0] if piece.commands else "")
@@ -205,13 +218,49 @@ def wheel_name(route: Route, situation: Situation) -> str:
     return f"torch-{route.version}-{tag}-{tag}-{platform}.whl"
 
 
-def build_requirements(release: releases.TorchRelease, route: Route, situation: Situation) -> tuple[str, ...]:
-    """The pins of the build environment: the setuptools, CMake, Ninja and NumPy that this release builds with."""
-    cmake = f"cmake>={release.min_cmake}" + ("" if release.cmake4_unpatched else ",<4")
-    ninja = "ninja>=1.13.2" if situation.system == "windows" else "ninja"
-    backend = ("scikit-build-core>=1.0",) if release.backend == "scikit-build-core" else ()
-    others = (route.numpy or "numpy", "pyyaml", "typing-extensions")
-    return (f"setuptools{release.setuptools}", cmake, ninja, *others, *backend)
+def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:
+    """The torch wheel of a route that installs one: from the shelf's own file, or as it was opened for the tables."""
+    if route.route is RouteKind.SHELF and route.location and Path(route.location).is_file():
+        return (PinnedWheel(name=Path(route.location).name, sha256=sha256_of(Path(route.location))),)
+    if route.route is not RouteKind.OFFICIAL_WHEEL or not route.on_configured_index:
+        return ()
+    tag = f"-cp{(route.python or '').replace('.', '')}-"
+    return tuple(
+        PinnedWheel(name=row.wheel, sha256=row.sha256)
+        for row in opened_wheels()
+        if row.version == route.torch and tag in row.wheel
+        and (row.system, row.machine) == (situation.system, situation.machine)
+    )  # fmt: skip
+
+
+def check_patches(plan: Plan) -> None:
+    """What each patch does here is what it did where the plan was made; an error names the ones that differ."""
+    changed = [
+        pinned.id for pinned in plan.patches if not _known(pinned.id) or patches.patch(pinned.id).hash != pinned.sha256
+    ]
+    if changed:
+        listed = ", ".join(f"`{id[:60]}`" for id in changed)
+        message = f"the plan pins other patches than this Rekindle has: {listed}"
+        raise BadInput(message, hint=f"made by {plan.made_by[:40]}; write the plan again with `rekindle plan -o`")
+
+
+def check_commit(plan: Plan) -> None:
+    """The commit that a plan pins is the one of its release, as far as the tables know it."""
+    release = releases.torch_release(plan.torch)
+    known = release.git_version if plan.torch == release.newest else None
+    if plan.commit is not None and known is not None and plan.commit != known:
+        message = f"the plan pins commit {plan.commit[:12]}, but PyTorch {plan.torch} is {known[:12]}"
+        raise BadInput(message, hint="write the plan again with `rekindle plan -o`; a lock is not edited by hand")
+
+
+def _known(id: str) -> bool:
+    return any(one.id == id for one in patches.patches())
+
+
+def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:
+    """What the build's own environment gets: the list that `build` installs and a bundle downloads."""
+    mkl = setup_py.with_mkl(profile=profile, system=situation.system, arch=situation.machine)
+    return setup_py.requirements(torch, mkl=mkl)
 
 
 def fingerprint() -> str:
@@ -232,7 +281,7 @@ def _patches(route: Route, situation: Situation) -> tuple[Pinned, ...]:
         torch=Version(route.torch or "0"),
         os=situation.system,
         arch=situation.machine,
-        compiler="cl" if situation.system == "windows" else "gcc",
+        compiler="msvc" if situation.system == "windows" else "gcc",
         cuda=route.cuda,
         python=Version(route.python) if route.python else None,
         targets=tuple((route.arch_list or "").split(";")),

@@ -66,6 +66,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     unverified: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
     estimate: Estimate | None = None
+    hashes: dict[str, str] = {}
+    """SHA-256 by file name, where a plan pins them."""
     targets: tuple[str, ...] = ()
     on_configured_index: bool = False
     consent: bool = True

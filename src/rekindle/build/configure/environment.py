@@ -97,7 +97,7 @@ def compute(
     changes = [
         *_cleared(request),
         *_compiler(request, vcvars),
-        *_python(request),
+        *_python(request, tools),
         *_math(request, options, tools),
         *_cudnn(request),
         *_cuda(request),
@@ -221,7 +221,7 @@ def _captured(vcvars: VcVars) -> Iterable[Change]:
         yield _front(name, ";".join(entries), why)
 
 
-def _python(request: BuildRequest) -> Iterable[Change]:
+def _python(request: BuildRequest, tools: str | None) -> Iterable[Change]:
     paths = request.paths
     folder = paths.dirname(request.python)
     own = [folder]
@@ -231,6 +231,9 @@ def _python(request: BuildRequest) -> Iterable[Change]:
     if folder not in ("/usr/bin", "/bin"):
         why = "the Python to build for, with its cmake and ninja where it has them"
         yield _front("PATH", _joined(request.system, own), why)
+    inside = paths.join(tools or "", "Scripts" if request.system == "windows" else "bin")
+    if tools and request.requirements and inside != folder:
+        yield _front("PATH", inside, "the build's own environment, with the CMake and Ninja that the plan requires")
     yield _set("PYTHONUTF8", "1", "file names and messages in UTF-8 on any code page")
     yield _set("PYTHONNOUSERSITE", "1", "packages of the user's own site shadow the pinned ones")
 

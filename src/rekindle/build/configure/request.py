@@ -20,6 +20,7 @@ from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCudnn, FoundToolkit, FoundToolset, Machine
 from rekindle.stack import plan as plan_room
@@ -57,7 +58,11 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     targets: tuple[str, ...] = ()
     patches: tuple[str, ...] | None = None
     requires: tuple[str, ...] = ()
-    """What pip installs into the build's own environment, for a project that is not PyTorch."""
+    """What pip installs into the build's own environment; left out for a PyTorch, which has its list."""
+    commit: str | None = None
+    """The commit that the source must be at."""
+    wheels: dict[str, str] = {}
+    """The SHA-256 of each wheel of the plan's bundle, by its file name."""
 
 
 class Cuda(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +119,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...] = ()
     patches: tuple[str, ...] | None = None
     requires: tuple[str, ...] = ()
+    commit: str | None = None
+    wheels: dict[str, str] = {}
 
     @property
     def gpu_targets(self) -> tuple[Target, ...]:
@@ -126,8 +133,16 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pip_mkl(self) -> bool:
-        """The fast profile wants MKL and the machine has none: pip brings it into the build's own environment."""
-        return bool(self.torch) and self.profile == "fast" and self.arch == "x86_64" and self.mkl is None
+        """The build wants MKL and the machine has none: pip brings it into the build's own environment."""
+        wanted = setup_py.with_mkl(profile=self.profile, system=self.system, arch=self.arch)
+        return bool(self.torch) and wanted and self.mkl is None
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What pip installs into the build's own environment; nothing means that there is none."""
+        if self.requires or not self.torch:
+            return self.requires
+        return setup_py.requirements(self.torch, mkl=self.pip_mkl)
 
     @property
     def release(self) -> Version | None:
@@ -158,6 +173,8 @@ def from_plan(plan: Plan) -> BuildFile:
             f"this plan installs PyTorch {plan.torch} by the route `{plan.route.value}`: there is nothing to build"
         )
         raise UsageError(message, hint="`rekindle install` carries it out")
+    plan_room.check_patches(plan)
+    plan_room.check_commit(plan)
     return BuildFile(
         torch=plan.torch,
         backend=plan.backend,
@@ -169,6 +186,9 @@ def from_plan(plan: Plan) -> BuildFile:
         profile=plan.profile,
         options=plan.options,
         patches=tuple(patch.id for patch in plan.patches),
+        requires=plan.requires,
+        commit=plan.commit,
+        wheels={wheel.name: wheel.sha256 for wheel in plan.wheels},
     )
 
 
@@ -200,14 +220,23 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         backend=wanted.backend,
         cuda=cuda,
         cudnn=_cudnn(wanted, machine),
-        mkl=next((found.root for found in machine.intel if found.kind == "mkl"), None),
+        mkl=_mkl(wanted, machine),
         arch_list=wanted.arch_list,
         profile=wanted.profile,
         options=wanted.options,
         targets=wanted.targets,
         patches=wanted.patches,
         requires=wanted.requires,
+        commit=wanted.commit,
+        wheels=wanted.wheels,
     )
+
+
+def _mkl(wanted: BuildFile, machine: Machine) -> str | None:
+    """The machine's own MKL, unless the list of a plan brings one: the same plan gives the same library anywhere."""
+    if any(requirement.startswith("mkl-") for requirement in wanted.requires):
+        return None
+    return next((found.root for found in machine.intel if found.kind == "mkl"), None)
 
 
 def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:

@@ -16,7 +16,7 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.progress.watch import Progress
-from rekindle.build.run import orphans, program, steps
+from rekindle.build.run import orphans, own_python, program, steps
 from rekindle.build.run.fixes import Consent, Fixer, Force
 from rekindle.build.run.folders import Folders, folder_of, source_of, without_spaces
 from rekindle.build.run.journal import Journal
@@ -68,6 +68,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: int | None = None
     """The most at a time where the governor decides; None: one per core."""
     work: str | None = None
+    bundle: str | None = None
+    """The folder of `rekindle plan --bundle`, instead of a package index."""
     gpu: bool = False
     launcher: str | None = None
     cache_place: dict[str, str] = {}
@@ -160,6 +162,8 @@ def _run(
     if ended:
         tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
     source = _source(request, tell)
+    bundle = Path(choices.bundle) if choices.bundle else None
+    own_python.make(request, folders, journal, environ=environ, bundle=bundle, tell=tell)
     fixer = Fixer(journal, choices, tell, consent)
     while True:
         context = _context(request, fixer.choices, fixer.force, folders, environ, source, journal, progress, tell)
@@ -248,6 +252,7 @@ def _source(request: BuildRequest, tell: Teller) -> Path:
             without=(),
             jobs=4,
             say=tell,
+            commit=request.commit,
         )
     return source
 

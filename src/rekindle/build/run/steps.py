@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.configure import backends, check, cmake_result, patches, preflight, requirements, smoke, tree
+from rekindle.build.configure import backends, check, cmake_result, patches, preflight, smoke, tree
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
 from rekindle.build.configure.environment import Environment
@@ -35,7 +35,6 @@ from rekindle.core.errors import ChecksFailed, RekindleError, StepFailed
 from rekindle.core.findings import Finding, State, worst
 from rekindle.core.paths import shelf_folder, venv_python
 from rekindle.diagnose.answer import Diagnosis
-from rekindle.knowledge.torch import setup_py
 from rekindle.source import checkout
 
 
@@ -79,14 +78,9 @@ class Context(msgspec.Struct, kw_only=True):
         return self.backend.build_folder(self.folders)
 
     @property
-    def requirements(self) -> tuple[str, ...]:
-        if not self.request.torch:
-            return self.request.requires
-        return setup_py.requirements(self.request.torch, mkl=self.request.pip_mkl)
-
-    @property
     def python(self) -> str:
-        return str(venv_python(self.folders.tools)) if self.requirements else self.request.python
+        own = self.request.requirements
+        return str(venv_python(self.folders.tools)) if own else self.request.python
 
     @property
     def compiles_at_once(self) -> int:
@@ -134,19 +128,14 @@ def run_preflight(context: Context) -> dict[str, str]:
 
 
 def run_source(context: Context) -> dict[str, str]:
-    made = {}
-    if context.requirements:
-        wanted = requirements.commands(context.request.python, context.folders.tools, context.requirements)
-        _carry_out(context, "source", wanted)
-        made[context.python] = THERE
     if not context.backend.copies:
-        return {**made, str(context.source): THERE}
+        return {str(context.source): THERE}
     kept = context.folders.root / "source.json"
     before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
     tree.copy(source_of(context.request), context.folders.source, context.sources, before)
     checkout.forget_left_out(context.folders.source)
     files.write_text(kept, codec.to_json(context.sources, indent=0))
-    return {**made, str(context.folders.source): THERE}
+    return {str(context.folders.source): THERE}
 
 
 def run_patch(context: Context) -> dict[str, str]:
@@ -239,7 +228,12 @@ STEPS: tuple[Step, ...] = (
     Step(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
     Step(
         name="source",
-        inputs=lambda c: [c.backend.copies, c.requirements, c.request.python, tree.manifest_fingerprint(c.sources)],
+        inputs=lambda c: [
+            c.backend.copies,
+            c.request.requirements,
+            c.request.python,
+            tree.manifest_fingerprint(c.sources),
+        ],
         run=run_source,
     ),
     Step(name="patch", after="source", inputs=lambda c: patches.wanted(c.request, c.tools), run=run_patch),

@@ -24,7 +24,6 @@ from rekindle.build.script.needs import first_on_path, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import patches as catalogue
-from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import torch_release
 
 GIT = "https://github.com/pytorch/pytorch.git"
@@ -102,7 +101,7 @@ class _Writer:
         self.paths = request.paths
         self.work = work
         self.base = request.python
-        self.requirements = _requirements(request)
+        self.requirements = request.requirements
         if self.requirements:
             request = msgspec.structs.replace(request, python=self._python_in("env"))
         if request.torch and not torch_release(request.torch).cmake4_unpatched:
@@ -362,15 +361,6 @@ def _with_backend(request: BuildRequest, *, elsewhere: bool) -> BuildRequest:
     return request
 
 
-def _requirements(request: BuildRequest) -> tuple[str, ...]:
-    if not request.torch:
-        return request.requires
-    release = torch_release(request.torch)
-    cmake = f"cmake>={release.min_cmake}" + ("" if release.cmake4_unpatched else ",<4")
-    own = setup_py.requirements(request.torch, mkl=request.pip_mkl)
-    return (*own, cmake, "ninja>=1.13.2")
-
-
 def _edits(request: BuildRequest) -> list[dict[str, Any]]:
     """The patches of this release as plain data. What an option or a pinned tool does instead is no edit."""
     nothing = Tool(name="", path="")
@@ -399,6 +389,8 @@ def _plain(edit: catalogue.Edit) -> dict[str, Any]:
 def _commit(request: BuildRequest) -> str:
     if not request.torch or request.source:
         return ""
+    if request.commit:
+        return request.commit
     release = torch_release(request.torch)
     return release.git_version or "" if str(request.release) == release.newest else ""
 

@@ -42,8 +42,20 @@ def forwarded() -> frozenset[str]:
 
 
 def requirements(torch: str, *, mkl: bool = False) -> tuple[str, ...]:
-    """What pip is told to install before this release can be built; with `mkl`, MKL too."""
+    """What pip installs before this release can be built; with `mkl`, MKL too.
+
+    The one list: a plan writes it down, a bundle downloads it, a build and its script install it.
+    """
     release = torch_release(torch)
     minor = Version(release.minor)
+    cmake = f"cmake>={release.min_cmake}" + ("" if release.cmake4_unpatched else ",<4")
     rows = [row.requirement for row in _tables().requirements if row.holds(minor) and (mkl or not row.mkl)]
-    return (f"setuptools{release.setuptools.split()[0]}", *rows)
+    return (f"setuptools{release.setuptools.split()[0]}", cmake, *rows)
+
+
+def with_mkl(*, profile: str, system: str, arch: str) -> bool:
+    """Whether a build takes MKL from pip where the machine brings none: there is none for ARM.
+
+    On Windows every profile does: nothing there brings another BLAS, and MKL chooses its code by the processor.
+    """
+    return arch == "x86_64" and (profile == "fast" or system == "windows")

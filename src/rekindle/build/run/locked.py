@@ -1,0 +1,33 @@
+"""What a plan pins, held against what is here before anything is done: the commit of the source, the bundle's wheels.
+
+The patches' hashes and the commit of the release are checked where the plan is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.run import own_python
+from rekindle.build.run.folders import source_of
+from rekindle.core.errors import BadInput
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.source import tree
+
+
+def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
+    """Stops at what differs from the plan; says what could not be compared."""
+    if bundle is not None:
+        own_python.check_bundle(bundle, request.wheels)
+    source = source_of(request)
+    if request.commit is None or not (request.source or source.is_dir()):
+        return ()
+    found = tree.head(source)
+    if found is None:
+        text = f"`{source}` is not a git checkout: whether it is commit {request.commit[:12]} could not be checked"
+        fix = Fix(text="leave `--source` out to build the pinned commit, or name a clone")
+        return (Finding(id="commit", state=State.UNVERIFIED, found=text, fix=fix),)
+    if found != request.commit:
+        message = f"`{source}` is at commit {found[:12]}, but the plan pins {request.commit[:12]}"
+        raise BadInput(message, hint="check out the pinned commit, or write a plan for this release")
+    return (Finding(id="commit", state=State.PASS, found=f"the source is at the pinned commit {found[:12]}"),)
