@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from rekindle.audit.cards import cards_for
-from rekindle.audit.environment import Environment
 from rekindle.build.configure.environment import Environment as BuildEnvironment
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.core.errors import StepFailed
@@ -25,6 +24,7 @@ from rekindle.extension.build import ExtensionReport, build
 from rekindle.extension.prepare import Preparation
 from rekindle.extension.wheel import make
 from rekindle.machine.model import Machine
+from rekindle.model.environment import Environment
 from support.artefacts import cache, unverified
 from support.cuda import kepler_toolkit, machine
 

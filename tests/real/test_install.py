@@ -16,9 +16,10 @@ from filelock import FileLock
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
 from rekindle.install import apply, distributions
 from rekindle.install import command as verb
-from rekindle.install.environment import Environment, locate
+from rekindle.install.environment import locate
 from rekindle.install.installer import Pip, Request
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Wish
@@ -50,9 +51,9 @@ def env(made: Path) -> Iterator[Environment]:
     while list(environment.folder.glob("undo-*")):
         apply.undo(environment)
     for name in ("torch", "torchvision"):
-        found = distributions.installed(Path(environment.site)).get(name)
+        found = distributions.installed(environment.site).get(name)
         if found:
-            distributions.remove(found, Path(environment.site), made)
+            distributions.remove(found, environment.site, made)
     assert _everything(made) == before
 
 
@@ -73,12 +74,12 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_arrives_is_inspected_kept_and_undone(
     env: Environment, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = distributions.freeze(distributions.installed(Path(env.site)))
+    before = distributions.freeze(distributions.installed(env.site))
     report = apply.install(env, route("2.7.1", "cu118", torchvision="0.22.1"), Pip(env), K80)
     assert report.state == "installed"
     assert report.coverage == {"3.7": "SERVES"}
     assert {each.name: each.after for each in report.changes} == {"torch": "2.7.1+cu118", "torchvision": "0.22.1"}
-    constraints = Path(env.prefix) / "rekindle-constraints.txt"
+    constraints = Path(env.root) / "rekindle-constraints.txt"
     assert "torch==2.7.1+cu118" in constraints.read_text(encoding="utf-8")
 
     # Later runs of the environment's own pip, without being told anything, leave that torch in place. Only the
@@ -91,47 +92,47 @@ def test_what_arrives_is_inspected_kept_and_undone(
 
     undone = apply.undo(env)
     assert {each.name for each in undone.changes} == {"torch", "torchvision"}
-    assert distributions.freeze(distributions.installed(Path(env.site))) == before
+    assert distributions.freeze(distributions.installed(env.site)) == before
     assert not constraints.exists()
     assert not env.folder.exists()
 
 
 def test_what_was_replaced_comes_back_byte_for_byte(env: Environment, house: Path) -> None:
     pip(env, "install", "torch==2.8.0")
-    (Path(env.prefix) / "pip.conf").write_text("[global]\ntimeout = 7\n", encoding="utf-8")
+    (Path(env.root) / "pip.conf").write_text("[global]\ntimeout = 7\n", encoding="utf-8")
     try:
-        before = _everything(Path(env.prefix))
+        before = _everything(Path(env.root))
         apply.install(env, route("2.7.1", "cu118"), Pip(env), K80)
-        text = (Path(env.prefix) / "pip.conf").read_text(encoding="utf-8")
+        text = (Path(env.root) / "pip.conf").read_text(encoding="utf-8")
         assert "timeout = 7" in text
         assert "rekindle-constraints.txt" in text
         assert versions(env)["torch"] == "2.7.1+cu118"
         apply.undo(env)
-        assert _everything(Path(env.prefix)) == before
+        assert _everything(Path(env.root)) == before
     finally:
-        (Path(env.prefix) / "pip.conf").unlink()
+        (Path(env.root) / "pip.conf").unlink()
 
 
 def test_a_wheel_without_the_cards_code_changes_nothing(env: Environment, house: Path) -> None:
-    before = _everything(Path(env.prefix))
+    before = _everything(Path(env.root))
     with pytest.raises(ChecksFailed, match=r"does not serve 3\.7"):
         apply.install(env, route("2.8.0", None), Pip(env), K80)
-    assert _everything(Path(env.prefix)) == before
+    assert _everything(Path(env.root)) == before
 
 
 def test_a_failed_install_leaves_the_environment_as_it_was(env: Environment, house: Path) -> None:
     pip(env, "install", "torch==2.8.0")
-    before = _everything(Path(env.prefix))
+    before = _everything(Path(env.root))
 
     class Breaks(Pip):
         def install(self, request: Request, folder: Path) -> None:
             super().install(request, folder)
-            (Path(env.site) / "torch" / "lib" / "libtorch_cuda.fatbin").write_bytes(b"half a file")
+            (env.site / "torch" / "lib" / "libtorch_cuda.fatbin").write_bytes(b"half a file")
             raise StepFailed("the disk is full")
 
     with pytest.raises(StepFailed, match="the disk is full"):
         apply.install(env, route("2.7.1", "cu118"), Breaks(env), K80)
-    assert _everything(Path(env.prefix)) == before
+    assert _everything(Path(env.root)) == before
 
 
 def test_an_index_that_cannot_be_reached_shows_the_command(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,24 +140,24 @@ def test_an_index_that_cannot_be_reached_shows_the_command(env: Environment, mon
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
-    before = _everything(Path(env.prefix))
+    before = _everything(Path(env.root))
     nowhere = route("2.14.1", "cu126", index="http://127.0.0.1:9/whl/cu126", numpy=None)
     with pytest.raises(FetchFailed) as failed:
         apply.install(env, nowhere, Pip(env), K80)
     assert "pip install torch==2.14.1+cu126 --index-url http://127.0.0.1:9/whl/cu126" in (failed.value.hint or "")
-    assert _everything(Path(env.prefix)) == before
+    assert _everything(Path(env.root)) == before
 
 
 def test_a_wheel_of_ones_own_through_the_verb(env: Environment, house: Path) -> None:
     wheel = next(house.glob("torch-2.7.1*"))
-    dry = verb.install(Path(env.prefix), Wish(), gpus=["Tesla K80"], wheel=wheel, dry_run=True)
+    dry = verb.install(Path(env.root), Wish(), gpus=["Tesla K80"], wheel=wheel, dry_run=True)
     assert dry.state == "would-install"
     assert "torch" not in versions(env)
-    report = verb.install(Path(env.prefix), Wish(), gpus=["Tesla K80"], wheel=wheel)
+    report = verb.install(Path(env.root), Wish(), gpus=["Tesla K80"], wheel=wheel)
     assert (report.route, report.torch) == (RouteKind.SHELF, "2.7.1+cu118")
-    assert verb.undo(Path(env.prefix)).state == "undone"
+    assert verb.undo(Path(env.root)).state == "undone"
     with pytest.raises(NotFound, match="nothing was installed by Rekindle"):
-        verb.undo(Path(env.prefix))
+        verb.undo(Path(env.root))
 
 
 def test_two_writers_are_refused(env: Environment, house: Path) -> None:
@@ -191,11 +192,11 @@ def test_where_there_is_no_environment(tmp_path: Path) -> None:
 def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path: Path) -> None:
     outside = tmp_path / "precious.txt"
     outside.write_text("keep me", encoding="utf-8")
-    info = Path(env.site) / "evil-1.0.dist-info"
+    info = env.site / "evil-1.0.dist-info"
     info.mkdir()
     (info / "RECORD").write_text(f"{outside},,\n../../../../../../../../{outside},,\n", encoding="utf-8")
-    found = distributions.installed(Path(env.site))["evil"]
-    distributions.remove(found, Path(env.site), Path(env.prefix))
+    found = distributions.installed(env.site)["evil"]
+    distributions.remove(found, env.site, Path(env.root))
     assert outside.read_text(encoding="utf-8") == "keep me"
     assert not info.exists()
 
@@ -244,13 +245,13 @@ def route(
 
 
 def pip(env: Environment, *words: str, code: int = 0) -> None:
-    command = [env.python, "-m", "pip", "--disable-pip-version-check", *words]
+    command = [env.program, "-m", "pip", "--disable-pip-version-check", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
 
 
 def versions(env: Environment) -> dict[str, str]:
-    return {name: each.version for name, each in distributions.installed(Path(env.site)).items()}
+    return {name: each.version for name, each in distributions.installed(env.site).items()}
 
 
 def _everything(folder: Path) -> dict[str, bytes]:
@@ -271,16 +272,16 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     folder = tmp_path / "env"
     venv.create(folder, with_pip=True)
     environment = locate(folder)
-    before = distributions.freeze(distributions.installed(Path(environment.site)))
+    before = distributions.freeze(distributions.installed(environment.site))
     report = verb.install(folder, Wish(configured_index=True), gpus=[card])
     assert report.coverage == {capability: "SERVES"}
     pip(environment, "install", "-U", "torchvision")
     assert versions(environment)["torch"] == report.torch
-    command = [environment.python, "-c", "import torch; print(torch.ones(2).sum().item())"]
+    command = [environment.program, "-c", "import torch; print(torch.ones(2).sum().item())"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.stdout.strip() == "2.0", said.stderr
     verb.undo(folder)
-    assert distributions.freeze(distributions.installed(Path(environment.site))) == before
+    assert distributions.freeze(distributions.installed(environment.site)) == before
 
 
 def test_an_environment_without_pip_is_served_by_uv(

@@ -12,10 +12,11 @@ from rekindle.audit import cache as remembered
 from rekindle.audit import contents
 from rekindle.audit.answer import Audit, Card
 from rekindle.audit.audit import audit
-from rekindle.audit.environment import kept_file, open_environment
+from rekindle.audit.kept import kept_file
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.machine.python.environment import find as find_environment
 from support.command import rekindle_command
 from support.compiled import Compiler
 from support.fatbins import container
@@ -315,7 +316,7 @@ def _counting(read: list[int]) -> object:
 
 def test_a_broken_cache_is_as_none(place: Environment, tmp_path: Path) -> None:
     place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
-    environment = open_environment(place.root)
+    environment = find_environment(place.root)
     for name in ("modules", "built", "answer"):
         file = kept_file(tmp_path, environment, name)
         assert file is not None

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from rekindle.audit.answer import Card
-from rekindle.audit.environment import Environment
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension.prepare import Preparation, arch_list, prepare
@@ -16,6 +15,7 @@ from rekindle.extension.wheel import satisfied
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import CalledTool, FoundCompiler, FoundPython, FoundToolkit, Machine
+from rekindle.model.environment import Environment
 from support.command import rekindle_command
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from rekindle.audit.answer import Card, Torch
 from rekindle.audit.contents import read
-from rekindle.audit.environment import Environment, open_environment
 from rekindle.build.configure.environment import Environment as BuildEnvironment
 from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.errors import StepFailed, UsageError
@@ -30,6 +29,8 @@ from rekindle.extension.wheel import LOG, make
 from rekindle.knowledge.builds.extension_builds import settings
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundPython, Machine
+from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.environment import Environment
 from support.artefacts import unverified
 from support.compiled import Compiler as Linker
 from support.fatbins import container
@@ -396,7 +397,7 @@ def _embedded(root: Path) -> Environment:
     (root / "python_embeded" / "python311._pth").write_text("python311.zip\n", encoding="utf-8")
     (root / "python_embeded" / "python311.dll").write_bytes(b"")
     (root / "python_embeded" / "python.exe").write_bytes(b"")
-    return open_environment(root)
+    return find_environment(root)
 
 
 def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ import pytest
 from rekindle.cli.main import run
 from rekindle.core.errors import MissingTool, NoRoute, NotFound, UsageError
 from rekindle.core.run import Result
+from rekindle.core.version import Version
 from rekindle.install import apply, distributions, pins, record
 from rekindle.install.bundle import bundle
 from rekindle.install.distributions import Distribution
-from rekindle.install.environment import Environment, locate
+from rekindle.install.environment import locate
 from rekindle.install.installer import Request
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Change, Route
@@ -34,13 +36,20 @@ def env(tmp_path: Path) -> Environment:
     site = prefix / "lib" / "site-packages"
     site.mkdir(parents=True)
     return Environment(
-        python=str(prefix / "bin/python"), prefix=str(prefix), version="3.11", kind="venv", site=str(site), pip="24.0"
+        root=str(prefix),
+        os="windows" if os.name == "nt" else "linux",
+        kind="venv",
+        python=Version("3.11.9"),
+        site_packages=(str(site),),
+        interpreter=str(prefix / "bin/python"),
+        has_headers=True,
+        pip="24.0",
     )
 
 
 def put(env: Environment, name: str, version: str, files: dict[str, str]) -> Distribution:
     """Install a distribution by hand: its files and its RECORD."""
-    site = Path(env.site)
+    site = env.site
     info = f"{name}-{version}.dist-info"
     for path, text in {**files, f"{info}/METADATA": f"Name: {name}\nVersion: {version}\n"}.items():
         (site / path).parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +60,7 @@ def put(env: Environment, name: str, version: str, files: dict[str, str]) -> Dis
 
 
 def everything(env: Environment) -> dict[str, str]:
-    prefix = Path(env.prefix)
+    prefix = Path(env.root)
     return {
         str(path.relative_to(prefix)): path.read_text(encoding="utf-8") for path in prefix.rglob("*") if path.is_file()
     }
@@ -64,7 +73,7 @@ def test_what_is_kept_comes_back_byte_for_byte(env: Environment) -> None:
     put(env, "numpy", "1.26.4", {"numpy/__init__.py": "np"})
     before = everything(env)
     folder = record.begin(env, "official-wheel", [old], [pins.pip_configuration(env)])
-    distributions.remove(old, Path(env.site), Path(env.prefix))
+    distributions.remove(old, env.site, Path(env.root))
     put(env, "torch", "2.7.1+cu118", {"torch/__init__.py": "new", "torch/only_new.py": "y"})
     pins.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
     undone = record.restore(env, folder)
@@ -78,18 +87,18 @@ def test_what_a_person_added_since_stays(env: Environment) -> None:
     record.finish(folder, (record.Replaced(name="torch", before=None, after="2.7.1"),))
     put(env, "requests", "2.32", {"requests/__init__.py": "mine"})
     record.restore(env, folder)
-    assert set(distributions.installed(Path(env.site))) == {"requests"}
+    assert set(distributions.installed(env.site)) == {"requests"}
 
 
 def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path: Path) -> None:
     outside = tmp_path / "precious.txt"
     outside.write_text("keep me", encoding="utf-8")
     evil = put(env, "evil", "1.0", {"evil/__init__.py": ""})
-    record_file = Path(env.site) / evil.info / "RECORD"
+    record_file = env.site / evil.info / "RECORD"
     record_file.write_text(f"{outside},,\n../../../precious.txt,,\n", encoding="utf-8")
-    distributions.remove(evil, Path(env.site), Path(env.prefix))
+    distributions.remove(evil, env.site, Path(env.root))
     assert outside.read_text(encoding="utf-8") == "keep me"
-    assert "evil" not in distributions.installed(Path(env.site))
+    assert "evil" not in distributions.installed(env.site)
 
 
 def test_pips_own_configuration_keeps_what_it_had(env: Environment) -> None:
@@ -178,7 +187,7 @@ def test_conda_forge_goes_through_conda_and_back(
     """A stand-in that does what conda does to the files; no conda can be had here, so the real one is UNVERIFIED."""
     if os.name == "nt":
         unverified("the stand-in for conda is a shell script")
-    site = Path(env.site)
+    site = env.site
     conda = tmp_path / "conda"
     said = tmp_path / "said.txt"
     conda.write_text(
@@ -195,16 +204,16 @@ esac
     conda.chmod(0o755)
     (tmp_path / "code").write_bytes(container("sm_60", "sm_70") * 2)
     monkeypatch.setenv("CONDA_EXE", str(conda))
-    (Path(env.prefix) / "conda-meta").mkdir()
+    (Path(env.root) / "conda-meta").mkdir()
     verdict = resolve(named(["GTX 1080 Ti", "RTX 5070"], system="linux", python="3.11"), Wish())
     route = verdict.recommended
     assert route.route is RouteKind.CONDA_FORGE
     report = apply.install(env, route, None, (Capability(6, 1),))
     assert report.coverage == {"6.1": "SERVES"}
-    assert f"pytorch =={route.torch}=cuda*" in (Path(env.prefix) / "conda-meta" / "pinned").read_text("utf-8")
+    assert f"pytorch =={route.torch}=cuda*" in (Path(env.root) / "conda-meta" / "pinned").read_text("utf-8")
     asked = said.read_text(encoding="utf-8")
-    assert f"install -y -p {env.prefix} -c conda-forge python=3.11 pytorch={route.torch}=cuda*" in asked
+    assert f"install -y -p {env.root} -c conda-forge python=3.11 pytorch={route.torch}=cuda*" in asked
     apply.undo(env)
     assert "--revision 4" in said.read_text(encoding="utf-8")
-    assert not (Path(env.prefix) / "conda-meta" / "pinned").exists()
+    assert not (Path(env.root) / "conda-meta" / "pinned").exists()
     assert distributions.installed(site) == {}

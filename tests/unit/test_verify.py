@@ -212,7 +212,7 @@ def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
 
     def installed(*_: object) -> trial.Environment:
         made = Finding(id="install", state=State.PASS, found="installed")
-        return trial.Environment(python=Path(sys.executable), finding=made)
+        return trial.Trial(python=Path(sys.executable), finding=made)
 
     monkeypatch.setattr(trial, "_installed", installed)
     monkeypatch.setattr(trial, "_clean_environment", lambda: {**os.environ, "PYTHONPATH": str(site)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -14,9 +15,9 @@ from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.install import command
 from rekindle.install.command import wheel_offer
-from rekindle.install.environment import Environment
 from rekindle.install.shelf_offers import on_shelf
 from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.model.environment import Environment
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.situation import Wish, named
 from rekindle.wheels.inspect.inspection import inspect
@@ -74,7 +75,14 @@ def test_what_inspect_calls_partial_is_not_installed(
 def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, the recommended route took the place of a wheel that was rejected."""
     here = Environment(
-        python="python", prefix=str(tmp_path), version="3.11", kind="venv", site=str(tmp_path), pip="24.0"
+        root=str(tmp_path),
+        os="windows" if os.name == "nt" else "linux",
+        kind="venv",
+        python=Version("3.11.9"),
+        site_packages=(str(tmp_path),),
+        interpreter="python",
+        has_headers=True,
+        pip="24.0",
     )
     monkeypatch.setattr(command, "locate", lambda where: here)
     old = msgspec.structs.replace(named(["GTX 1080 Ti"], system="linux", driver="470.57"), glibc=Version("2.17"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.audit.environment import Environment
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.environment import Environment
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,13 @@ from pathlib import Path
 from rekindle.audit import contents, environment_checks, history, module_checks, rebuild
 from rekindle.audit.answer import Audit, AuditedModule, Card, Torch
 from rekindle.audit.contents import Contents, Module
-from rekindle.audit.environment import Environment, kept_file, open_environment
+from rekindle.audit.kept import kept_file
 from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core.findings import worst
 from rekindle.core.version import Version
+from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.torch_installed import parse as parse_torch
+from rekindle.model.environment import Environment
 
 
 def audit(
@@ -25,7 +27,7 @@ def audit(
 
     `remembered.audit` is the same, and gives the last answer again while nothing has changed.
     """
-    environment = open_environment(where)
+    environment = find_environment(where)
     found = contents.read(environment, cache=kept_file(cache, environment, "modules"))
     torch = installed_torch(environment)
     offered = Offered(Path(torch.root)) if torch else None

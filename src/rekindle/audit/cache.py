@@ -16,10 +16,12 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.audit.answer import Audit
-from rekindle.audit.environment import Environment, kept_file, open_environment
+from rekindle.audit.kept import kept_file
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.knowledge import tables
+from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.environment import Environment
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -35,7 +37,7 @@ def audit(
     where: Path | None, *, names: Sequence[str], machine: Path | None, driver: str | None, cache: Path | None
 ) -> Audit:
     """The audit of an environment for the cards that are named, recorded in a file, or here."""
-    environment = open_environment(where)
+    environment = find_environment(where)
     file = kept_file(cache, environment, "answer")
     question = _question(environment, names, driver) if names else None
     known = _known(file, question)

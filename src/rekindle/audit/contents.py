@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.environment import Environment
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.formats import elf, pe
@@ -22,6 +21,7 @@ from rekindle.formats.access import File
 from rekindle.formats.constants import numpy_abi
 from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.gpu.gpu_code import GpuCode
+from rekindle.model.environment import Environment
 
 _FORMAT = 8
 _SUFFIXES = (".so", ".pyd", ".dll")

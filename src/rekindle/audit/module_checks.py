@@ -9,7 +9,6 @@ import msgspec
 
 from rekindle.audit.answer import Card
 from rekindle.audit.contents import Contents, Module, is_nvidias, normal
-from rekindle.audit.environment import Environment
 from rekindle.audit.symbols import Offered, Wanted, uses_torch, wanted
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
@@ -18,6 +17,7 @@ from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.cuda.toolkits import driver_ptx
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, served
+from rekindle.model.environment import Environment
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d+)", re.IGNORECASE)
 # NVIDIA's own libraries that torch uses for every model; what the others lack costs one feature, not the card.

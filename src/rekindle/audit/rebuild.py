@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from rekindle.audit.answer import Rebuild
 from rekindle.audit.contents import Contents, normal
-from rekindle.audit.environment import Environment
 from rekindle.core.findings import Finding, State
+from rekindle.model.environment import Environment
 
 # A finding of these is mended by building the module again; the others by something else.
 _MENDED = {"audit.gpu-code", "audit.cuda-runtime", "audit.torch-symbols", "audit.python", "audit.changed"}

@@ -68,7 +68,7 @@ def _show(report: InstallReport) -> None:
         "already": "nothing to do",
         "undone": "put back as it was",
     }[report.state]
-    console.out(f"{said} in `{report.environment.prefix}`")
+    console.out(f"{said} in `{report.environment.root}`")
     for note in report.notes:
         console.out(console.wrap(note, indent="  "))
     if report.state == "would-install":

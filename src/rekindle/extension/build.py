@@ -12,7 +12,6 @@ import msgspec
 
 from rekindle.audit.answer import Card, Torch
 from rekindle.audit.audit import installed_torch
-from rekindle.audit.environment import Environment, open_environment
 from rekindle.build.configure.environment import Change
 from rekindle.build.configure.render import render
 from rekindle.build.run.build import captured
@@ -24,6 +23,8 @@ from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, prepare
 from rekindle.extension.wheel import keep, make
 from rekindle.machine.model import Machine
+from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.environment import Environment
 from rekindle.wheels.inspect.inspection import inspect
 
 Teller = Callable[[str], None]
@@ -56,7 +57,7 @@ def ready(
 
     With `load`, the environment of Visual Studio's compiler is loaded; else it is left to the shell that gets it.
     """
-    environment = open_environment(place)
+    environment = find_environment(place)
     torch = installed_torch(environment)
     if torch is None:
         message = f"there is no torch in `{environment.root}`"

@@ -14,12 +14,12 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rekindle.audit.answer import Card, Torch
-from rekindle.audit.environment import Environment
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.extension import pip
 from rekindle.extension.check import served_by, unfit
+from rekindle.model.environment import Environment
 
 _FETCHING = 1800.0
 _ASKING = 300.0

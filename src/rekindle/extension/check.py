@@ -12,7 +12,6 @@ import msgspec
 from rekindle.audit import module_checks
 from rekindle.audit.answer import Card, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
-from rekindle.audit.environment import Environment
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.run import call
@@ -20,6 +19,7 @@ from rekindle.core.version import Version
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.environment import Environment
 from rekindle.wheels.inspect.inspection import Card as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 

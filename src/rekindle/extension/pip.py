@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rekindle.audit.environment import Environment
 from rekindle.core import run
+from rekindle.model.environment import Environment
 
 
 def command(interpreter: str, words: Sequence[str]) -> list[str]:

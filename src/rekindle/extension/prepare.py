@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.answer import Card
-from rekindle.audit.environment import Environment, python_has_headers
 from rekindle.build.configure.environment import Action, Change, compute
 from rekindle.build.configure.environment import Environment as BuildEnvironment
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
@@ -17,7 +16,9 @@ from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.python.environment import python_has_headers
 from rekindle.machine.toolchain.vcvars import VcVars
+from rekindle.model.environment import Environment
 
 Capture = Callable[[BuildRequest], VcVars | None]
 

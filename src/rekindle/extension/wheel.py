@@ -14,7 +14,6 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.environment import Environment
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.governor import summary
 from rekindle.build.governor.server import Governor
@@ -25,6 +24,7 @@ from rekindle.core.errors import StepFailed
 from rekindle.core.run import call, checked
 from rekindle.extension import pip
 from rekindle.extension.prepare import Preparation
+from rekindle.model.environment import Environment
 
 LOG = "extension-build.log"
 _FETCHING = 1800.0

@@ -12,10 +12,10 @@ from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool,
 from rekindle.core.paths import sha256_of
 from rekindle.install import conda, distributions, record
 from rekindle.install import pins as keeping
-from rekindle.install.environment import Environment
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
 from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.inspect import inspection
@@ -26,7 +26,7 @@ _BY_PIP = (RouteKind.OFFICIAL_WHEEL, RouteKind.SHELF)
 class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `rekindle install`. `state` is `installed`, `would-install`, `already` or `undone`."""
 
-    schema: str = "rekindle.install/1"
+    schema: str = "rekindle.install/2"
     state: str
     environment: Environment
     route: RouteKind
@@ -59,7 +59,7 @@ def check(route: Route, environment: Environment) -> None:
     if route.route is RouteKind.NONE:
         raise NoRoute(route.summary, hint=route.change.text if route.change else None)
     if route.python is not None and route.python != environment.version:
-        message = f"torch {route.version} needs Python {route.python}; `{environment.prefix}` has {environment.version}"
+        message = f"torch {route.version} needs Python {route.python}; `{environment.root}` has {environment.version}"
         why = route.why[0] if route.why else ""
         hint = f"{why}\nmake an environment with it: `uv venv --python {route.python} ENV`, then `rekindle install ENV`"
         raise MissingTool(message, hint=hint.strip())
@@ -142,7 +142,7 @@ def _install(
     request: Request,
     capabilities: tuple[Capability, ...],
 ) -> InstallReport:
-    site = Path(environment.site)
+    site = environment.site
     wheels = environment.folder / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
     try:
@@ -195,7 +195,7 @@ def _by_conda(
     )
     if dry_run:
         return report
-    site = Path(environment.site)
+    site = environment.site
     with _alone(environment):
         before = distributions.installed(site)
         number = conda.revision(environment)
@@ -249,7 +249,7 @@ def _alone(environment: Environment) -> FileLock:
     try:
         lock.acquire()
     except Timeout as error:
-        message = f"another `rekindle install` is at work in `{environment.prefix}`"
+        message = f"another `rekindle install` is at work in `{environment.root}`"
         raise Locked(message, hint="wait until it has ended") from error
     return lock
 

@@ -13,11 +13,12 @@ from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
-from rekindle.install.environment import Environment, locate
+from rekindle.install.environment import locate
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import on_shelf
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.machine import snapshot
+from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of
 from rekindle.stack.offers import Offer, of_wheel

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rekindle.core import files, run
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
-from rekindle.install.environment import Environment
+from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 
 _LONG = 3600.0
@@ -33,13 +33,13 @@ def packages(route: Route) -> list[str]:
 
 def revision(environment: Environment) -> int:
     """The number of the environment's state now, to come back to."""
-    result = run.call([program(), "list", "--revisions", "--json", "-p", environment.prefix], timeout=120)
+    result = run.call([program(), "list", "--revisions", "--json", "-p", environment.root], timeout=120)
     run.checked(result, doing="read the history of the conda environment")
     return int(json.loads(result.out)[-1]["rev"])
 
 
 def install(environment: Environment, route: Route) -> None:
-    command = [program(), "install", "-y", "-p", environment.prefix, "-c", "conda-forge", *packages(route)]
+    command = [program(), "install", "-y", "-p", environment.root, "-c", "conda-forge", *packages(route)]
     result = run.call(command, timeout=_LONG)
     if not result.ok:
         tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-6:])
@@ -49,7 +49,7 @@ def install(environment: Environment, route: Route) -> None:
 
 def pinned(environment: Environment) -> Path:
     """conda's own constraints file: what it names is not replaced by a later `conda install` or `update`."""
-    return Path(environment.prefix) / "conda-meta" / "pinned"
+    return Path(environment.root) / "conda-meta" / "pinned"
 
 
 def pin(environment: Environment, route: Route) -> Path:
@@ -61,8 +61,8 @@ def pin(environment: Environment, route: Route) -> Path:
 
 
 def go_back(environment: Environment, number: int) -> None:
-    command = [program(), "install", "-y", "-p", environment.prefix, "--revision", str(number)]
+    command = [program(), "install", "-y", "-p", environment.root, "--revision", str(number)]
     result = run.call(command, timeout=_LONG)
     if not result.ok:
         message = f"conda could not go back to revision {number}"
-        raise StepFailed(message, hint=f"by hand: `conda install -p {environment.prefix} --revision {number}`")
+        raise StepFailed(message, hint=f"by hand: `conda install -p {environment.root} --revision {number}`")

@@ -11,7 +11,7 @@ import msgspec
 from rekindle.core import run
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
 from rekindle.core.version import Version
-from rekindle.install.environment import Environment
+from rekindle.model.environment import Environment
 
 _LONG = 3600.0
 _FIRST_PIP = Version("22.2")
@@ -39,7 +39,7 @@ class Pip:
     name = "pip"
 
     def __init__(self, environment: Environment) -> None:
-        self._words = [environment.python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        self._words = [environment.program, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
     def download(self, request: Request, folder: Path) -> list[Path]:
         """Every wheel of the request and of what it needs."""
@@ -76,7 +76,7 @@ class Uv:
     name = "uv"
 
     def __init__(self, environment: Environment, program: str) -> None:
-        self._words = [program, "pip", "install", "--python", environment.python]
+        self._words = [program, "pip", "install", "--python", environment.program]
 
     def download(self, request: Request, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,14 +108,14 @@ def installer_of(environment: Environment, wanted: str | None = None) -> Install
     if wanted == "uv" or (wanted is None and environment.pip is None):
         if uv is None:
             message = "the environment has no pip, and uv is not on PATH" if wanted is None else "uv is not on PATH"
-            raise MissingTool(message, hint=f"`{quoted(environment.python)} -m ensurepip`, or install uv")
+            raise MissingTool(message, hint=f"`{quoted(environment.program)} -m ensurepip`, or install uv")
         return Uv(environment, uv)
     if environment.pip is None:
         message = "the environment has no pip"
-        raise MissingTool(message, hint=f"`{quoted(environment.python)} -m ensurepip`, or `--with uv`")
+        raise MissingTool(message, hint=f"`{quoted(environment.program)} -m ensurepip`, or `--with uv`")
     if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
         message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
-        raise MissingTool(message, hint=f"`{environment.python} -m pip install -U pip`, or `--with uv`")
+        raise MissingTool(message, hint=f"`{environment.program} -m pip install -U pip`, or `--with uv`")
     return Pip(environment)
 
 

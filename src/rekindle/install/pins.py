@@ -12,18 +12,18 @@ import os
 from pathlib import Path
 
 from rekindle.core import files
-from rekindle.install.environment import Environment
+from rekindle.model.environment import Environment
 
 CONSTRAINTS = "rekindle-constraints.txt"
 
 
 def constraints_file(environment: Environment) -> Path:
-    return Path(environment.prefix) / CONSTRAINTS
+    return Path(environment.root) / CONSTRAINTS
 
 
 def pip_configuration(environment: Environment) -> Path:
     """The configuration that pip reads for this environment only."""
-    return Path(environment.prefix) / ("pip.ini" if os.name == "nt" else "pip.conf")
+    return Path(environment.root) / ("pip.ini" if os.name == "nt" else "pip.conf")
 
 
 def write_constraints(environment: Environment, pins: dict[str, str], extra: tuple[str, ...] = ()) -> Path:

@@ -12,7 +12,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, StepFailed
 from rekindle.install import conda, distributions
 from rekindle.install.distributions import Distribution
-from rekindle.install.environment import Environment
+from rekindle.model.environment import Environment
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ def begin(
     conda_revision: int | None = None,
 ) -> Path:
     """Keep everything that will be replaced, and write down what there was. The folder of the record."""
-    site, prefix = Path(environment.site), Path(environment.prefix)
+    site, prefix = environment.site, Path(environment.root)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
     folder = environment.folder / f"undo-{stamp}"
     try:
@@ -74,7 +74,7 @@ def finish(folder: Path, changes: tuple[Replaced, ...]) -> Record:
 def latest(environment: Environment) -> Path:
     found = sorted(environment.folder.glob("undo-*")) if environment.folder.is_dir() else []
     if not found:
-        message = f"nothing was installed by Rekindle in `{environment.prefix}`"
+        message = f"nothing was installed by Rekindle in `{environment.root}`"
         raise NotFound(message, hint="there is nothing to undo")
     return found[-1]
 
@@ -84,7 +84,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
 
     Only what the install touched is put back; what a person has added since stays.
     """
-    site, prefix = Path(environment.site), Path(environment.prefix)
+    site, prefix = environment.site, Path(environment.root)
     record = read(folder)
     if record.conda_revision is not None:
         return _restore_conda(environment, folder, record)

@@ -16,6 +16,7 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
 from rekindle.machine.model import FoundPython
+from rekindle.machine.python.order import in_order
 
 MATTERING = frozenset(
     {
@@ -47,19 +48,14 @@ def probe(run: Run) -> tuple[FoundPython, ...]:
 
 def interpreters(run: Run) -> list[str]:
     """Paths in the order of what a build would use."""
-    name = "python.exe" if run.windows else "python"
-    found: list[str] = []
-    venv, conda = run.env("VIRTUAL_ENV"), run.env("CONDA_PREFIX")
-    if venv:
-        found.append(run.join(venv, "Scripts" if run.windows else "bin", name))
-    if conda:
-        found.append(run.join(conda, name) if run.windows else run.join(conda, "bin", name))
-    found += on_path(run)[:1]
-    found += [] if run.windows else run.which("python3")[:1]
-    own = run.ask("python that runs rekindle", lambda: sys.executable)
-    if isinstance(own, str) and own:
-        found.append(own)
-    return list(dict.fromkeys(found))
+    def path() -> list[str]:
+        return [*on_path(run)[:1], *([] if run.windows else run.which("python3")[:1])]
+
+    def own() -> str | None:
+        said = run.ask("python that runs rekindle", lambda: sys.executable)
+        return said if isinstance(said, str) and said else None
+
+    return in_order(run.env, run.join, path, own, windows=run.windows)
 
 
 def _identity(run: Run, path: str) -> tuple[str, str]:

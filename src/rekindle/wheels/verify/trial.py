@@ -24,6 +24,8 @@ from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
+from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.environment import Environment
 
 _MARK = "rekindle-verify: "
 _SCRIPT = Path(__file__).with_name("ask_torch.py")
@@ -35,15 +37,14 @@ _WHERE = (
 _MINUTES = 60.0
 
 
-class Home(msgspec.Struct, frozen=True, kw_only=True):
-    """An environment: its root, its interpreter, and the torch folder in it."""
+class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
+    """An environment, and the torch folder that its interpreter imports."""
 
-    root: Path
-    python: Path
+    environment: Environment
     torch: Path
 
 
-class Environment(msgspec.Struct, kw_only=True):
+class Trial(msgspec.Struct, kw_only=True):
     """An interpreter to run checks with; None when there is none, and `finding` says why. `facts` is torch's word."""
 
     python: Path | None
@@ -69,25 +70,25 @@ def cards_here() -> tuple[CardHere, ...]:
     return tuple(CardHere(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
 
 
-def find(where: Path | None) -> Home:
-    """The environment of a folder or an interpreter; without one, the active one or the first Python on PATH."""
-    python = _interpreter(where)
-    said = call([python, "-c", _WHERE], env=_clean_environment(), timeout=_MINUTES)
+def find(where: Path | None) -> InstalledTorch:
+    """The torch of an environment; without one named, of the environment that every other verb looks at too."""
+    found = find_environment(where)
+    said = call([found.program, "-c", _WHERE], env=_clean_environment(), timeout=_MINUTES)
     if not said.ok:
-        message = f"`{python}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
+        message = f"`{found.program}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
         raise MissingTool(message, hint="name the environment's folder or its python")
     prefix, origin = json.loads(said.out.strip().splitlines()[-1])
     if origin is None:
         raise NotFound(f"there is no torch in `{prefix}`", hint="name a wheel, or the environment that has torch")
-    return Home(root=Path(prefix), python=python, torch=Path(origin).parent)
+    return InstalledTorch(environment=found, torch=Path(origin).parent)
 
 
 @contextlib.contextmanager
-def environment(wheel: Path | None, home: Home | None, python: str | None) -> Iterator[Environment]:
+def environment(wheel: Path | None, home: InstalledTorch | None, python: str | None) -> Iterator[Trial]:
     """Where to run: `home` as it is, or a new environment with `wheel`, removed afterwards."""
     if home is not None:
-        finding = Finding(id="install", state=State.PASS, found=f"installed already, in {home.root}")
-        yield Environment(python=home.python, finding=finding)
+        finding = Finding(id="install", state=State.PASS, found=f"already installed, in {home.environment.root}")
+        yield Trial(python=Path(home.environment.program), finding=finding)
         return
     assert wheel is not None
     with tempfile.TemporaryDirectory(prefix="rekindle-verify-", ignore_cleanup_errors=True) as folder:
@@ -97,7 +98,7 @@ def environment(wheel: Path | None, home: Home | None, python: str | None) -> It
         yield made
 
 
-def facts(environment: Environment) -> list[Answer]:
+def facts(environment: Trial) -> list[Answer]:
     """Import, and what torch says of itself, which is also kept in `environment.facts`."""
     said = _ask(environment, ["facts"], timeout=300.0)
     lines = _lines(said.out)
@@ -105,13 +106,13 @@ def facts(environment: Environment) -> list[Answer]:
     return _answers(said, lines, ("import", "cpu", "numpy"))
 
 
-def imported(environment: Environment, modules: Sequence[str]) -> list[Answer]:
+def imported(environment: Trial, modules: Sequence[str]) -> list[Answer]:
     """Of a wheel that is not torch: can what it brings be imported?"""
     said = _ask(environment, ["import", *modules], timeout=300.0)
     return _answers(said, _lines(said.out), ("import",))
 
 
-def on_card(environment: Environment, index: int, names: Sequence[str]) -> list[Answer]:
+def on_card(environment: Trial, index: int, names: Sequence[str]) -> list[Answer]:
     """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
     # Compiled PTX that the driver keeps from an earlier run would hide that a card is served by JIT.
     said = _ask(environment, ["card", str(index)], timeout=600.0, CUDA_CACHE_DISABLE="1")
@@ -119,7 +120,7 @@ def on_card(environment: Environment, index: int, names: Sequence[str]) -> list[
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
 
-def _with_jit(environment: Environment, index: int, answer: Answer) -> Answer:
+def _with_jit(environment: Trial, index: int, answer: Answer) -> Answer:
     """The first launch again in a process in which the driver may not compile PTX: what fails now was JIT."""
     if answer.finding.state is not State.PASS:
         return answer
@@ -139,7 +140,7 @@ def _with_jit(environment: Environment, index: int, answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, finding=finding)
 
 
-def _installed(wheel: Path, folder: Path, python: str | None) -> Environment:
+def _installed(wheel: Path, folder: Path, python: str | None) -> Trial:
     interpreter = Path(python) if python else Path(sys.executable)
     foreign = None if python else _foreign(wheel)
     if foreign:
@@ -158,12 +159,12 @@ def _installed(wheel: Path, folder: Path, python: str | None) -> Environment:
     finding = Finding(
         id="install", state=State.PASS, found="pip installed it, with what it requires, into a new environment"
     )
-    return Environment(python=inner, finding=finding)
+    return Trial(python=inner, finding=finding)
 
 
-def _without(text: str, state: State) -> Environment:
+def _without(text: str, state: State) -> Trial:
     fix = Fix(text="run this where it belongs, or name a fitting interpreter with `--python`")
-    return Environment(python=None, finding=Finding(id="install", state=state, found=text, fix=fix))
+    return Trial(python=None, finding=Finding(id="install", state=state, found=text, fix=fix))
 
 
 def _foreign(wheel: Path) -> str | None:
@@ -176,7 +177,7 @@ def _foreign(wheel: Path) -> str | None:
     return f"a wheel for {first} cannot be run by this Python ({python} on {sys.platform} {platform.machine()})"
 
 
-def _ask(environment: Environment, words: Sequence[str], *, timeout: float, **more: str) -> Result:
+def _ask(environment: Trial, words: Sequence[str], *, timeout: float, **more: str) -> Result:
     assert environment.python is not None
     env = {**_clean_environment(), **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return call([environment.python, _SCRIPT, *words], env=env, timeout=timeout)
@@ -229,26 +230,6 @@ def _advice(found: str) -> tuple[str, Fix | None]:
     if "no kernel image" in found:
         return "there is no code for this card inside", Fix(text="`rekindle plan` says which build serves the card")
     return "", None
-
-
-def _interpreter(where: Path | None) -> Path:
-    if where is None:
-        import shutil
-
-        for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-            if os.environ.get(name) and venv_python(Path(os.environ[name])).exists():
-                return venv_python(Path(os.environ[name]))
-        return Path(shutil.which("python") or shutil.which("python3") or sys.executable)
-    if where.is_file():
-        return where
-    if not where.exists():
-        raise NotFound(f"there is no environment `{where}`", hint="name its folder or its python")
-    for python in (venv_python(where), where / "python.exe", where / "bin/python3"):
-        if python.exists():
-            return python
-    raise NotFound(
-        f"`{where}` has no Python in it", hint="name the environment's own folder, the one with `bin` or `Scripts`"
-    )
 
 
 def _last(said: Result) -> str:

@@ -19,7 +19,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.verify import static_checks, trial
 from rekindle.wheels.verify.static_checks import Subject
-from rekindle.wheels.verify.trial import Environment, Home
+from rekindle.wheels.verify.trial import InstalledTorch, Trial
 
 # The order is the number. `gpu` checks are carried out on each card.
 STATIC = ("file", "record", "tags", "closure", "coverage")
@@ -87,7 +87,7 @@ def verify(
         outcome = _carried_out(read, wheel, home, expected, wanted, python, run)
     known = read.inspection
     return Verification(
-        subject=wheel.name if wheel else str(home.root if home else subject),
+        subject=wheel.name if wheel else str(home.environment.root if home else subject),
         kind="wheel" if wheel else "environment",
         sha256=sha256_of(wheel) if wheel else None,
         size=wheel.stat().st_size if wheel else None,
@@ -107,7 +107,7 @@ def verify(
 def _carried_out(
     read: Subject,
     wheel: Path | None,
-    home: Home | None,
+    home: InstalledTorch | None,
     expected: Expected,
     cards: Sequence[str],
     python: str | None,
@@ -162,7 +162,7 @@ def report_beside(wheel: Path) -> Path:
 
 
 def _run(
-    environment: Environment,
+    environment: Trial,
     read: Subject,
     expected: Expected,
     findings: dict[str, Finding],

@@ -1,88 +1,107 @@
-"""A Python environment found on disk and never run: a venv, a conda environment, a system Python, an embedded one.
+"""The one finder of Python environments. They are read from their files; an interpreter is asked only where it must be.
 
 The folder alone tells nearly everything: `pyvenv.cfg`, `conda-meta`, `python311._pth`, `lib/python3.11`. So a Windows
-environment on a mounted disk, or a ComfyUI portable folder, is read like the one that is active here.
+environment on a mounted disk, or a ComfyUI portable folder, is read like the one that is active here, and nothing in
+a folder that was named is run. Only a `python` on PATH that says nothing by its place (a shim) is asked.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
-import zlib
+from collections.abc import Iterable
 from pathlib import Path
-
-import msgspec
 
 from rekindle.core.errors import NotFound
 from rekindle.core.version import Version
+from rekindle.machine.python.order import in_order
+from rekindle.model.environment import Environment
 
 # What ComfyUI and its relatives call the folder of the Python they bring along (the first spelling is theirs).
 _PORTABLE = ("python_embeded", "python_embedded", "python")
 
 
-class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind` is `venv`, `conda`, `embedded` or `system`; `python` None when nothing in the folder tells its version."""
+def find(where: Path | None = None) -> Environment:
+    """The environment in a folder or of an interpreter; without one, the one that a build would use here.
 
-    root: str
-    os: str
-    kind: str
-    python: Version | None
-    site_packages: tuple[str, ...]
-    interpreter: str | None
-    has_headers: bool
-
-    @property
-    def tag(self) -> str | None:
-        """`cp311`, as in file names."""
-        return f"cp{self.python.major}{self.python.minor}" if self.python else None
-
-    @property
-    def here(self) -> bool:
-        """Is it an environment of this kind of system, so that its libraries can be looked for here too?"""
-        return (self.os == "windows") == (os.name == "nt")
-
-
-def open_environment(where: Path | None = None) -> Environment:
-    """The environment in a folder, of an interpreter, or the active one; an error that says what was looked for."""
+    That is the active one (`VIRTUAL_ENV`, then `CONDA_PREFIX`), else that of the first `python` on PATH, else the one
+    that runs Rekindle.
+    """
+    if where is None:
+        return _active()
+    if not where.exists():
+        raise NotFound(f"there is no `{where}`", hint="check the path; quote it if it has spaces")
     root = _root(where)
-    for candidate in (root, *(root / name for name in _PORTABLE)):
-        found = _read(candidate)
-        if found is not None:
-            return found
+    found = _read_first(root) or (_asked(where) if where.is_file() else None)
+    if found is not None:
+        return found
     message = f"`{root}` is not a Python environment: it has no site-packages"
     hint = "name the folder of a venv or conda environment, its python executable, or a ComfyUI portable folder"
     raise NotFound(message, hint=hint)
 
 
-def kept_file(cache: Path | None, environment: Environment, name: str) -> Path | None:
-    """Where something about this environment is kept, in Rekindle's own cache folder."""
-    if cache is None:
-        return None
-    # No hashlib: loading OpenSSL takes as long as everything else an unchanged answer needs.
-    root = environment.root.encode("utf-8", "surrogateescape")
-    return cache / f"{zlib.crc32(root):08x}{zlib.adler32(root):08x}-{name}.json"
-
-
 def python_has_headers(interpreter: Path) -> bool:
     """Can extensions be compiled with this interpreter?"""
     try:
-        return open_environment(interpreter).has_headers
+        return find(interpreter).has_headers
     except NotFound:
         return False
 
 
-def _root(where: Path | None) -> Path:
-    if where is None:
-        active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
-        return Path(active) if active else Path(sys.prefix)
-    if not where.exists():
-        message = f"there is no `{where}`"
-        raise NotFound(message, hint="check the path; quote it if it has spaces")
+def _active() -> Environment:
+    def on_path() -> list[str]:
+        found = [shutil.which("python"), None if os.name == "nt" else shutil.which("python3")]
+        # Windows puts a stub for its Store there that is no Python.
+        return [hit for hit in found if hit and "windowsapps" not in hit.lower()]
+
+    join = os.path.join
+    for text in in_order(os.environ.get, join, on_path, lambda: sys.executable, windows=os.name == "nt"):
+        interpreter = Path(text)
+        if interpreter.is_file():
+            found = _read_first(_root(interpreter)) or _asked(interpreter)
+            if found is not None:
+                return found
+    raise NotFound("there is no Python environment here", hint="activate one, or name its folder")
+
+
+def _root(where: Path) -> Path:
     if where.is_dir():
         return where.absolute()
     folder = where.absolute().parent
     return folder.parent if folder.name.lower() in ("bin", "scripts") else folder
+
+
+def _read_first(root: Path) -> Environment | None:
+    candidates = (root, *(root / name for name in _PORTABLE))
+    return next((found for candidate in candidates if (found := _read(candidate))), None)
+
+
+def _asked(interpreter: Path) -> Environment | None:
+    """What an interpreter says of itself: a shim, or a program whose folders lie elsewhere."""
+    from rekindle.machine.host import Host
+    from rekindle.machine.python import interpreters
+
+    said = interpreters.ask(Host(), str(interpreter.absolute()))
+    if said.version is None or said.prefix is None or not said.site_packages:
+        return None
+    config = _config(Path(said.prefix))
+    return Environment(
+        root=said.prefix,
+        os="windows" if os.name == "nt" else "linux",
+        kind=said.kind,
+        python=said.version,
+        site_packages=said.site_packages,
+        interpreter=str(interpreter.absolute()),
+        has_headers=_has_headers(Path(said.prefix), config, windows=os.name == "nt"),
+        pip=_pip(map(Path, said.site_packages)),
+    )
+
+
+def _pip(site: Iterable[Path]) -> str | None:
+    found = [path for folder in site for path in sorted(folder.glob("pip-*.dist-info"))]
+    return found[-1].name.removeprefix("pip-").removesuffix(".dist-info") if found else None
 
 
 def _read(root: Path) -> Environment | None:
@@ -99,6 +118,7 @@ def _read(root: Path) -> Environment | None:
         site_packages=tuple(str(folder) for folder in site),
         interpreter=_interpreter(root, windows=windows),
         has_headers=_has_headers(root, config, windows=windows),
+        pip=_pip(site),
     )
 
 
