@@ -62,9 +62,7 @@ def test_the_folder_and_its_python_are_one_environment(made: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shim is a script on Linux")
-def test_a_shim_is_asked_where_its_environment_is(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shim_is_asked_where_its_environment_is(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shim = tmp_path / "shims" / "python"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nexec "{made / BIN / NAME}" "$@"\n', encoding="utf-8")

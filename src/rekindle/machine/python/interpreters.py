@@ -48,6 +48,7 @@ def probe(run: Run) -> tuple[FoundPython, ...]:
 
 def interpreters(run: Run) -> list[str]:
     """Paths in the order of what a build would use."""
+
     def path() -> list[str]:
         return [*on_path(run)[:1], *([] if run.windows else run.which("python3")[:1])]
 
