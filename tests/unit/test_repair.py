@@ -3,13 +3,14 @@ from __future__ import annotations
 import hashlib
 import stat
 import struct
+import types
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from rekindle.core.errors import NotWritable, UsageError
-from rekindle.formats import zip_writer
+from rekindle.formats import zip_layout, zip_writer
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.wheels.repair import repair, rewrite
@@ -163,16 +164,16 @@ def test_pack_names_the_wheel_by_its_metadata(tmp_path: Path) -> None:
 def test_sizes_beyond_four_gigabytes_are_written_as_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is lowered so that every member is beyond it; another reader, `zipfile`, must still understand."""
     wheel = small_wheels.make(tmp_path / "in")
-    monkeypatch.setattr(zip_writer, "_WIDE", 100)
-    real = struct.Struct
-
+    lowered = types.SimpleNamespace(**vars(zip_layout))
+    lowered.WIDE = 100
+    # Numbers that do not fit are written as 0xFFFFFFFF; with the lowered limit they are written as the limit.
+    lowered.LOCAL, lowered.ENTRY, lowered.END = (
+        _Wide(real, 100) for real in (zip_layout.LOCAL, zip_layout.ENTRY, zip_layout.END)
+    )
     with File(wheel) as file:
         archive = Archive(file)
         made = tmp_path / "out" / wheel.name
-        # Numbers that do not fit are written as 0xFFFFFFFF; with the lowered limit they are written as the limit.
-        monkeypatch.setattr(zip_writer, "_LOCAL", _Wide(real("<4s5H3L2H"), 100))
-        monkeypatch.setattr(zip_writer, "_ENTRY", _Wide(real("<4s6H3L5H2L"), 100))
-        monkeypatch.setattr(zip_writer, "_END", _Wide(real("<4s4H2LH"), 100))
+        monkeypatch.setattr(zip_writer, "layout", lowered)
         rewrite.rewrite(archive, made, add={LIB: b"new" * 100})
     small_wheels.check_record(made)
     with File(made) as file:
@@ -215,11 +216,13 @@ def test_a_link_inside_is_refused(tmp_path: Path) -> None:
 
 
 def test_sizes_that_lie_leave_no_output(tmp_path: Path) -> None:
-    """The directory says that a file is smaller than it is; RECORD's line does not fit, so it has to be inflated."""
+    """Directory and header say that a file is smaller than it is; RECORD does not fit, so it has to be inflated."""
     wheel = small_wheels.make(tmp_path / "in")
     data = bytearray(wheel.read_bytes())
     at = data.rfind(b"PK\1\2", 0, data.rfind(b"torch/lib/c10.txt"))
     data[at + 24 : at + 28] = (17).to_bytes(4, "little")
+    own = data.find(b"torch/lib/c10.txt") - 30
+    data[own + 22 : own + 26] = (17).to_bytes(4, "little")
     wheel.write_bytes(data)
     seen = rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out"), "--remove", "aoti_custom_ops.txt")
     assert seen.code == 4, seen.err

@@ -1,7 +1,7 @@
 """Bytes to read from: a file on disk, a buffer, a member of a wheel. The format readers ask for ranges and no more.
 
 Every reader treats its input as hostile: a range that lies outside the file is an error with the file's name in it,
-never a crash, and nothing reads more than it asked for.
+never a crash; nothing reads more than it asked for; and every read is counted against the budget of the file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from rekindle.core.errors import BadInput, NotFound
+from rekindle.formats.budget import Budget
 
 CHUNK = 1 << 20
 
@@ -28,6 +29,9 @@ class Bytes(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def budget(self) -> Budget: ...
+
     def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer at the end, none beyond it."""
 
@@ -38,10 +42,13 @@ class Buffer:
     def __init__(self, data: bytes | bytearray | memoryview, name: str = "the data") -> None:
         self.name = name
         self.size = len(data)
+        self.budget = Budget(name, self.size)
         self._data = memoryview(data)
 
     def read(self, offset: int, size: int) -> bytes:
-        return bytes(self._data[offset : offset + size])
+        data = bytes(self._data[offset : offset + size])
+        self.budget.read(len(data))
+        return data
 
 
 class Part:
@@ -50,6 +57,7 @@ class Part:
     def __init__(self, whole: Bytes, offset: int, size: int, name: str) -> None:
         self.name = name
         self.size = max(min(size, whole.size - offset), 0)
+        self.budget = whole.budget
         self._whole = whole
         self._offset = offset
 
@@ -67,12 +75,14 @@ class File:
         self.name = name or path.name
         self._stream: BinaryIO = open_file(path)
         self.size = self._stream.seek(0, 2)
+        self.budget = Budget(self.name, self.size)
         if hops and sys.platform != "win32" and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     def read(self, offset: int, size: int) -> bytes:
         if offset < 0 or offset >= self.size:
             return b""
+        self.budget.read(min(size, self.size - offset))
         self._stream.seek(offset)
         return self._stream.read(size)
 

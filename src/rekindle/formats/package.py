@@ -116,7 +116,7 @@ def open_package(where: str | Path) -> Package:
     """A wheel by path or address, or a folder: site-packages/torch, an unpacked wheel, any place with libraries."""
     text = str(where)
     if text.startswith(("http://", "https://")):
-        return Wheel(Archive(Remote(text)))
+        return Wheel(Archive(Remote(text), headers=False))
     path = Path(where)
     if path.is_dir():
         return _open_folder(path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from rekindle.core import fetch
+from rekindle.formats.budget import Budget
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager
@@ -24,6 +25,7 @@ class Remote:
         self.name = unquote(urlsplit(url).path.rpartition("/")[2]) or url
         self._pool = pool or fetch.pool_for(url)
         self.size = fetch.content_length(url, pool=self._pool)
+        self.budget = Budget(self.name, self.size)
         self.fetched = 0
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
@@ -32,6 +34,7 @@ class Remote:
         size = max(min(size, self.size - offset), 0)
         if not size or offset < 0:
             return b""
+        self.budget.read(size)
         for begin, data in self._kept.items():
             if begin <= offset < begin + len(data):
                 part = data[offset - begin : offset - begin + size]

@@ -20,15 +20,8 @@ from typing import IO
 import msgspec
 
 from rekindle.core.errors import UsageError
+from rekindle.formats import zip_layout as layout
 
-_LOCAL = struct.Struct("<4s5H3L2H")
-_ENTRY = struct.Struct("<4s6H3L5H2L")
-_END = struct.Struct("<4s4H2LH")
-_END64 = struct.Struct("<4sQ2H2L4Q")
-_LOCATOR = struct.Struct("<4sLQL")
-_WIDE = 0xFFFFFFFF
-_UTF8 = 0x800
-_DEFLATED = 8
 # Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.
 _LEVEL = 2
 _IN_MEMORY = 8 << 20
@@ -60,7 +53,7 @@ def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path
 
     # Closed by `Writer.add`, or with the last reference to it.
     stream: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder) if folder else None)  # noqa: SIM115
-    packer = isal_zlib.compressobj(_LEVEL, _DEFLATED, -15)
+    packer = isal_zlib.compressobj(_LEVEL, layout.DEFLATED, -15)
     digest = hashlib.sha256()
     crc = size = 0
     for block in data:
@@ -74,7 +67,7 @@ def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path
         size=size,
         packed=stream.tell(),
         crc=crc,
-        method=_DEFLATED,
+        method=layout.DEFLATED,
         mode=0o100000 | mode,
         digest=spelled(digest.digest()),
     )
@@ -139,33 +132,37 @@ class Writer:
             self._stream.write(self._entry(member))
         end = self._stream.tell()
         size, count = end - begin, len(self._members)
-        if begin >= _WIDE or size >= _WIDE or count >= 0xFFFF:
-            self._stream.write(_END64.pack(b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, begin))
-            self._stream.write(_LOCATOR.pack(b"PK\6\7", 0, end, 1))
-        short = min(count, 0xFFFF)
-        self._stream.write(_END.pack(b"PK\5\6", 0, 0, short, short, min(size, _WIDE), min(begin, _WIDE), 0))
+        if begin >= layout.WIDE or size >= layout.WIDE or count >= layout.MANY:
+            self._stream.write(
+                layout.END64.pack(layout.END64_MARK, layout.END64_REST, 45, 45, 0, 0, count, count, size, begin)
+            )
+            self._stream.write(layout.LOCATOR.pack(layout.LOCATOR_MARK, 0, end, 1))
+        short = min(count, layout.MANY)
+        self._stream.write(
+            layout.END.pack(layout.END_MARK, 0, 0, short, short, min(size, layout.WIDE), min(begin, layout.WIDE), 0)
+        )
 
     def _local(self, member: Packed) -> bytes:
         name, flags = _name(member.name)
-        wide = max(member.size, member.packed) >= _WIDE
-        extra = struct.pack("<HHQQ", 1, 16, member.size, member.packed) if wide else b""
-        packed, size = (_WIDE, _WIDE) if wide else (member.packed, member.size)
-        head = _LOCAL.pack(
-            b"PK\3\4", 45 if wide else 20, flags, member.method, self._time, self._date, member.crc, packed, size,
-            len(name), len(extra),
+        wide = max(member.size, member.packed) >= layout.WIDE
+        extra = struct.pack("<HHQQ", layout.ZIP64_EXTRA, 16, member.size, member.packed) if wide else b""
+        packed, size = (layout.WIDE, layout.WIDE) if wide else (member.packed, member.size)
+        head = layout.LOCAL.pack(
+            layout.LOCAL_MARK, 45 if wide else 20, flags, member.method, self._time, self._date, member.crc, packed,
+            size, len(name), len(extra),
         )  # fmt: skip
         return head + name + extra
 
     def _entry(self, member: Packed) -> bytes:
         name, flags = _name(member.name)
-        large = [value for value in (member.size, member.packed, member.offset) if value >= _WIDE]
-        extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+        large = [value for value in (member.size, member.packed, member.offset) if value >= layout.WIDE]
+        extra = struct.pack(f"<HH{len(large)}Q", layout.ZIP64_EXTRA, 8 * len(large), *large) if large else b""
         needs = 45 if large else 20
         # 3: Unix, so that the mode in the upper half of the attributes is believed.
-        head = _ENTRY.pack(
-            b"PK\1\2", 3 << 8 | needs, needs, flags, member.method, self._time, self._date, member.crc,
-            min(member.packed, _WIDE), min(member.size, _WIDE), len(name), len(extra), 0, 0, 0,
-            (member.mode & 0xFFFF) << 16, min(member.offset, _WIDE),
+        head = layout.ENTRY.pack(
+            layout.ENTRY_MARK, 3 << 8 | needs, needs, flags, member.method, self._time, self._date, member.crc,
+            min(member.packed, layout.WIDE), min(member.size, layout.WIDE), len(name), len(extra), 0, 0, 0,
+            (member.mode & 0xFFFF) << 16, min(member.offset, layout.WIDE),
         )  # fmt: skip
         return head + name + extra
 
@@ -196,4 +193,4 @@ def pieces(stream: IO[bytes], size: int = 1 << 20) -> Iterator[bytes]:
 
 
 def _name(name: str) -> tuple[bytes, int]:
-    return (name.encode("ascii"), 0) if name.isascii() else (name.encode("utf-8"), _UTF8)
+    return (name.encode("ascii"), 0) if name.isascii() else (name.encode("utf-8"), layout.UTF8)

@@ -132,7 +132,9 @@ def _of_package(found: Package, binaries: Sequence[Binary], asked: Sequence[gpus
         parts=integrity.parts(found.files),
         closure=links,
         findings=[
+            *integrity.info_findings(found),
             *integrity.record_findings(found),
+            *integrity.name_findings(found),
             *integrity.header_findings(binaries),
             *integrity.cpu_findings(binaries, known.cpu),
         ],

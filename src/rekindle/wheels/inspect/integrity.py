@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.formats import package
+from rekindle.formats import member_names, package
 from rekindle.formats.binary import Binary, is_binary
+from rekindle.formats.member_names import printable
 from rekindle.formats.package import Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 
@@ -62,6 +63,47 @@ def record_findings(found: Package) -> list[Finding]:
             )
         ]
     return [Finding(id="record", state=State.PASS, found=f"RECORD lists all {len(found.files)} files with their sizes")]
+
+
+def name_findings(found: Package) -> list[Finding]:
+    """Names that cannot lie on a disk as they lie in the wheel: on Windows, or beside one another."""
+    if found.kind != "wheel":
+        return []
+    problems = [text for name in found.files if (text := member_names.impossible_on_windows(name))]
+    problems += [
+        f"`{printable(one)}` and `{printable(two)}` are one file" for one, two in member_names.twins(found.files)
+    ]
+    if not problems:
+        return []
+    linux = all("linux" in tag.rpartition("-")[2] for tag in package.headers(found, "WHEEL").get("Tag", ["any"]))
+    return [
+        Finding(
+            id="names",
+            state=State.WARN if linux else State.FAIL,
+            found="; ".join(problems[:3]) + (f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""),
+            why="it installs only on Linux, on a disk that tells upper from lower case"
+            if linux
+            else "on Windows an installer fails or overwrites one file with another",
+            fix=Fix(text="rename the files and build the wheel again"),
+        )
+    ]
+
+
+def info_findings(found: Package) -> list[Finding]:
+    """A wheel has one `.dist-info` folder; pip refuses one with two, and we would judge by the wrong one."""
+    folders = {name.split("/", 1)[0] for name in found.files if name.split("/", 1)[0].endswith(".dist-info")}
+    if found.kind != "wheel" or len(folders) < 2:
+        return []
+    named = ", ".join(f"`{printable(name)}`" for name in sorted(folders)[:3])
+    return [
+        Finding(
+            id="metadata",
+            state=State.FAIL,
+            found=f"the wheel has {len(folders)} `.dist-info` folders: {named}",
+            why="pip refuses to install it",
+            fix=Fix(text="build the wheel again"),
+        )
+    ]
 
 
 def header_findings(binaries: Iterable[Binary]) -> list[Finding]:

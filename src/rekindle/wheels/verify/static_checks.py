@@ -15,14 +15,18 @@ from typing import Any
 import msgspec
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.version import Version
 from rekindle.formats import package
+from rekindle.formats.member_names import printable
 from rekindle.formats.package import Package, Wheel
 from rekindle.formats.zip_writer import spelled
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.inspect.inspection import Inspection, inspect
+
+_TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +56,40 @@ def modules(subject: Subject) -> tuple[str, ...]:
 
 
 def file(subject: Subject, cards: Sequence[str]) -> Finding:
-    broken = [item for item in subject.inspection.findings if item.id == "header"]
-    if broken:
-        return broken[0]
+    findings = subject.inspection.findings
+    wrong = [item for item in findings if item.id in ("header", "names", "metadata") and item.state is State.FAIL]
+    if wrong:
+        return msgspec.structs.replace(wrong[0], id="file")
+    damaged = _damaged(subject)
+    if damaged:
+        return damaged
+    warned = [item for item in findings if item.id == "names"]
+    if warned:
+        return msgspec.structs.replace(warned[0], id="file")
     size = subject.inspection.size / 1e6
     return Finding(
         id="file", state=State.PASS, found=f"{len(subject.package.files)} files of {size:.0f} MB can be read"
     )
+
+
+def _damaged(subject: Subject) -> Finding | None:
+    """Members that RECORD gives no hash for are read here: an installer unpacks them, too, and stops at a wrong CRC."""
+    if not isinstance(subject.package, Wheel):
+        return None
+    hashed = {entry.path for entry in package.record(subject.package) or [] if entry.digest}
+    archive = subject.package.archive
+    for name, member in archive.members.items():
+        if name in hashed:
+            continue
+        try:
+            for _ in archive.chunks(member):
+                pass
+        except BadInput as error:
+            return Finding(
+                id="file", state=State.FAIL, found=error.message, why="pip stops in the middle of installing it",
+                fix=Fix(text="download or build the wheel again"),
+            )  # fmt: skip
+    return None
 
 
 def record(subject: Subject, cards: Sequence[str]) -> Finding:
@@ -75,7 +106,10 @@ def record(subject: Subject, cards: Sequence[str]) -> Finding:
         if not wanted or entry.path not in subject.package.files:
             continue
         checked += 1
-        if kind not in ("sha256", "sha384", "sha512") or _digest(subject, entry.path, kind) != wanted:
+        try:
+            if kind not in ("sha256", "sha384", "sha512") or _digest(subject, entry.path, kind) != wanted:
+                wrong.append(entry.path)
+        except BadInput:
             wrong.append(entry.path)
     if wrong:
         shown = ", ".join(f"`{name}`" for name in wrong[:3]) + (", …" if len(wrong) > 3 else "")
@@ -98,6 +132,12 @@ def tags(subject: Subject, cards: Sequence[str]) -> Finding:
     stated = set(fields.get("Tag", []))
     if not stated:
         return Finding(id="tags", state=State.UNVERIFIED, found="there is no WHEEL file with tags")
+    invalid = sorted(tag for tag in stated if not _TAG.fullmatch(tag))
+    if invalid:
+        return Finding(
+            id="tags", state=State.FAIL, found=f"WHEEL has an invalid tag, `{printable(invalid[0])}`",
+            why="pip cannot tell where the wheel may be installed", fix=Fix(text="build the wheel again"),
+        )  # fmt: skip
     name, version = (meta.get(key, [""])[0] for key in ("Name", "Version"))
     if subject.package.kind == "wheel":
         try:
