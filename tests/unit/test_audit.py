@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -181,8 +182,10 @@ def test_a_library_that_is_nowhere(place: Environment) -> None:
     place.module("ext/_C.cpython-311-x.so", options=("-Wl,--no-as-needed", str(place.site / middle)))
     answer = place.audit()
     assert ids(answer) == ["audit.missing"]
-    assert "libghost.so.3" in answer.findings[0].found
-    assert "through libmiddle.so" in answer.findings[0].found
+    module = next(each for each in answer.modules if each.path == "ext/_C.cpython-311-x.so")
+    assert "libghost.so.3" in module.findings[0].found
+    assert "through libmiddle.so" in module.findings[0].found
+    assert module.state is State.FAIL, "the worst finding about a file decides what its row says"
 
 
 def test_a_missing_back_end_is_no_failure(place: Environment) -> None:
@@ -362,3 +365,54 @@ def test_the_command_line(place: Environment) -> None:
     assert answer["state"] == "FAIL"
     assert answer["rebuild"][0]["distribution"] == "ext"
     assert rekindle_command("audit", str(place.root), "--gpu", "GT 730").code == 2
+
+
+def rows(out: str) -> list[list[str]]:
+    """The table of an audit, cut at the rules under its heads."""
+    lines = out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("-----"))
+    starts = [match.start() for match in re.finditer(r"-+", lines[at])]
+    body = [lines[at - 1], *lines[at + 1 : lines.index("", at)]]
+    return [[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)] for line in body]
+
+
+def test_one_column_for_each_card_in_the_order_of_the_cards(place: Environment) -> None:
+    place.module("one/_C.cpython-311-x.so", targets=("sm_75",))
+    place.module("two/_C.cpython-311-x.so", targets=("sm_90",))
+    for cards in (("H200", "RTX 2080"), ("RTX 2080", "H200")):
+        words = [word for card in cards for word in ("--gpu", card)]
+        seen = rekindle_command("audit", str(place.root), *words, "--no-cache")
+        head, *body = rows(seen.out)
+        assert [name.split()[-1] for name in head[1:3]] == [card.split()[-1] for card in cards]
+        by_path = {row[-1]: row for row in body}
+        assert set(by_path) >= {"one/_C.cpython-311-x.so", "two/_C.cpython-311-x.so"}, "with their folders"
+        served = {card: by_path["two/_C.cpython-311-x.so"][1 + cards.index(card)] for card in cards}
+        assert served == {"H200": "SERVES", "RTX 2080": "NO"}
+        paths = [row[-1] for row in body]
+        assert len(paths) == len(set(paths)), "no file twice"
+        said = seen.out.split("\n\n", 2)[2]
+        assert said.count("one/_C.cpython-311-x.so has") == 1
+
+
+def test_the_rules_are_as_wide_as_their_columns(place: Environment) -> None:
+    place.module("a_long_folder/with_another_one/_C.cpython-311-x86_64-linux-gnu.so", targets=("sm_75",))
+    seen = rekindle_command("audit", str(place.root), "--gpu", "H200", "--no-cache")
+    lines = seen.out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("-----"))
+    below = lines[at + 1 : lines.index("", at)]
+    assert len(lines[at]) == max(len(line) for line in [lines[at - 1], *below])
+
+
+def test_two_chips_of_one_name_have_a_column_each(place: Environment) -> None:
+    place.module("one/_C.cpython-311-x.so", targets=("sm_35",))
+    old = Card(name="GeForce GT 730", capability=Capability(2, 1))
+    new = Card(name="GeForce GT 730", capability=Capability(3, 5))
+    module = next(each for each in place.audit(old, new).modules if each.path.startswith("one/"))
+    assert module.coverage == {"GeForce GT 730 (sm_21)": "NO", "GeForce GT 730 (sm_35)": "SERVES"}
+
+
+def test_a_shared_finding_names_the_file_once(place: Environment) -> None:
+    place.module("one/_C.cpython-311-x.so", targets=("sm_75",))
+    module = next(each for each in place.audit(K40, H200).modules if each.path.startswith("one/"))
+    assert [finding.id for finding in module.findings] == ["audit.gpu-code"]
+    assert "the Tesla K40c (sm_35) and the H200 (sm_90)" in module.findings[0].found

@@ -271,7 +271,10 @@ class Runner:
         self.folder.mkdir()
         self.calls = folder / "calls"
         self.work = self.folder / "w"
-        written(self.folder, "build.sh", "--work", str(self.work), "--jobs", "2", plan=PLAIN, machine=None)
+        # A Python with nothing beside it: tools in the folder of the build's Python come first.
+        (tools / "python").symlink_to(sys.executable)
+        self.plan = PLAIN + f'python = "{tools / "python"}"\n'
+        written(self.folder, "build.sh", "--work", str(self.work), "--jobs", "2", plan=self.plan, machine=None)
         self.path = f"{tools}{os.pathsep}{os.environ['PATH']}"
 
     def __call__(self, *words: str, **extra: str) -> tuple[int, str]:
@@ -314,7 +317,7 @@ def test_the_life_of_a_script_in_a_folder_with_any_name(runner: Runner) -> None:
     assert runner.programs() == ["ninja"]
     # A script of a changed plan does again what has changed.
     words = ["--work", str(runner.work), "--jobs", "2", "-D", "A=1"]
-    written(runner.folder, "build.sh", *words, plan=PLAIN, machine=None)
+    written(runner.folder, "build.sh", *words, plan=runner.plan, machine=None)
     assert runner()[0] == 0
     assert runner.programs() == ["cmake", "ninja", "cmake"]
     # And nothing in the folder's name was ever run.
@@ -339,6 +342,23 @@ def test_a_missing_tool_is_named_in_the_first_step(runner: Runner, tools: Path) 
     code, said = runner()
     assert code == 1 and "MISSING  ninja" in said and "pip install" in said
     assert runner.programs() == []
+
+
+def test_a_script_never_ends_without_a_word(runner: Runner, tools: Path) -> None:
+    """A shim of pyenv's fails quietly where PATH lacks what it calls; so may any program that is not a Python."""
+    (tools / "python").unlink()
+    (tools / "python").write_text("#!/bin/sh\nexit 2\n", encoding="utf-8")
+    (tools / "python").chmod(0o755)
+    code, said = runner()
+    assert code == 3 and "exited with code 2 before the first step" in said and "RK_PYTHON" in said
+    (tools / "python").unlink()
+    code, said = runner()
+    assert code == 3 and "There is no Python at" in said
+    (tools / "python").symlink_to(sys.executable)
+    shutil.rmtree(runner.work, ignore_errors=True)
+    runner.work.write_text("a file where the folder should be", encoding="utf-8")
+    code, said = runner()
+    assert code == 4 and "Cannot write to" in said
 
 
 # ---- the Python part by itself
@@ -416,3 +436,15 @@ def test_the_check_reads_what_cmake_decided(
     (tmp_path / "build.ninja").write_text(ninja + "\n", encoding="utf-8")
     assert standalone_steps.check(str(tmp_path)) == bool(said)
     assert said in capsys.readouterr().out
+
+
+def test_a_shim_is_not_taken_for_the_interpreter(tmp_path: Path) -> None:
+    """pyenv's `python` is a shell script: what a build is told is the interpreter behind it."""
+    from rekindle.machine.host import Host
+    from rekindle.machine.python import interpreters
+
+    needs_bash()
+    shim = tmp_path / "python"
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+    assert interpreters.ask(Host(), str(shim)).path == sys.executable

@@ -9,7 +9,7 @@ from rekindle.audit.answer import Audit, AuditedModule, Card, Torch
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.symbols import Offered, uses_torch
-from rekindle.core.findings import worst
+from rekindle.core.findings import Finding, worst
 from rekindle.core.version import Version
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.torch_installed import parse as parse_torch
@@ -42,7 +42,8 @@ def audit(
         offered=offered,
         known=past.asked,
     )
-    judged = [_judge(place, module, past) for module in found.modules]
+    missing = environment_checks.missing(place)
+    judged = [_judge(place, module, past, missing.get(module.path, [])) for module in found.modules]
     listed = tuple(module for module in judged if module.targets or module.uses_torch or module.findings)
     findings = tuple(environment_checks.findings(place))
     history.remember(kept_file(cache, environment, "built"), past, place, listed)
@@ -70,9 +71,9 @@ def installed_torch(environment: Environment) -> Torch | None:
     return None
 
 
-def _judge(place: module_checks.Place, module: Module, past: history.History) -> AuditedModule:
+def _judge(place: module_checks.Place, module: Module, past: history.History, missing: list[Finding]) -> AuditedModule:
     owner = _owner(place.contents, module)
-    findings = [*module_checks.findings(place, module, owner), *history.findings(past, place, module)]
+    findings = [*module_checks.findings(place, module, owner), *missing, *history.findings(past, place, module)]
     distribution = place.contents.distributions.get(owner or "")
     return AuditedModule(
         path=module.path,

@@ -100,9 +100,13 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
     modules: list[Module] = []
     distributions: dict[str, Distribution] = {}
     path_lines: list[str] = []
+    met: set[str] = set()
     for top in environment.site_packages:
         for relative in _walk(top, kept, fresh):
             path = f"{top}{os.sep}{relative}" if os.sep == "/" else os.path.join(top, *relative.split("/"))
+            if relative in met:
+                continue
+            met.add(relative)
             if is_module(relative):
                 modules.append(_module(path, relative, kept, fresh))
             elif relative.endswith("/METADATA"):

@@ -30,7 +30,6 @@ def findings(place: Place) -> Iterator[Finding]:
     yield from _driver(place)
     yield from _twice(place)
     yield from _mixed(place)
-    yield from _missing(place)
     yield from _headers(place)
 
 
@@ -140,10 +139,14 @@ def _headers(place: Place) -> Iterator[Finding]:
         )
 
 
-def _missing(place: Place) -> Iterator[Finding]:
-    """Libraries that a Python module needs, itself or through another, and that are nowhere."""
+def missing(place: Place) -> dict[str, list[Finding]]:
+    """By the module's path: libraries that it needs, itself or through another, and that are nowhere.
+
+    Each library is reported once, with the first module that needs it.
+    """
     if place.environment.os != "linux" or not place.environment.here:
-        return
+        return {}
+    found: dict[str, list[Finding]] = defaultdict(list)
     by_file: dict[str, Module] = {}
     for module in place.contents.modules:
         by_file.setdefault(module.file, module)
@@ -155,7 +158,8 @@ def _missing(place: Place) -> Iterator[Finding]:
         for name, chain in _closure(module, by_file):
             if name not in reported and name not in by_file and not _ELSEWHERE.match(name) and not _found(name, system):
                 reported.add(name)
-                yield _nowhere(module, name, chain)
+                found[module.path].append(_nowhere(module, name, chain))
+    return found
 
 
 def _nowhere(module: Module, name: str, chain: str) -> Finding:

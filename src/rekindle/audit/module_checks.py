@@ -59,7 +59,7 @@ def findings(place: Place, module: Module, owner: str | None) -> list[Finding]:
     """Everything wrong with the module; empty when it is well."""
     every = [
         _unreadable(module),
-        *(_gpu_code(place, module, owner, card) for card in place.cards),
+        *_gpu_code(place, module, owner),
         _runtime(place, module),
         _symbols(place, module),
         _python(place, module),
@@ -73,7 +73,16 @@ def coverage(place: Place, module: Module) -> dict[str, str]:
     if module.code is None:
         return {}
     answers = {card: _served(place, module, card) for card in place.cards}
-    return {card.name: answer.coverage.value + (" by JIT" if answer.by_jit else "") for card, answer in answers.items()}
+    return {
+        label(card, place.cards): answer.coverage.value + (" by JIT" if answer.by_jit else "")
+        for card, answer in answers.items()
+    }
+
+
+def label(card: Card, cards: tuple[Card, ...]) -> str:
+    """A card's name, with its architecture where several chips were sold under the same one."""
+    same = sum(other.name == card.name for other in cards) > 1
+    return f"{card.name} ({card.capability.sm})" if same else card.name
 
 
 def _served(place: Place, module: Module, card: Card) -> Served:
@@ -106,28 +115,40 @@ def _unreadable(module: Module) -> Finding | None:
     )
 
 
-def _gpu_code(place: Place, module: Module, owner: str | None, card: Card) -> Finding | None:
+def _gpu_code(place: Place, module: Module, owner: str | None) -> list[Finding]:
+    """One finding for all the cards that fare alike, so that a file is named once."""
     # A lone container in a library of NVIDIA's is the stub that nvcc leaves where there are no kernels.
     if module.code is None or (module.code.containers == 1 and is_nvidias(module.file)):
-        return None
-    answer = _served(place, module, card)
-    if answer.coverage is Coverage.NO and is_nvidias(module.file):
+        return []
+    answers = {card: _served(place, module, card) for card in place.cards}
+    if is_nvidias(module.file) and any(answer.coverage is Coverage.NO for answer in answers.values()):
         # Only pieces of it were looked at; before it is accused, all of it is.
         module = msgspec.structs.replace(module, code=_whole_code(place, module))
-        answer = _served(place, module, card)
-    if answer.coverage is Coverage.SERVES:
-        return _jit(place, module, card) if answer.by_jit else None
+        answers = {card: _served(place, module, card) for card in place.cards}
+    by_jit = [card for card, answer in answers.items() if answer.coverage is Coverage.SERVES and answer.by_jit]
+    alike: dict[str, list[Card]] = {}
+    for card, answer in answers.items():
+        if answer.coverage is not Coverage.SERVES:
+            alike.setdefault(_how_much(answer), []).append(card)
+    found = [_lacking(module, owner, how, cards) for how, cards in alike.items()]
+    return [*found, _jit(place, module, by_jit)] if by_jit else found
+
+
+def _lacking(module: Module, owner: str | None, how: str, cards: list[Card]) -> Finding:
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
     targets = ", ".join(module.code.targets if module.code else ())
-    how = _how_much(answer)
     return Finding(
         id="audit.gpu-code",
         state=State.FAIL if essential else State.WARN,
-        found=f"{module.path} has {how} for the {card.name} ({card.capability.sm}); it has {targets}",
+        found=f"{module.path} has {how} for {_named(cards)}; it has {targets}",
         why="a kernel without code for the card fails with `no kernel image`, or, where a launch is not checked, "
         "leaves wrong numbers behind without any error",
         fix=Fix(text="install or build one with its code"),
     )
+
+
+def _named(cards: list[Card]) -> str:
+    return " and ".join(f"the {card.name} ({card.capability.sm})" for card in cards)
 
 
 def _whole_code(place: Place, module: Module) -> GpuCode:
@@ -141,13 +162,13 @@ def _how_much(answer: Served) -> str:
     return f"code in only {answer.native + answer.jit} of {answer.containers} parts"
 
 
-def _jit(place: Place, module: Module, card: Card) -> Finding:
+def _jit(place: Place, module: Module, cards: list[Card]) -> Finding:
     sure = place.driver_ptx is not None
     text = "runs" if sure else "runs only if the driver knows its PTX: that could not be checked;"
     return Finding(
         id="audit.jit",
         state=State.WARN if sure else State.UNVERIFIED,
-        found=f"{module.path} has no code of its own for the {card.name} ({card.capability.sm})",
+        found=f"{module.path} has no code of its own for {_named(cards)}",
         why=f"it {text} by JIT: the first start is slow, and an older driver cannot do it",
         fix=Fix(text="build it with code for the card to be rid of that"),
     )

@@ -46,29 +46,50 @@ def command(
 def _show(answer: Audit) -> None:
     where = answer.environment
     torch = f"torch {answer.torch.version}" if answer.torch else "no torch"
-    cards = (
-        ", ".join(f"{card.name} ({card.capability.sm})" for card in answer.cards) or "none here; name one with `--gpu`"
-    )
+    named = ", ".join(f"{card.name} ({card.capability.sm})" for card in answer.cards)
+    driver = f", driver {answer.driver}" if answer.driver else ""
     console.out(f"{where.root}: Python {where.python or '?'} ({where.kind}), {torch}")
-    console.out(
-        f"Cards: {cards or 'none here; name one with `--gpu`'}" + (f", driver {answer.driver}" if answer.driver else "")
-    )
+    console.out(f"GPUs: {named or 'none found; pass `--gpu`'}{driver}")
     console.out()
     if answer.modules:
-        rows = [_row(module) for module in answer.modules]
-        console.out(console.table(rows, head=("state", "module", "package", "GPU code")))
+        console.out(_table(answer))
         console.out()
     _explain([*answer.findings, *(finding for module in answer.modules for finding in module.findings)])
     if answer.rebuild:
         console.out()
-        console.out("To build again, in this order")
+        console.out("Rebuild, in this order")
         for entry in answer.rebuild:
             console.out(f"  {entry.command}")
     console.out()
-    wrong = sum(module.state is State.FAIL for module in answer.modules) + sum(
-        f.state is State.FAIL for f in answer.findings
-    )
-    console.out(f"{answer.examined} compiled modules examined, {wrong} wrong")
+    console.out(_summary(answer))
+
+
+def _table(answer: Audit) -> str:
+    """One column for each GPU, in the order of the GPUs; the path last, since it is the longest."""
+    from rekindle.audit.module_checks import label
+
+    cards = [label(card, answer.cards) for card in answer.cards]
+    rows = [
+        (module.state.value, *_code(module, cards), module.distribution or "", module.path) for module in answer.modules
+    ]
+    return console.table(rows, head=("state", *(cards or ["GPU code"]), "package", "module"))
+
+
+def _code(module: AuditedModule, cards: list[str]) -> list[str]:
+    if not cards:
+        return [" ".join(module.targets) or "none"]
+    return [module.coverage.get(card, "no GPU code") for card in cards]
+
+
+def _summary(answer: Audit) -> str:
+    count = f"checked {answer.examined} module{'' if answer.examined == 1 else 's'}"
+    every = [*(module.state for module in answer.modules), *(finding.state for finding in answer.findings)]
+    said = [
+        f"{number} {state.value}"
+        for state in (State.FAIL, State.UNVERIFIED, State.WARN)
+        if (number := sum(each is state for each in every))
+    ]
+    return f"{count}, {', '.join(said)}" if said else f"{count}, no problems"
 
 
 def _explain(findings: list[Finding]) -> None:
@@ -80,8 +101,3 @@ def _explain(findings: list[Finding]) -> None:
         for finding in same[:-1]:
             console.out(console.finding(Finding(id=finding.id, state=finding.state, found=finding.found)))
         console.out(console.finding(same[-1]))
-
-
-def _row(module: AuditedModule) -> tuple[str, str, str, str]:
-    code = ", ".join(sorted(set(module.coverage.values()))) or " ".join(module.targets) or "none"
-    return module.state.value, module.path.rpartition("/")[2], module.distribution or "", code

@@ -110,15 +110,21 @@ def table(
     widths = [max((len(row[i]) for row in every if i < len(row)), default=0) for i in range(count)]
     room = (columns or width()) - len(indent) - sum(widths[:-1]) - 2 * (count - 1)
     last = max(room, 20)
+    wrapped = [
+        (textwrap.wrap(row[-1], last, break_long_words=False, break_on_hyphens=False) or [""])
+        if len(row) == count
+        else [""]
+        for row in every
+    ]
+    widths[-1] = max(len(line) for tail in wrapped for line in tail)
     lines: list[str] = []
-    for number, row in enumerate(every):
+    for number, (row, tail) in enumerate(zip(every, wrapped, strict=True)):
         cells = [*row, *[""] * (count - len(row))]
-        tail = textwrap.wrap(cells[-1], last, break_long_words=False, break_on_hyphens=False) or [""]
         lead = indent + "".join(cell.ljust(widths[i]) + "  " for i, cell in enumerate(cells[:-1]))
         lines.append((lead + tail[0]).rstrip())
         lines += [" " * len(lead) + more for more in tail[1:]]
         if head and number == 0:
-            lines.append(indent + "  ".join("-" * min(w, last) for w in widths))
+            lines.append(indent + "  ".join("-" * each for each in widths))
     return "\n".join(lines)
 
 

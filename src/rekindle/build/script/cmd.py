@@ -11,6 +11,7 @@ import re
 from rekindle.build.configure.render import Known, change_lines, cmd_value, one_line
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.standalone import BAD_WORD
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+/@-]+\Z")
 
@@ -97,16 +98,27 @@ def _begin() -> list[str]:
         "exit /b 3",
         ":unpack",
         'if not exist "%RK_WORK%" mkdir "%RK_WORK%"',
-        "if not %ERRORLEVEL%==0 exit /b 4",
+        "if not %ERRORLEVEL%==0 goto :unwritable",
         'set "RK_STEPS=%RK_WORK%\\steps.py"',
         f'set "RK_CUT={script_text.PYTHON_BEGINS}"',
         "rem File names and messages in UTF-8, whatever the console's code page is",
         'set "PYTHONUTF8=1"',
         _rem("The Python part at the end of this file becomes a file of its own"),
         f'"%RK_PYTHON%" -c "{split}"',
-        "if not %ERRORLEVEL%==0 exit /b 4",
+        "if not %ERRORLEVEL%==0 goto :unwritable",
         '"%RK_PYTHON%" "%RK_STEPS%" start',
-        "if not %ERRORLEVEL%==0 exit /b 2",
+        f"if %ERRORLEVEL%=={BAD_WORD} exit /b 2",
+        "if %ERRORLEVEL%==0 goto :steps",
+        "echo The Python of RK_PYTHON failed before the first step:",
+        'echo   "%RK_PYTHON%"',
+        "echo Correct RK_PYTHON near the top of this file: it must be an interpreter, not a shim.",
+        "exit /b 3",
+        ":unwritable",
+        "echo Cannot write to the folder of RK_WORK:",
+        'echo   "%RK_WORK%"',
+        "echo Free some space there, or correct RK_WORK near the top of this file.",
+        "exit /b 4",
+        ":steps",
         "",
     ]
 

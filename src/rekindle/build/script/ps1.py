@@ -7,6 +7,7 @@ import re
 from rekindle.build.configure.render import change_lines, one_line, ps1_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.standalone import BAD_WORD
 from rekindle.build.script.text import comment, title
 
 
@@ -116,7 +117,12 @@ def _begin() -> list[str]:
         "$Env:PYTHONUTF8 = '1'",
         "[System.IO.File]::WriteAllText($Env:RK_STEPS, $PythonPart)",
         "& $Env:RK_PYTHON $Env:RK_STEPS 'start'",
-        "if ($LASTEXITCODE -ne 0) { exit 2 }",
+        f"if ($LASTEXITCODE -eq {BAD_WORD}) {{ exit 2 }}",
+        "if ($LASTEXITCODE -ne 0) {",
+        "  Write-Output ('The Python at ' + $Env:RK_PYTHON + ' exited with code ' + $LASTEXITCODE)",
+        "  Write-Output 'Correct RK_PYTHON near the top of this file: it must be an interpreter, not a shim.'",
+        "  exit 3",
+        "}",
         "",
     ]
 

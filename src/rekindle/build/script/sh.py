@@ -8,6 +8,7 @@ import shlex
 from rekindle.build.configure.render import change_lines, drop_function, one_line, sh_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.standalone import BAD_WORD
 from rekindle.build.script.text import comment, title
 
 _END = "END_OF_PYTHON"
@@ -29,9 +30,13 @@ def text(script: Script, file: str) -> str:
         *drop_function(script.environment),
         "",
         *title("The Python part of this script, which becomes a file of its own"),
-        'mkdir -p "$RK_WORK" || exit 4',
+        "cannot_write() {",
+        "  printf 'Cannot write to %s: free some space there, or correct RK_WORK above.\\n' \"$RK_WORK\" >&2",
+        "  exit 4",
+        "}",
+        'mkdir -p "$RK_WORK" || cannot_write',
         'export RK_STEPS="$RK_WORK/steps.py"',
-        f"cat >\"$RK_STEPS\" <<'{_END}' || exit 4",
+        f"cat >\"$RK_STEPS\" <<'{_END}' || cannot_write",
         *script_text.python_part(script),
         _END,
         "",
@@ -41,7 +46,17 @@ def text(script: Script, file: str) -> str:
         "  exit 3",
         "fi",
         "export PYTHONUTF8=1",
-        '"$RK_PYTHON" "$RK_STEPS" start || exit 2',
+        '"$RK_PYTHON" "$RK_STEPS" start',
+        "code=$?",
+        "case $code in",
+        "  0) ;;",
+        f"  {BAD_WORD}) exit 2 ;;",
+        "  *)",
+        '    printf \'The Python at %s exited with code %s before the first step.\\n\' "$RK_PYTHON" "$code" >&2',
+        "    printf 'Correct RK_PYTHON above: it must be an interpreter, not a shim.\\n' >&2",
+        "    exit 3",
+        "    ;;",
+        "esac",
         "",
     ]
     for step in script.steps:

@@ -1,6 +1,6 @@
 """The part of a build script that no shell does well: marks, logs, running programs. Needs Python 3.7 and no more.
 
-steps.py start                 the arguments make sense; what --from names is to be done again
+steps.py start                 the arguments make sense (else 12); what --from names is to be done again
 steps.py begin STEP            exit code 0: do it, 10: it is done already, 11: enough, --until was before it
 steps.py end STEP              it is done, and a mark says so
 steps.py run PROGRAM WORD ...  run it, every line with the time on the screen and in the logs
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 PLAN: dict[str, Any] = {}
-KEPT, ENOUGH = 10, 11
+KEPT, ENOUGH, BAD_WORD = 10, 11, 12
 BETWEEN = "between steps"
 
 
@@ -84,7 +84,7 @@ def start() -> int:
     for word in (asked, until):
         if word and word not in names():
             stop(f"there is no step `{word}`", "the steps are " + ", ".join(names()))
-            return 2
+            return BAD_WORD
     say(PLAN["title"])
     if asked:
         forget(names()[names().index(asked) :])

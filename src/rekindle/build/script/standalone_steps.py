@@ -47,7 +47,7 @@ def preflight() -> int:
     for need in PLAN["needs"]:
         if names().index(need["step"]) > until:
             continue
-        path = shutil.which(need["program"]) if need["program"] else str(expanded(need["path"]))
+        path = beside_python(need["program"]) if need["program"] else str(expanded(need["path"]))
         if not path or not Path(path).exists():
             wrong += [f"MISSING  {need['what']}: `{path or need['program']}`", f"         {need['fix']}"]
             continue
@@ -61,6 +61,12 @@ def preflight() -> int:
     if free < PLAN["disk"]:
         say(f"WARN     {free} GiB are free; the whole takes about {PLAN['disk']}")
     return stop(*wrong) if wrong else 0
+
+
+def beside_python(program: str) -> str:
+    """Where the build will find it: the folder of its Python comes first on PATH."""
+    own = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return shutil.which(program, path=own) or ""
 
 
 def unfit(work: str) -> list[str]:

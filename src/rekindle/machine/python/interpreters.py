@@ -116,6 +116,10 @@ def parse(run: Run, path: str, text: str) -> FoundPython:
     kind = "conda" if conda else "embedded" if embedded else "venv" if prefix != base else "system"
     thread = "t" if said.get("free_threaded") else ""
     letters = "cp" if said.get("implementation") in ("cpython", None) else "pp"
+    own = said.get("executable")
+    # A shim (pyenv, asdf) is a shell script that needs more on PATH than a build has: the interpreter itself is taken.
+    if isinstance(own, str) and own and run.paths.normcase(run.parent(own)) != run.paths.normcase(run.parent(path)):
+        path = own
     return FoundPython(
         path=path,
         version=version,
