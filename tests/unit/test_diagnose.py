@@ -30,7 +30,7 @@ def test_the_cause_and_not_the_wrappers_around_it(tmp_path: Path) -> None:
     log.write_text(KEPLER, encoding="utf-8")
     seen = rekindle_command("diagnose", str(log), "--json")
     answer = seen.json()
-    assert seen.code == 0
+    assert seen.code == 8
     assert answer["outcome"] == "cause"
     assert [cause["label"] for cause in answer["causes"]] == ["cuda_arch_unsupported_by_nvcc"]
     first = answer["causes"][0]
@@ -96,7 +96,7 @@ def test_a_person_reads_the_line_the_reason_and_the_fix(tmp_path: Path) -> None:
     seen = rekindle_command("diagnose", str(log))
     assert "line 5: nvcc fatal" in seen.out
     assert "fix: " in seen.out
-    assert "Set aside" in seen.out
+    assert "Consequences of the cause above" in seen.out
     assert max(len(line) for line in seen.out.splitlines()[1:]) <= 80
 
 
@@ -179,11 +179,11 @@ def test_a_log_that_is_being_written(tmp_path: Path) -> None:
             with log.open("a", encoding="utf-8") as stream:
                 stream.write(waiting.pop(0))
 
-    answers = list(follow(log, quiet=3.0, pause=pause, clock=lambda: now[0]))
+    answers = list(follow(log, idle=3.0, pause=pause, clock=lambda: now[0]))
     assert answers[-1].causes[0].line == 5
     first = next(answer for answer in answers if answer.causes)
     assert first.lines < answers[-1].lines, "it was told before the build had ended"
-    seen = rekindle_command("diagnose", str(log), "--follow", "--quiet", "0", "--json")
+    seen = rekindle_command("diagnose", str(log), "--follow", "--idle", "0", "--json")
     assert seen.json()["causes"][0]["label"] == "cuda_arch_unsupported_by_nvcc"
 
 
@@ -196,14 +196,14 @@ def test_a_log_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
         now[0] += seconds
         log.write_text("Successfully installed thing\n", encoding="utf-8")
 
-    answers = list(follow(log, quiet=3.0, pause=pause, clock=lambda: now[0]))
+    answers = list(follow(log, idle=3.0, pause=pause, clock=lambda: now[0]))
     assert (answers[0].outcome, answers[-1].outcome) == (Outcome.CAUSE, Outcome.NONE)
 
 
 def test_a_file_that_is_not_there() -> None:
     seen = rekindle_command("diagnose", "no-such-file.log")
     assert seen.code == 14
-    assert "no file" in seen.err
+    assert "does not exist" in seen.err
 
 
 def test_what_a_log_says_never_becomes_part_of_a_command() -> None:

@@ -65,8 +65,6 @@ def test_no_cause_is_invented(path: Path) -> None:
         "git submodule update --init --recursive\nSubmodule path 'third_party/fmt': done\nSuccessfully built x\n",
         "CUDA not available, using the CPU\ntriton is not available on Windows\nSuccessfully installed x-1\n",
         "CUDA_CUDA_LIBRARY:FILEPATH=/usr/lib/libcuda.so\nBuild files have been written to: /b\n",
-        "",
-        "\n\n\n",
     ],
 )
 def test_harmless_lines_are_harmless(text: str) -> None:

@@ -12,68 +12,94 @@ from rekindle.core import console
 from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from rekindle.diagnose.answer import Diagnosis
     from rekindle.diagnose.facts import Facts
+    from rekindle.diagnose.source import Diagnoses
 
 
 @click.command("diagnose")
 @click.argument("where", metavar="LOG|DIR|-")
 @options.gpus
 @options.system
+@options.python
 @options.torch
 @options.cuda
+@options.driver
 @options.toolset
 @options.machine
-@click.option("--follow", is_flag=True, help="Read on while the log is being written; answer when something fails.")
-@click.option("--quiet", default=60.0, metavar="SECONDS", help="With --follow: stop after this long without a line.")
+@click.option("--follow", is_flag=True, help="Keep reading while the log is written; answer when something fails.")
+@click.option(
+    "--idle",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --follow: stop after this long without a new line.",
+)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown to paste into an issue.")
 @options.as_json
 def command(
     where: str,
-    gpus: tuple[str, ...],
-    system: str | None,
-    torch: str | None,
-    cuda: str | None,
-    toolset: str | None,
-    machine: Path | None,
     follow: bool,
-    quiet: float,
+    idle: float,
+    as_markdown: bool,
     as_json: bool,
-) -> None:
-    """What went wrong in a build, install or import LOG, and what to do.
+    machine: Path | None,
+    **told: object,
+) -> int:
+    """Find out what went wrong in a build, install or import LOG.
 
-    Reads a file, every log of a folder, or `-` for what is piped in. The options tell what the log does not: for
-    which card, system or release the fix is wanted.
+    Reads a file (also .gz), every log in a folder, or `-` for standard input. The options say what the log does not:
+    the card, system or release that the fix is for.
+
+    Exits with 0 if the log says that the work succeeded, with 8 if a cause was found, with 9 if no failure was
+    recognised.
     """
-    from rekindle.diagnose import facts, report, source
+    from rekindle.diagnose import source
 
     if follow and where == "-":
-        message = "`--follow` reads a file, not what is piped in"
-        raise UsageError(message, hint="a pipe is read to its end anyway: leave `--follow` out")
-    known = facts.told(gpus=gpus, system=system, torch=torch, cuda=cuda, toolset=toolset)
-    if machine is not None:
-        from rekindle.machine import snapshot
+        message = "`--follow` reads a file, not standard input"
+        raise UsageError(message, hint="leave `--follow` out: a pipe is read to its end anyway")
+    if as_json and as_markdown:
+        message = "`--json` and `--markdown` exclude each other"
+        raise UsageError(message, hint="choose one of them")
+    known = _known(machine, told)
+    answer = _follow(where, known, idle) if follow else source.diagnose(where, known=known)
+    _print(answer, as_json, as_markdown)
+    return source.exit_code(answer)
 
-        known = facts.of_machine(snapshot.load(machine), known)
-    if follow:
-        _follow(where, known, quiet, as_json)
-        return
-    answer = source.diagnose(where, known=known)
+
+def _known(machine: Path | None, told: dict[str, object]) -> Facts:
+    from rekindle.diagnose import facts
+
+    known = facts.told(**told)  # type: ignore[arg-type]
+    if machine is None:
+        return known
+    from rekindle.machine import snapshot
+
+    return facts.of_machine(snapshot.load(machine), known)
+
+
+def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool) -> None:
+    from rekindle.diagnose import report, source
+
     if as_json:
         console.out_json(answer)
         return
     each = answer.logs if isinstance(answer, source.Diagnoses) else (answer,)
-    console.out("\n\n\n".join(report.text(diagnosis) for diagnosis in each))
+    if as_markdown:
+        console.out("\n\n---\n\n".join(report.markdown(diagnosis) for diagnosis in each))
+    else:
+        console.out("\n\n\n".join(report.text(diagnosis) for diagnosis in each))
 
 
-def _follow(where: str, known: Facts, quiet: float, as_json: bool) -> None:
-    """Talk while it goes on; the last answer is the answer."""
-    from rekindle.diagnose import report
+def _follow(where: str, known: Facts, idle: float) -> Diagnosis:
+    """Report on stderr while the log grows; the last answer is the answer."""
     from rekindle.diagnose.follow import follow
 
-    last = None
-    for last in follow(Path(where), known=known, quiet=quiet):
+    last: Diagnosis | None = None
+    for last in follow(Path(where), known=known, idle=idle):
         if last.causes:
             console.say(f"line {last.causes[0].line}: {last.causes[0].title}")
-    if last is not None and as_json:
-        console.out_json(last)
-    elif last is not None:
-        console.out(report.text(last))
+    assert last is not None, "follow ends with an answer"
+    return last

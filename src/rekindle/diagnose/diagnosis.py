@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import msgspec
 
 from rekindle.core.console import clean
-from rekindle.core.errors import NotFound
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.redact import redact
 from rekindle.diagnose import fix
 from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
@@ -16,13 +19,14 @@ from rekindle.diagnose.events import Event, Kind, read
 from rekindle.diagnose.facts import Facts, gather
 from rekindle.diagnose.match import matches
 from rekindle.diagnose.missing import really_missing
+from rekindle.diagnose.outcome import Judgement, judge
+from rekindle.diagnose.overcome import passed_tests, tried_again
 from rekindle.diagnose.rank import Ranked, ranked
 from rekindle.diagnose.scan import BLOCK, Kept, scan
 from rekindle.diagnose.unwrap import unwrapped
 
 _SHOWN = 240
 _WRAPPERS = 12
-_UNEXPLAINED = 8
 
 
 def diagnose_text(text: str | bytes, *, known: Facts | None = None, source: str = "") -> Diagnosis:
@@ -49,51 +53,32 @@ def answer(kept: Kept, *, known: Facts | None = None, source: str = "") -> Diagn
 
 
 def _answer(kept: Kept, known: Facts | None, source: str) -> Diagnosis:
-    events = read(kept.lines)
+    events = tuple(passed_tests(read(kept.lines)))
     facts = gather((event.text for event in events), known)
     order = ranked(matches(events, facts), events)
+    if order and tried_again(events, _failures(events, order)):
+        order = []
     wrappers = [event for event in events if event.kind is Kind.WRAPPER and event.hit]
     told = {name: str(value) for name in Facts.__struct_fields__ if (value := getattr(facts, name)) not in (None, ())}
     if facts.gpus:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
-    if order:
-        causes = tuple(_cause(entry, order, events, facts) for entry in order)
-        outcome, summary = Outcome.CAUSE, causes[0].title
-        unexplained: tuple[Evidence, ...] = ()
-    else:
-        causes = ()
-        outcome, summary, unexplained = _without_cause(events, wrappers)
+    causes = tuple(_cause(entry, order, events, facts) for entry in order)
+    judged = Judgement(outcome=Outcome.CAUSE, summary=causes[0].title) if causes else judge(events)
     return Diagnosis(
         source=source,
-        outcome=outcome,
-        summary=summary,
+        outcome=judged.outcome,
+        summary=judged.summary,
         causes=causes,
         wrappers=tuple(_evidence(event) for event in wrappers[:_WRAPPERS]),
-        unexplained=unexplained,
+        unexplained=tuple(_evidence(event) for event in judged.lines),
         lines=kept.total,
         facts=told,
     )
 
 
-def _without_cause(events: Sequence[Event], wrappers: Sequence[Event]) -> tuple[Outcome, str, tuple[Evidence, ...]]:
-    errors = [event for event in events if event.kind is Kind.ERROR and event.hit]
-    last_success = max((event.number for event in events if event.kind is Kind.SUCCESS), default=0)
-    reports = [event for event in wrappers if event.number > last_success and not _harmless(event)]
-    if not reports and (not errors or last_success > errors[-1].number):
-        if not any(event.text for event in events):
-            return Outcome.NONE, "The log is empty", ()
-        return Outcome.NONE, "Nothing here failed", ()
-    shown = errors or reports
-    return (
-        Outcome.UNKNOWN,
-        "Something failed, but no known cause shows in this log",
-        tuple(_evidence(event) for event in shown[:_UNEXPLAINED]),
-    )
-
-
-def _harmless(event: Event) -> bool:
-    """PowerShell reports whatever a program writes on stderr as an error of its own."""
-    return event.tool == "powershell"
+def _failures(events: Sequence[Event], order: Sequence[Ranked]) -> list[int]:
+    shown = [match.event.number for entry in order for match in entry.matches]
+    return shown + [event.number for event in events if event.kind in (Kind.ERROR, Kind.WRAPPER)]
 
 
 def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], facts: Facts) -> Cause:
@@ -134,12 +119,22 @@ def _evidence(event: Event) -> Evidence:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as stream:
+        with _opened(path) as stream:
             while block := stream.read(BLOCK):
                 yield block
     except FileNotFoundError as error:
-        message = f"there is no file `{path}`"
-        raise NotFound(message, hint="check the path; quote it if it has spaces; `-` reads what is piped in") from error
+        message = f"file `{path}` does not exist"
+        raise NotFound(message, hint="check the path; quote it if it has spaces; `-` reads standard input") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        message = f"`{path}` is not a complete gzip file"
+        raise BadInput(message, hint="copy or download it again, or unpack what is left with `gzip -dc`") from error
     except OSError as error:
         message = f"cannot read `{path}`: {error.strerror or error}"
         raise NotFound(message, hint="check the permissions of the file") from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    """By what is inside, not by the name: CI systems hand out `.log` files that are packed."""
+    with path.open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")

@@ -24,8 +24,10 @@ class Kind(str, Enum):
     PROBE = "probe"
     WRAPPER = "wrapper"
     SUCCESS = "success"
+    GOING = "going"
     PROGRESS = "progress"
     COMMAND = "command"
+    QUOTE = "quote"
     TEXT = "text"
 
 

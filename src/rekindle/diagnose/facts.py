@@ -29,6 +29,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     developer_prompt: bool | None = None
     msvc: bool | None = None
     gpu_name: str | None = None
+    driver: str | None = None
     jobs: int | None = None
 
 
@@ -68,9 +69,19 @@ def told(
     torch: str | None = None,
     cuda: str | None = None,
     toolset: str | None = None,
+    python: str | None = None,
+    driver: str | None = None,
 ) -> Facts:
     """What the caller knows, as the command line spells it."""
-    return Facts(gpus=tuple(_capability(name) for name in gpus), os=system, torch=torch, cuda=cuda, toolset=toolset)
+    return Facts(
+        gpus=tuple(_capability(name) for name in gpus),
+        os=system,
+        torch=torch,
+        cuda=cuda,
+        toolset=toolset,
+        python=python,
+        driver=driver,
+    )
 
 
 def of_machine(machine: Machine, said: Facts) -> Facts:

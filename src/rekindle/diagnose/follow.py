@@ -19,17 +19,17 @@ def follow(
     path: Path,
     *,
     known: Facts | None = None,
-    quiet: float = 60.0,
+    idle: float = 60.0,
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Diagnosis]:
-    """The diagnosis each time it changes. Ends when nothing was written for `quiet` seconds after a cause was found.
+    """The diagnosis each time it changes. Ends when nothing was written for `idle` seconds.
 
     A build that goes on after a failure is still followed: other jobs may fail too. A log that is cut short and begun
     anew (another build into the same file) is read from its beginning.
     """
     if not path.exists():
-        message = f"there is no file `{path}`"
+        message = f"file `{path}` does not exist"
         raise NotFound(message, hint="start the build first, or name the file it writes to")
     scanner, place, last, seen = Scanner(), 0, clock(), ("", 0)
     while True:
@@ -44,7 +44,7 @@ def follow(
             if now != seen and found.outcome is not Outcome.UNKNOWN:
                 seen = now
                 yield found
-        elif clock() - last >= quiet:
+        elif clock() - last >= idle:
             yield answer(scanner.finish(), known=known, source=str(path))
             return
         pause(_PAUSE)

@@ -15,7 +15,7 @@ from rekindle.knowledge.logs.signatures import CauseRow, Signature, When, causes
 from rekindle.knowledge.tables import cached
 
 # What is never anybody's message, and what is one only for signatures that say so.
-_SILENT = frozenset({Kind.COMMAND, Kind.PROGRESS, Kind.SUCCESS})
+_SILENT = frozenset({Kind.COMMAND, Kind.QUOTE, Kind.PROGRESS, Kind.SUCCESS, Kind.GOING})
 _GUARDED = frozenset({Kind.WARNING, Kind.PROBE, Kind.WRAPPER})
 _LONGEST = 8_000
 

@@ -30,5 +30,5 @@ def really_missing(named: str) -> tuple[str, ...]:
     first = [
         item for item in closure.missing if path.name.lower() in {way.lower().rpartition("/")[2] for way in item.chain}
     ]
-    chosen = first or [item for item in closure.missing if item.how == "linked"] or list(closure.missing)
+    chosen = first or [item for item in closure.missing if item.how == "import"] or list(closure.missing)
     return tuple(f"{item.library}, wanted by {item.wanted_by[0]}" for item in chosen[:_MOST] if item.wanted_by)

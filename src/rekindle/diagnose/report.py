@@ -1,4 +1,4 @@
-"""A diagnosis as a person reads it."""
+"""A diagnosis as a person reads it: in a terminal, or as Markdown to paste into an issue."""
 
 from __future__ import annotations
 
@@ -9,44 +9,91 @@ from rekindle.core.findings import Fix
 from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
 
 _SHOWN_LINES = 4
+_FOLLOWING = 6
 
 
 def text(diagnosis: Diagnosis) -> str:
     parts = [_head(diagnosis)]
-    roots = [cause for cause in diagnosis.causes if cause.explained_by is None]
-    rest = [cause for cause in diagnosis.causes if cause.explained_by is not None]
+    roots = _roots(diagnosis)
     if roots:
         parts.append(_cause(roots[0]))
-        jobs = {cause.job for cause in roots}
         for cause in roots[1:]:
-            title = "Independent of it" if len(jobs) > 1 and cause.job != roots[0].job else "Or it is"
-            parts.append(f"{paint(title + ':', 'bold')} {cause.title} ({cause.label}, {_sure(cause)})")
+            relation = paint(_relation(cause, roots) + ":", "bold")
+            parts.append(f"{relation} {cause.title} ({cause.label}, {_sure(cause)})")
             parts.append("\n".join(_lines(cause.evidence[:1])))
-    if diagnosis.outcome is Outcome.UNKNOWN:
-        parts.append(
-            wrap(
-                "None of the causes that Rekindle knows shows here. These lines report the failure; what stands "
-                "above the first of them is the place to look."
-            )
-        )
-        parts.append("\n".join(_lines(diagnosis.unexplained)))
-    set_aside = [f"{cause.title} (line {cause.line}, follows from {cause.explained_by})" for cause in rest]
-    set_aside += [f"line {item.line}: {item.text}" for item in diagnosis.wrappers]
-    if set_aside and diagnosis.outcome is not Outcome.NONE:
-        parts.append(
-            "Set aside, because they only follow:\n" + "\n".join(f"  {_short(item)}" for item in set_aside[:6])
-        )
+    if diagnosis.outcome is Outcome.UNKNOWN and diagnosis.unexplained:
+        parts += [wrap(_unknown(diagnosis)), "\n".join(_lines(diagnosis.unexplained))]
+    following = _following(diagnosis)
+    if following:
+        parts.append("Consequences of the cause above:\n" + "\n".join(f"  {_short(item)}" for item in following))
     return "\n\n".join(part for part in parts if part)
 
 
+def markdown(diagnosis: Diagnosis) -> str:
+    """Headings, the lines in a fence, the commands in another: what an issue tracker renders."""
+    roots = _roots(diagnosis)
+    parts = [f"### {diagnosis.summary}", f"`{diagnosis.source or 'log'}`, {_count(diagnosis)}"]
+    if roots:
+        first = roots[0]
+        parts += [
+            f"**Cause:** `{first.label}` ({_sure(first)})" + (f", while making `{first.job}`" if first.job else ""),
+            _fence(_lines(first.evidence[:_SHOWN_LINES])),
+            first.explanation,
+            f"**Fix:** {first.fix.text}",
+        ]
+        parts += [_fence(first.fix.commands)] if first.fix.commands else []
+        parts += [f"**{_relation(cause, roots)}:** {cause.title} (`{cause.label}`)" for cause in roots[1:]]
+        parts += [f"See {link}" for link in first.links]
+    elif diagnosis.outcome is Outcome.UNKNOWN and diagnosis.unexplained:
+        parts += [_unknown(diagnosis), _fence(_lines(diagnosis.unexplained))]
+    if diagnosis.facts:
+        parts.append("Known: " + ", ".join(f"{name} {value}" for name, value in diagnosis.facts.items()))
+    return "\n\n".join(parts)
+
+
+def fix(what: Fix) -> str:
+    lines = [wrap(what.text, first=f"{paint('fix:', 'cyan')} ", indent="     ")]
+    lines += [f"       {command}" for command in what.commands]
+    return "\n".join(lines)
+
+
 def _head(diagnosis: Diagnosis) -> str:
-    count = f"{diagnosis.lines:,} line{'' if diagnosis.lines == 1 else 's'}"
-    place = f"{diagnosis.source or 'the log'}, {count}"
-    if diagnosis.outcome is Outcome.NONE:
-        return f"{paint(diagnosis.summary, 'green')} ({place})"
-    if diagnosis.outcome is Outcome.UNKNOWN:
-        return f"{paint(diagnosis.summary, 'yellow')} ({place})"
-    return f"{paint(diagnosis.summary, 'bold')} ({place})"
+    colour = {Outcome.NONE: "green", Outcome.UNKNOWN: "yellow", Outcome.CAUSE: "bold"}[diagnosis.outcome]
+    return f"{paint(diagnosis.summary, colour)} ({diagnosis.source or 'the log'}, {_count(diagnosis)})"
+
+
+def _count(diagnosis: Diagnosis) -> str:
+    return f"{diagnosis.lines:,} line{'' if diagnosis.lines == 1 else 's'}"
+
+
+def _roots(diagnosis: Diagnosis) -> list[Cause]:
+    return [cause for cause in diagnosis.causes if cause.explained_by is None]
+
+
+def _relation(cause: Cause, roots: Sequence[Cause]) -> str:
+    jobs = {root.job for root in roots}
+    return "Independent of it" if len(jobs) > 1 and cause.job != roots[0].job else "Or it is"
+
+
+def _unknown(diagnosis: Diagnosis) -> str:
+    if diagnosis.wrappers:
+        return (
+            "The log reports a failure, but not one that Rekindle knows. These lines look most like it; read what "
+            "stands above the first of them."
+        )
+    return (
+        "Nothing here says that the work succeeded, and no line is a failure that Rekindle knows. These lines look "
+        "most like one."
+    )
+
+
+def _following(diagnosis: Diagnosis) -> list[str]:
+    if diagnosis.outcome is not Outcome.CAUSE:
+        return []
+    explained = [cause for cause in diagnosis.causes if cause.explained_by is not None]
+    items = [f"{cause.title} (line {cause.line}, follows from {cause.explained_by})" for cause in explained]
+    items += [f"line {item.line}: {item.text}" for item in diagnosis.wrappers]
+    return items[:_FOLLOWING]
 
 
 def _cause(cause: Cause) -> str:
@@ -62,14 +109,22 @@ def _cause(cause: Cause) -> str:
     ).rstrip()
 
 
-def fix(what: Fix) -> str:
-    lines = [wrap(what.text, first=f"{paint('fix:', 'cyan')} ", indent="     ")]
-    lines += [f"       {command}" for command in what.commands]
-    return "\n".join(lines)
-
-
 def _lines(evidence: Sequence[Evidence]) -> list[str]:
     return [f"  line {item.line}: {item.text}" for item in evidence]
+
+
+def _fence(lines: Sequence[str]) -> str:
+    """A fence longer than any run of backticks inside, so that what a log says stays inside it."""
+    ticks = "`" * max(3, 1 + max((_longest_run(line) for line in lines), default=0))
+    return "\n".join([f"{ticks}text", *(line.strip() for line in lines), ticks])
+
+
+def _longest_run(line: str) -> int:
+    best = run = 0
+    for letter in line:
+        run = run + 1 if letter == "`" else 0
+        best = max(best, run)
+    return best
 
 
 def _sure(cause: Cause) -> str:

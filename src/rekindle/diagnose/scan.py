@@ -113,11 +113,14 @@ class Scanner:
 
     def kept(self) -> Kept:
         """What there is so far; more may be fed afterwards."""
-        keep = set(self._lines) | set(self._head)
+        # The last lines say how it ended, whatever words they use.
+        first = self._count - len(self._before) + 1
+        tail = {first + offset: line for offset, line in enumerate(self._before)}
+        keep = set(self._lines) | set(self._head) | set(tail)
         hits = set(self._hits)
         lines = []
         for number in sorted(keep):
-            raw = readable(self._lines.get(number, self._head.get(number, b"")))
+            raw = readable(self._lines.get(number, self._head.get(number, tail.get(number, b""))))
             lines.append(Line(number, raw, bare(raw), number in hits))
         return Kept(tuple(lines), self._count, self._dropped)
 

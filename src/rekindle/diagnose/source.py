@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import NotFound
-from rekindle.diagnose.answer import Diagnosis
+from rekindle.core.errors import ChecksFailed, NotFound, Unverified
+from rekindle.diagnose.answer import Diagnosis, Outcome
 from rekindle.diagnose.diagnosis import diagnose_blocks, diagnose_file
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK
 
-_LOGS = frozenset({".log", ".txt", ".out", ".err"})
+_LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".txt.gz", ".out.gz", ".err.gz")
 # CMake's own records of its probes: full of failures that are none.
 _PROBES = frozenset({"CMakeError.log", "CMakeOutput.log", "CMakeCache.txt", "CMakeLists.txt", "requirements.txt"})
 _MOST = 500
@@ -29,7 +29,7 @@ class Diagnoses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses:
-    """`where` is a file, a folder, or `-` for what is piped in."""
+    """`where` is a file, a folder, or `-` for standard input."""
     if where == "-":
         return diagnose_blocks(_piped(), known=known, source="standard input")
     path = Path(where)
@@ -37,16 +37,26 @@ def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses
         return diagnose_file(path, known=known)
     files = logs_below(path)
     if not files:
-        message = f"there are no logs in `{path}`"
-        raise NotFound(message, hint="logs end in .log, .txt, .out or .err; name a file of another ending itself")
+        message = f"no logs in `{path}`"
+        raise NotFound(
+            message, hint="logs end in .log, .txt, .out or .err, also with .gz; name any other file directly"
+        )
     return Diagnoses(source=str(path), logs=tuple(diagnose_file(file, known=known) for file in files))
+
+
+def exit_code(answer: Diagnosis | Diagnoses) -> int:
+    """0: every log says that the work succeeded. 8: a cause was found. 9: no failure was recognised, nor success."""
+    found = {each.outcome for each in (answer.logs if isinstance(answer, Diagnoses) else (answer,))}
+    if Outcome.CAUSE in found:
+        return ChecksFailed.exit_code
+    return Unverified.exit_code if Outcome.UNKNOWN in found else 0
 
 
 def logs_below(folder: Path) -> list[Path]:
     found = (
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() in _LOGS and path.name not in _PROBES and path.is_file() and not path.is_symlink()
+        if path.name.lower().endswith(_LOGS) and path.name not in _PROBES and path.is_file() and not path.is_symlink()
     )
     return sorted(found)[:_MOST]
 

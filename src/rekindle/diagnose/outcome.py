@@ -1,0 +1,114 @@
+"""Whether the work behind a log went well, when no cause is known: success needs a sign of its own.
+
+Silence is not success. A log that shows neither a known cause nor a line that says the work is done is one in which
+no failure was recognised, and the lines that look most like one are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import re2
+
+from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.events import Event, Kind
+
+_SHOWN = 8
+_SUSPICIOUS = 7
+# How plainly a line says that something is wrong, the plainest first.
+_SIGNS: tuple[tuple[int, str], ...] = (
+    (
+        9,
+        r"(?i)\b(?:fatal|panic(?:ked)?|core dumped|illegal instruction|segmentation fault|SIG[A-Z]{3,4})\b",
+    ),
+    (8, r"(?i)\b(?:killed|aborted|terminated|unsupported|mismatch|exception|cannot|can't|could not|couldn't|unable)\b"),
+    (7, r"(?i)\b(?:error|failed|failure|fails|refused|denied|invalid|corrupt(?:ed)?|missing)\b|ERR!|^E: "),
+    (6, r"(?i)\bnot (?:found|recognized|supported|available|compatible|installed|initialized|loaded|responding)\b"),
+    (5, r"(?i)\bno such\b|\bwill ignore\b|\bignoring\b|\btoo (?:old|new|long|many)\b|\btimed? ?out\b|\bstopped\b"),
+    (4, r"(?i)\bFalse\b|\bNone\b|\bunknown\b|\bwarn(?:ing)?\b"),
+)
+_PATTERNS = tuple((score, re2.compile(pattern)) for score, pattern in _SIGNS)
+# `[12/12]`: the last step of ninja, or of a progress bar that came to its end.
+_LAST_STEP = re2.compile(r"^\[(\d+)/(\d+)\] ")
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be said without a cause. `lines` are the ones that look most like a failure."""
+
+    outcome: Outcome
+    summary: str
+    lines: tuple[Event, ...] = ()
+
+
+def judge(events: Sequence[Event]) -> Judgement:
+    spoken = [event for event in events if event.text]
+    if not spoken:
+        return Judgement(outcome=Outcome.UNKNOWN, summary="The log is empty")
+    errors = [event for event in spoken if event.kind is Kind.ERROR]
+    reports = [event for event in spoken if event.kind is Kind.WRAPPER and event.hit and not _harmless(event)]
+    if _went_well(spoken, errors, reports):
+        return Judgement(outcome=Outcome.NONE, summary="Nothing here failed")
+    return Judgement(
+        outcome=Outcome.UNKNOWN,
+        summary="No failure that I recognise",
+        lines=tuple(_most_like_a_failure(spoken, [*errors, *reports])),
+    )
+
+
+def _went_well(spoken: Sequence[Event], errors: Sequence[Event], reports: Sequence[Event]) -> bool:
+    """The work says that it is done, after whatever went wrong before; or it goes on and nothing went wrong."""
+    done = max((event.number for event in spoken if event.kind is Kind.SUCCESS), default=0)
+    if not done and _ended_with_the_last_step(spoken):
+        done = spoken[-1].number
+    last = max((event.number for event in (*errors, *reports)), default=0)
+    if done:
+        return done > last
+    return last == 0 and _goes_on(spoken)
+
+
+def _goes_on(spoken: Sequence[Event]) -> bool:
+    """A step that follows another says that the one before it was done, unless what comes last looks like a failure."""
+    going = [event.number for event in spoken if event.kind is Kind.GOING]
+    steps = [event.number for event in spoken if event.kind in (Kind.PROGRESS, Kind.COMMAND)]
+    probes = [event.number for event in spoken if event.kind is Kind.PROBE and event.tool == "setuptools"]
+    signs = going or (steps if len(steps) > 1 else []) or probes
+    if not signs:
+        return False
+    after = signs[-1] if going else 0
+    plain = (event for event in spoken if event.kind is Kind.TEXT and event.number > after)
+    # What ends like a statement is a line of source that a compiler shows.
+    return not any(_looks(event) >= _SUSPICIOUS for event in plain if not event.text.endswith((";", "{", "}")))
+
+
+def _ended_with_the_last_step(spoken: Sequence[Event]) -> bool:
+    for event in reversed(spoken[-6:]):
+        step = _LAST_STEP.match(event.text)
+        if step:
+            return bool(step.group(1) == step.group(2))
+    return False
+
+
+def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> list[Event]:
+    """In the order of the log. Where nothing stands out, the last lines: a program's last words."""
+    plain = {event.number for event in failures}
+    silent = (Kind.QUOTE, Kind.COMMAND, Kind.PROGRESS, Kind.SUCCESS, Kind.GOING)
+    scored: list[tuple[int, Event]] = []
+    for event in spoken:
+        score = 0 if event.kind in silent else _looks(event)
+        if score:
+            scored.append((score + 4 * (event.number in plain), event))
+    if not scored:
+        return list(spoken[-3:])
+    scored.sort(key=lambda pair: (-pair[0], pair[1].number))
+    return sorted((event for _, event in scored[:_SHOWN]), key=lambda event: event.number)
+
+
+def _looks(event: Event) -> int:
+    found = max((score for score, pattern in _PATTERNS if pattern.search(event.text)), default=0)
+    return max(found - 3, 1) if found and event.kind in (Kind.WARNING, Kind.PROBE) else found
+
+
+def _harmless(event: Event) -> bool:
+    """PowerShell reports whatever a program writes on stderr as an error of its own."""
+    return event.tool == "powershell"

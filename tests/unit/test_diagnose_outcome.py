@@ -1,0 +1,131 @@
+"""What is said where no cause is known: success needs a sign of its own, and the exit code tells the three apart."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.diagnosis import diagnose_text
+from support.command import rekindle_command
+
+# Each was once answered with "Nothing here failed".
+FAILED = [
+    "Illegal instruction (core dumped)",
+    "Program received signal SIGILL, Illegal instruction.\n0x00007fffe9 in f () from /x/torch/lib/libtorch_cpu.so",
+    "The container ended with exit code 137",
+    "ninja: build stopped: subcommand failed.",
+    "ptxas /tmp/a.ptx, line 603; error   : Feature '.release' requires .target sm_70 or higher",
+    "Check failed: status == CUDNN_STATUS_SUCCESS (6 vs. 0)  CUDNN_STATUS_ARCH_MISMATCH",
+    "'nvcc' is not recognized as an internal or external command,\noperable program or batch file.",
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+    "NVRM: The 550.54.14 NVIDIA driver will ignore this GPU.  Continuing probe...",
+    "E: Unable to locate package nvidia-driver-999",
+    'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+    "make: *** [Makefile:12: all] Killed",
+    "make: *** Killed",
+    "Could not locate zlibwapi.dll. Please make sure it is in your library path!",
+    "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.0.0 as it may crash.",
+    "LINK : fatal error LNK1181: cannot open input file 'foo.lib'",
+    'Exception in thread "main" java.lang.NullPointerException\n\tat com.x.Main.main(Main.java:5)',
+    "thread 'main' panicked at src/main.rs:4:5:\nindex out of bounds: the len is 3",
+    "npm ERR! code ELIFECYCLE\nnpm ERR! errno 1",
+    ">>> torch.__version__\n'2.1.0+cpu'\n>>> torch.cuda.is_available()\nFalse",
+    "",
+    "hello\n",
+]
+
+
+@pytest.mark.parametrize("log", FAILED)
+def test_nothing_failed_is_said_only_of_a_success(log: str) -> None:
+    found = diagnose_text(log + "\n")
+    assert found.outcome is not Outcome.NONE
+    assert found.causes or found.unexplained or not log
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Compiling\nSuccessfully installed torch-2.7.1",
+        "[1/2] Building a.o\n[2/2] Linking CXX shared library a.so",
+        "epoch 1/2 loss 0.812\nepoch 2/2 loss 0.540\nsaved runs/last.pt",
+        ">>> torch.cuda.is_available()\nTrue",
+        "============ test session starts ============\na.py .\n============ 1 passed in 0.10s ============",
+        "   Compiling x v0.1.0\n    Finished `release` profile [optimized] target(s) in 2.1s",
+        "added 120 packages, and audited 121 packages in 3s",
+        "Process finished with exit code 0",
+        "Resolved 12 packages in 2ms\nInstalled 12 packages in 40ms",
+        "[INFO] BUILD SUCCESS",
+    ],
+)
+def test_a_sign_of_success_is_believed(log: str) -> None:
+    assert diagnose_text(log + "\n").outcome is Outcome.NONE
+
+
+def test_the_lines_that_look_most_like_a_failure_are_shown() -> None:
+    found = diagnose_text("reading\nthe frobnicator could not be calibrated\nwriting\nleaving\n")
+    assert found.outcome is Outcome.UNKNOWN
+    assert found.summary == "No failure that I recognise"
+    assert [item.line for item in found.unexplained] == [2]
+
+
+QUOTED = [
+    (
+        "============ test session starts ============\na.py::test_oom PASSED\nRuntimeError: CUDA out of memory. "
+        "Tried to allocate 2 GiB\n============ 3 passed, 1 warning in 1.20s ============"
+    ),
+    (
+        'src/a.py:12:    raise RuntimeError("CUDA error: no kernel image is available for execution on the device")\n'
+        "Successfully built x"
+    ),
+    "a1b2c3d Fix the crash with `no kernel image is available for execution`\nSuccessfully built x",
+    "Ran 12 tests in 0.3s\nOSError: [WinError 126] The specified module could not be found\n\nOK",
+    (
+        "c++: fatal error: Killed signal terminated program cc1plus\nninja: build stopped: subcommand failed.\n"
+        "$ MAX_JOBS=2 pip wheel . --no-build-isolation\nSuccessfully built ops"
+    ),
+]
+
+
+@pytest.mark.parametrize("log", QUOTED)
+def test_a_quoted_or_overcome_failure_is_none(log: str) -> None:
+    found = diagnose_text(log + "\n")
+    assert (found.outcome, [cause.label for cause in found.causes]) == (Outcome.NONE, [])
+
+
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [
+        ("Successfully installed torch-2.7.1\n", 0),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_35'\n", 8),
+        ("frobnicator: the gizmo is upside down\n", 9),
+    ],
+)
+def test_the_exit_code_tells_success_cause_and_unknown_apart(tmp_path: Path, log: str, code: int) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(log, encoding="utf-8")
+    assert rekindle_command("diagnose", str(path)).code == code
+    assert rekindle_command("diagnose", str(path), "--json").code == code
+    assert rekindle_command("diagnose", str(tmp_path)).code == code
+
+
+def test_a_packed_log_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "build.log.gz"
+    path.write_bytes(gzip.compress(b"nvcc fatal   : Unsupported gpu architecture 'compute_35'\n"))
+    seen = rekindle_command("diagnose", str(path), "--json")
+    assert seen.json()["causes"][0]["label"] == "cuda_arch_unsupported_by_nvcc"
+    assert len(rekindle_command("diagnose", str(tmp_path), "--json").json()["logs"]) == 1
+    path.write_bytes(path.read_bytes()[:-12])
+    assert rekindle_command("diagnose", str(path)).code == 4
+
+
+def test_markdown_keeps_what_a_log_says_inside_its_fence(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("```\nnvcc fatal   : Unsupported gpu architecture 'compute_35' ````\n", encoding="utf-8")
+    seen = rekindle_command("diagnose", str(path), "--markdown")
+    assert seen.out.startswith("### ")
+    assert "`cuda_arch_unsupported_by_nvcc`" in seen.out
+    assert "`````text" in seen.out
+    assert rekindle_command("diagnose", str(path), "--markdown", "--json").code == 2
