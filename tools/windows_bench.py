@@ -62,7 +62,8 @@ def main() -> int:
 
 def tests(python: WindowsPython, words: list[str], timeout: float) -> int:
     """Run pytest there and say how many tests really ran; pytest itself has said why the others did not."""
-    chosen = words or ["tests/unit", "tests/windows", "-n", str(min(os.cpu_count() or 1, 4))]
+    workers = str(min(os.cpu_count() or 1, 4))
+    chosen = words or ["tests/unit", "tests/windows", "-n", workers, "--dist=worksteal"]
     report = python.bench.folder / f"report-{os.getpid()}.xml"
     command = [python.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={windows_path(report)}"]
     try:
@@ -79,7 +80,7 @@ def tests(python: WindowsPython, words: list[str], timeout: float) -> int:
         if done == 1 and 0 < len(failed) <= _FEW and not words:
             # Translated and two at a time, a test can miss its time; alone it must pass, or it has failed.
             print(f"{len(failed)} failed and are run once more, alone: {' '.join(failed)}", flush=True)
-            done = _carried_out(python, [*command, *failed], report, timeout)
+            done = _carried_out(python, [*command, "-n", "0", *failed], report, timeout)
     except subprocess.TimeoutExpired:
         print(f"the tests as win32 did not end in {timeout:.0f} s")
         return 1
