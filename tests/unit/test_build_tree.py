@@ -219,7 +219,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cores", "gigabytes", "cuda", "number"),
-    [(24, 32, True, 10), (24, 32, False, 21), (4, 64, True, 4), (16, 2, True, 1), (None, None, True, None)],
+    [(24, 32, True, 8), (24, 32, False, 21), (4, 64, True, 4), (16, 2, True, 1), (None, None, True, None)],
 )
 def test_as_many_compiles_as_cores_and_memory_have_room_for(
     cores: int | None, gigabytes: int | None, cuda: bool, number: int | None

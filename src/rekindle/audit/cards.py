@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.audit.answer import Card
-from rekindle.core.errors import UsageError
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
 from rekindle.knowledge.gpu import gpus
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ def cards_for(
     names: Sequence[str], machine: Path | None, driver: str | None
 ) -> tuple[tuple[Card, ...], Version | None]:
     """Cards and driver. What is named wins over what is found."""
-    wanted = Version(driver) if driver else None
+    wanted = typed(driver, "`--driver`", "550.54.14") if driver else None
     if names:
-        return tuple(card for name in names for card in _named(name)), wanted
+        return tuple(dict.fromkeys(_named(match) for match in gpus.certain(names))), wanted
     from rekindle.machine import snapshot
     from rekindle.machine.gpu import cards as graphics
     from rekindle.machine.host import Host
@@ -35,14 +34,9 @@ def cards_for(
     return _found(here.gpus), wanted or _version(here.driver)
 
 
-def _named(name: str) -> list[Card]:
-    match = gpus.find(name)
-    if match.ambiguous:
-        chips = ", ".join(f"10de:{gpu.pci_ids[0]} ({gpu.capability})" for gpu in match.gpus if gpu.pci_ids)
-        message = f"`{name}` was sold with different chips"
-        raise UsageError(message, hint=f"name yours by its PCI id: {chips}")
-    shown = match.gpus[0].name if match.by is not gpus.MatchedBy.CAPABILITY else match.capabilities[0].sm
-    return [Card(name=shown, capability=match.capabilities[0])]
+def _named(match: gpus.Match) -> Card:
+    shown = match.capabilities[0].sm if match.by is gpus.MatchedBy.CAPABILITY else match.name
+    return Card(name=shown, capability=match.capabilities[0])
 
 
 def _found(cards: Sequence[FoundGpu]) -> tuple[Card, ...]:

@@ -28,6 +28,7 @@ from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.remedy import Remedy
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, State
+from rekindle.core.version import typed
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import Machine
 
@@ -165,11 +166,11 @@ def options_text(report: OptionsReport) -> str:
 
 
 def _wanted(asked: Mapping[str, Any], seen: Machine) -> BuildFile:
-    from rekindle.knowledge.gpu.gpus import find
+    from rekindle.knowledge.gpu.gpus import capabilities_of
 
-    named = [capability for name in asked["gpus"] for capability in find(name).capabilities]
+    named = capabilities_of(asked["gpus"])
     listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
-    cuda = request.version_of("CUDA", asked["cuda"], "11.8") if asked["cuda"] else None
+    cuda = typed(asked["cuda"], "`--cuda`", "11.8") if asked["cuda"] else None
     chosen = seen.toolkit if cuda is None and seen.toolkit else None
     return BuildFile(
         source=".",

@@ -7,7 +7,8 @@ import click
 from rekindle.cli import options
 from rekindle.core import console
 from rekindle.core.errors import UsageError
-from rekindle.knowledge.gpu.card import CardAnswer, ServingWheel, describe
+from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.stack.card import CardAnswer, ServingWheel, describe
 
 
 @click.command("gpu")
@@ -42,6 +43,8 @@ def _list(as_json: bool) -> None:
 
 def _show(answer: CardAnswer) -> None:
     console.out(console.paint(answer.name, "bold"))
+    for note in answer.notes:
+        console.out(console.wrap(note, indent="  "))
     if answer.ambiguous:
         _show_candidates(answer)
         return
@@ -98,13 +101,14 @@ def _show_candidates(answer: CardAnswer) -> None:
 
 def _wheels(rows: tuple[ServingWheel, ...]) -> str:
     if not rows:
-        return "none of 1.10 to 2.15"
-    text = "; ".join(_wheel(row) for row in rows[:2]) + (f"; {len(rows) - 2} more" if len(rows) > 2 else "")
-    sure = "" if rows[0].evidence.confirmed else " (by the build scripts: not yet confirmed)"
-    lost = next((row for row in rows if row.cudnn_serves is False), None)
-    kept = next((row for row in rows if row.cudnn_serves), None)
-    if lost and kept and rows.index(lost) < rows.index(kept):
-        text += f"; the newest whose cuDNN has its code too: {_wheel(kept)}"
+        every = torch_releases()
+        return f"none of {every[0].minor} to {every[-1].minor}"
+    whole = next((row for row in rows if not row.loses), None)
+    first = whole or rows[0]
+    text = _wheel(first) + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
+    sure = "" if first.evidence.confirmed else " (by the build scripts: not yet confirmed)"
+    if rows[0] is not first:
+        text += f"; newer, and losing something: {_wheel(rows[0])}"
     return text + sure
 
 
@@ -112,7 +116,7 @@ def _wheel(row: ServingWheel) -> str:
     return (
         f"{row.torch}+{row.variant}"
         + (" by JIT" if row.by_jit else "")
-        + (" without cuDNN" if row.cudnn_serves is False else "")
+        + (" without cuDNN" if row.cudnn_serves is False else " in part" if row.loses and not row.by_jit else "")
     )
 
 

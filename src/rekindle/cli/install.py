@@ -46,6 +46,7 @@ def command(
     """Install the right PyTorch into ENV (a folder, a python, or the active environment), and keep it there."""
     from rekindle.install import command as verb
 
+    _refuse()
     if undo:
         report = verb.undo(environment)
     else:
@@ -59,6 +60,18 @@ def command(
         console.out_json(report)
     else:
         _show(report)
+
+
+def _refuse() -> None:
+    """What is given is used or refused: an undo takes nothing else, a plan has its cards and its stack."""
+    chosen = ("gpus", "torch", "cuda", "driver", "prefer", "configured_index", "shelf", "wheel")
+    modes = options.given("undo", "plan", "wheel")
+    if "undo" in modes:
+        options.exclude("undo", (*chosen, "plan", "tool", "dry_run"), hint="an undo restores what was there before")
+    elif "plan" in modes:
+        options.exclude("plan", chosen, hint="the plan has its cards and its stack already")
+    elif "wheel" in modes:
+        options.exclude("wheel", ("shelf", "configured_index"))
 
 
 def _show(report: InstallReport) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from rekindle import __version__
+from rekindle.cli.options import once
 from rekindle.core import console
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 
@@ -46,7 +47,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
-        return command
+        return once(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

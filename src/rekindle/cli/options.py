@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from rekindle.core.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +37,55 @@ shelf = click.option(
     help="The folder of your own wheels; also REKINDLE_SHELF.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+
+
+def given(*names: str) -> list[str]:
+    """Which of these options are on the command line."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    return [name for name in names if context.get_parameter_source(name) is typed]
+
+
+def exclude(leading: str, others: Iterable[str], *, hint: str | None = None) -> None:
+    """Refuse what `leading` leaves no use for: an option that is given is used or refused, never dropped."""
+    extra = [name for name in given(*others) if name != leading]
+    if not extra:
+        return
+    spelled = {option.name: option.opts[0] for option in click.get_current_context().command.params}
+    message = f"`{spelled[leading]}` does not go with {', '.join(f'`{spelled[name]}`' for name in extra)}"
+    raise UsageError(
+        message, hint=hint or f"leave out one of them; see `{click.get_current_context().command_path} --help`"
+    )
+
+
+def once(command: click.Command) -> click.Command:
+    """Every option that takes one value refuses a second one, where click would take the last and say nothing."""
+    made = command.make_parser
+
+    def make_parser(ctx: click.Context) -> Any:
+        parser: Any = made(ctx)
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.multiple and not option.is_flag and not option.count:
+                for name in option.opts:
+                    _refuse_second(parser, option, name)
+        return parser
+
+    command.make_parser = make_parser  # type: ignore[method-assign]
+    return command
+
+
+def _refuse_second(parser: Any, option: click.Option, name: str) -> None:
+    reader = parser._long_opt.get(name) or parser._short_opt.get(name)
+    if reader is None:
+        return
+    read = reader.process
+
+    def process(value: Any, state: Any) -> None:
+        if option.name in state.opts:
+            raise click.UsageError(f"`{name}` was given twice")
+        read(value, state)
+
+    reader.process = process
 
 
 def output(help: str) -> Callable[[F], F]:

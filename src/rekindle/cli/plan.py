@@ -70,6 +70,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Which PyTorch for these cards, by which route, and why not the others."""
+    _refuse()
     if origin is not None:
         return _compare(origin, gpus, system, driver, python, machine, as_json)
     wish = Wish(
@@ -103,6 +104,19 @@ def command(
         lock.write(lock.plan_of(verdict), output)
         console.say(f"wrote `{output}`")
     return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
+
+
+_WISHES = ("torch", "cuda", "toolset", "profile", "prefer", "community", "configured_index", "shelf")
+_MODES = ("origin", "every", "why_not", "folder")
+
+
+def _refuse() -> None:
+    """What is given is used or refused."""
+    modes = options.given(*_MODES)
+    if "origin" in modes:
+        options.exclude("origin", (*_WISHES, *_MODES, "output"))
+    elif modes:
+        options.exclude(modes[0], (*_MODES, *(("output",) if modes[0] != "why_not" else ())))
 
 
 def show(verdict: Verdict) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache, total_ordering
 
+from rekindle.core.errors import UsageError
+
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
 
@@ -72,3 +74,12 @@ class Version:
 
     def __repr__(self) -> str:
         return f"Version({self.text!r})"
+
+
+def typed(text: str, what: str, example: str) -> Version:
+    """A version that a person typed: `v12.6` is 12.6. What is none is an error that shows how one is written."""
+    try:
+        return Version(text.strip().lower().removeprefix("v"))
+    except ValueError:
+        message = f"`{text[:40]}` is not a version number"
+        raise UsageError(message, hint=f"write {what} like `{example}`") from None

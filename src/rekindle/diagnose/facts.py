@@ -13,6 +13,7 @@ import msgspec
 import re2
 
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.gpus import capabilities_of
 from rekindle.machine.model import Machine
 
 
@@ -74,7 +75,7 @@ def told(
 ) -> Facts:
     """What the caller knows, as the command line spells it."""
     return Facts(
-        gpus=tuple(_capability(name) for name in gpus),
+        gpus=capabilities_of(gpus),
         os=system,
         torch=torch,
         cuda=cuda,
@@ -144,14 +145,3 @@ def _patterns() -> tuple[re2.Set, tuple[tuple[str, re2._Regexp], ...]]:
         every.Add(pattern)
     every.Compile()
     return every, tuple((name, re2.compile(pattern)) for name, pattern in named)
-
-
-def _capability(name: str) -> Capability:
-    from rekindle.core.errors import UnknownName
-    from rekindle.knowledge.gpu.gpus import find
-
-    found = find(name).capabilities
-    if len(found) != 1:
-        message = f"`{name}` names cards of more than one capability"
-        raise UnknownName(message, hint="give the capability itself, for example sm_86")
-    return found[0]

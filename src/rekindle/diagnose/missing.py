@@ -18,6 +18,7 @@ def really_missing(named: str) -> tuple[str, ...]:
     path = Path(named)
     if not path.is_absolute() or not path.is_file():
         return ()
+    from rekindle.wheels.closure.linkage import LoadTime
     from rekindle.wheels.inspect.inspection import inspect
 
     folder = path.parent.parent if path.parent.name.lower() in ("lib", "bin") else path.parent
@@ -30,5 +31,5 @@ def really_missing(named: str) -> tuple[str, ...]:
     first = [
         item for item in closure.missing if path.name.lower() in {way.lower().rpartition("/")[2] for way in item.chain}
     ]
-    chosen = first or [item for item in closure.missing if item.how == "import"] or list(closure.missing)
+    chosen = first or [item for item in closure.missing if item.how is LoadTime.IMPORT] or list(closure.missing)
     return tuple(f"{item.library}, wanted by {item.wanted_by[0]}" for item in chosen[:_MOST] if item.wanted_by)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rekindle.core.findings import Finding, State
 from rekindle.doctor.examine import judge, listed, say
 from rekindle.knowledge.builds import checks, efforts
+from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.machine.model import Machine
 
 _GB = 1024**3
@@ -69,7 +70,9 @@ def processor(machine: Machine) -> Iterator[Finding]:
         yield say("cpu.instructions", State.PASS, f"{name}: {listed(seen.flags) or 'none of note'}")
     else:
         has = listed(seen.flags) or "neither SSE4.1 nor AVX"
-        yield say("cpu.instructions", State.WARN, f"{name} has {has}, but no AVX2")
+        profile = for_processor(seen.flags)
+        fix = f"nothing to do: a plan for this machine takes the profile `{profile}`"
+        yield say("cpu.instructions", State.WARN, f"{name} has {has}, but no AVX2", fix=fix)
 
 
 def _hours(cores: int) -> str:

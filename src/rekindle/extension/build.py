@@ -22,6 +22,7 @@ from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, prepare
 from rekindle.extension.wheel import keep, make
+from rekindle.knowledge.builds import efforts
 from rekindle.machine.model import Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
@@ -29,7 +30,6 @@ from rekindle.wheels.inspect.inspection import inspect
 
 Teller = Callable[[str], None]
 # Compiling one file of a torch extension takes about this much memory; cicc on a large template takes more.
-_PER_JOB = 3 << 30
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,]+\])?\s*([<>=!~]=?.*)?\Z")
 
 
@@ -186,5 +186,5 @@ class _Report:
 
 
 def _jobs(machine: Machine) -> int:
-    memory = machine.memory.available or machine.memory.usable or _PER_JOB
-    return max(1, min(machine.processor.cores or 1, memory // _PER_JOB))
+    memory = machine.memory.available or machine.memory.usable
+    return efforts.jobs(machine.processor.cores, memory) or 1

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import files
-from rekindle.core.errors import UsageError
 from rekindle.core.findings import State
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review import cuda, options, packages, shell
 from rekindle.review.remark import Remark
@@ -108,13 +107,7 @@ def _reviewed(known: Said, remarks: tuple[Remark, ...]) -> Reviewed:
 
 def release(text: str | None) -> Version | None:
     """`--torch` as a number; an error with what to write when it is none."""
-    if text is None:
-        return None
-    try:
-        return Version(text.removeprefix("v"))
-    except ValueError as error:
-        message = f"`{text}` is no PyTorch release"
-        raise UsageError(message, hint="write it as 2.7.1") from error
+    return typed(text, "`--torch`", "2.7.1") if text is not None else None
 
 
 def write_corrected(path: Path, output: Path, *, gpus: Sequence[Capability] = (), torch: Version | None = None) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rekindle.core import paths
-from rekindle.core.errors import UsageError
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
 from rekindle.knowledge.torch.patches import Setting
 from rekindle.source import tree
 
@@ -35,10 +34,4 @@ def of(
 
 
 def _version(option: str, text: str | None) -> Version | None:
-    if text is None:
-        return None
-    try:
-        return Version(text)
-    except ValueError as error:
-        message = f"`{option} {text[:40]}` is not a version"
-        raise UsageError(message, hint=f"write it like `{option} 4.0`") from error
+    return typed(text, f"`{option}`", "4.0") if text is not None else None

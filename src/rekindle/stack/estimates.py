@@ -36,9 +36,7 @@ def source_build(torch: str, situation: Situation) -> Estimate | None:
         return None
     memory = efforts.memory()
     cores = situation.cores or _CORES_ASSUMED
-    have_gb = situation.memory / 1e9 if situation.memory else cores * memory.gb_per_job
-    jobs = max(1, min(cores, int(have_gb / memory.gb_per_job)))
-    seconds = row.cpp_seconds / cores + row.cuda_seconds * len(situation.capabilities) / jobs
+    seconds = row.cpp_seconds / cores + row.cuda_seconds * len(situation.capabilities) / jobs(situation)
     return Estimate(
         download_gb=row.download_gb,
         disk_gb=row.disk_gb,
@@ -46,3 +44,9 @@ def source_build(torch: str, situation: Situation) -> Estimate | None:
         memory_gb=max(memory.least_gb, memory.gb_per_job),
         basis=f"{cores} cores; {row.source}",
     )
+
+
+def jobs(situation: Situation) -> int:
+    """How many compiles a build there runs at a time."""
+    cores = situation.cores or _CORES_ASSUMED
+    return efforts.jobs(cores, situation.memory) or cores

@@ -10,7 +10,7 @@ from rekindle.core.console import clean
 from rekindle.core.version import Version
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, FoundTorch, Machine
-from rekindle.stack.situation import Card, Installed, Situation, card_named, named, python_of, version_of
+from rekindle.stack.situation import Card, Installed, Situation, cards_named, named, python_of, version_of
 
 
 def situation_of(
@@ -25,7 +25,7 @@ def situation_of(
     return Situation(
         system=machine.os,
         machine=machine.arch,
-        cards=tuple(card_named(query) for query in gpus) if gpus else _cards(machine),
+        cards=cards_named(gpus) if gpus else _cards(machine),
         # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
         driver=version_of(driver, "--driver") or (None if gpus and not machine.gpus else found),
         python=python_of(python) or _python(machine),

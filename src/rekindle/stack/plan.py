@@ -133,7 +133,7 @@ def plan_of(verdict: Verdict) -> Plan:
     situation = verdict.situation
     building = route.route is RouteKind.SOURCE_BUILD
     release = releases.torch_release(route.torch)
-    profile = verdict.wish.profile or _profile(situation)
+    profile = verdict.wish.profile or situation.profile
     return Plan(
         knowledge=fingerprint(),
         system=situation.system,
@@ -269,11 +269,6 @@ def fingerprint() -> str:
     for name in _STANDS_ON:
         digest.update(name.encode("utf-8") + b"\0" + tables.raw(name) + b"\0")
     return digest.hexdigest()
-
-
-def _profile(situation: Situation) -> str:
-    """`fast` needs AVX; a processor without it gets `compat`."""
-    return "compat" if situation.cpu is not None and "avx" not in situation.cpu else "fast"
 
 
 def _patches(route: Route, situation: Situation) -> tuple[Pinned, ...]:

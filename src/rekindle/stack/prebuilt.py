@@ -15,8 +15,11 @@ from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, spread, weakest
-from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Situation, Wish
+
+BY_JIT = "wheel-jit"
+"""The rule of a build that reaches a card only through PTX."""
 
 
 def coverage(offer: Offer, capability: Capability) -> Coverage:
@@ -38,7 +41,7 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
         for capability in card.capabilities:
             found += _code(offer, card, capability, driving, candidate)
             found += _libraries(offer, card, capability, candidate)
-    fatal = [each for each in found if each.kind == "rejects"]
+    fatal = [each for each in found if each.kind is Effect.REJECTS]
     if isinstance(driving, Rejection) or fatal:
         # What it would have cost besides is of no interest any more.
         return None, fatal
@@ -85,7 +88,7 @@ def _code(
     if state.jit:
         if isinstance(driving, Driving) and not driving.jit:
             return [*found, broken("wheel-jit-driver", candidate, cuda=offer.cuda, full=driving.full, **words)]
-        found.append(broken("wheel-jit", candidate, row=offer.row, **words))
+        found.append(broken(BY_JIT, candidate, row=offer.row, **words))
     return found
 
 
@@ -141,6 +144,7 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         cudnn=offer.cudnn,
         python=choice.python,
         driver=driving.text,
+        driver_jit=driving.jit,
         arch_list=";".join(_arch_words(offer)),
         index_url=offer.index_url,
         torchvision=companions.torchvision if companions else None,
@@ -149,7 +153,7 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         builder=offer.builder,
         location=offer.location,
         commands=_commands(offer, choice.python, numpy, companions, situation),
-        loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind == "costs")),
+        loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
         why=tuple(why),
         lacks=lacks(situation),

@@ -14,7 +14,7 @@ import msgspec
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
-from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.torch import releases
@@ -139,8 +139,12 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
 
 
 def _ready(route: Route, offer: Offer) -> _Ranked:
-    full = "minor-version compatibility: native" not in (route.driver or "")
-    return _Ranked(route=route, default_variant=offer.default_variant, experimental=offer.experimental, jit=full)
+    return _Ranked(
+        route=route,
+        default_variant=offer.default_variant,
+        experimental=offer.experimental,
+        jit=route.driver_jit,
+    )
 
 
 def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[list[_Ranked], list[Rejection]]:
@@ -192,6 +196,7 @@ def _installed(situation: Situation, wish: Wish) -> list[_Ranked]:
         cudnn=have.cudnn,
         python=situation.python,
         driver=driving.text,
+        driver_jit=driving.jit,
         loses=loses,
         summary=f"torch {have.version}, which is installed already, has code for the card",
         lacks=lacks(situation),
@@ -269,9 +274,9 @@ def _key(each: _Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
 
 def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What a newer driver would open, and where the tables end."""
+    found = [note for card in situation.cards for note in card.notes]
     if situation.driver is None:
-        return ()
-    found: list[str] = []
+        return tuple(found)
     if toolkits.is_newer_than_tables(situation.driver):
         found.append(f"driver {situation.driver} is newer than the tables; what it runs is taken from the newest known")
     free = msgspec.structs.replace(situation, driver=None)
@@ -291,6 +296,8 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> 
             name=unsure.name,
             capabilities=(capability,),
             last_driver_branch=unsure.last_driver_branch,
+            count=unsure.count,
+            notes=unsure.notes,
         )
         cards = tuple(known if card is unsure else card for card in situation.cards)
         answers.append((capability, resolve(msgspec.structs.replace(situation, cards=cards), wish, shelf)))
@@ -313,12 +320,7 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> 
         f"{unsure.name} was sold with chips of compute capability {spoken}, and the answer differs: "
         "find out which one it is"
     )
-    change = Change(
-        what="card",
-        text="name the card by its PCI id (`lspci -nn | grep 10de`, or Device Manager, Hardware Ids), "
-        "e.g. `--gpu 10de:1287`, or by `--gpu sm_35`",
-        route=RouteKind.NONE,
-    )
+    change = Change(what="card", text=gpus.which_chip(gpus.find(unsure.name)), route=RouteKind.NONE)
     return Verdict(
         situation=situation,
         wish=wish,
@@ -354,7 +356,7 @@ def _none(
 def _reason(situation: Situation, wish: Wish, rejections: list[Rejection], change: Change) -> str:
     if not situation.cards:
         return "no NVIDIA card was found or named"
-    whole = next((each for each in rejections if each.candidate.name == "any PyTorch"), None)
+    whole = next((each for each in rejections if each.candidate.is_any), None)
     if whole:
         return whole.sentence
     oldest = min(situation.capabilities)

@@ -70,6 +70,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 by file name, where a plan pins them."""
     targets: tuple[str, ...] = ()
     on_configured_index: bool = False
+    driver_jit: bool = True
+    """False: the driver runs this CUDA by minor-version compatibility, which leaves out the compiling of PTX."""
     consent: bool = True
     """False: it needs a person's word before it is recommended."""
     change: Change | None = None

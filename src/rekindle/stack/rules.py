@@ -27,9 +27,17 @@ class RouteKind(str, Enum):
         return list(RouteKind).index(self)
 
 
+class Effect(str, Enum):
+    """What a broken rule does to a candidate: it is out, it works and loses something, it works after a change."""
+
+    REJECTS = "rejects"
+    COSTS = "costs"
+    CHANGES = "changes"
+
+
 class Rule(Row, frozen=True, kw_only=True):
     id: str
-    kind: str
+    kind: Effect
     sentence: str
 
 
@@ -42,13 +50,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Version | None = None
     python: str | None = None
 
+    @property
+    def is_any(self) -> bool:
+        """Whatever PyTorch is chosen: the cards and their driver themselves are in the way."""
+        return self.route is None and self.torch is None and self.cuda is None
+
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """Why a candidate is out (`kind` rejects) or what it costs (`kind` costs)."""
 
     candidate: Candidate
     rule: str
-    kind: str
+    kind: Effect
     sentence: str
     source: str
     evidence: Evidence

@@ -12,7 +12,8 @@ from enum import Enum
 import msgspec
 
 from rekindle.core.errors import UsageError
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
+from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Target
 
@@ -38,6 +39,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[Capability, ...]
     architecture: str | None = None
     last_driver_branch: str | None = None
+    count: int = 1
+    """How many of it there are."""
+    notes: tuple[str, ...] = ()
+    """What was assumed about its name."""
 
     @property
     def ambiguous(self) -> bool:
@@ -80,6 +85,11 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """It is the machine that asks, or a snapshot of one, so that what it lacks can be named."""
 
     @property
+    def profile(self) -> str:
+        """The profile of a build that this machine can run."""
+        return for_processor(self.cpu if self.machine == "x86_64" else None)
+
+    @property
     def capabilities(self) -> tuple[Capability, ...]:
         return tuple(sorted({capability for card in self.cards for capability in card.capabilities}))
 
@@ -110,30 +120,23 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return torch == wanted or torch.startswith(f"{wanted}.")
 
 
-def card_named(query: str) -> Card:
-    """The card of a name, PCI id or `sm_XX`, with all capabilities it may have."""
-    match = gpus.find(query)
-    first = match.gpus[0]
+def cards_named(queries: Sequence[str]) -> tuple[Card, ...]:
+    """The cards of names, PCI ids, `sm_XX`, or lists of them, each with all capabilities it may have."""
+    return tuple(_card(match) for match in gpus.find_all(queries))
+
+
+def _card(match: gpus.Match) -> Card:
     by_number = match.by is gpus.MatchedBy.CAPABILITY
     branches = {gpu.last_driver_branch for gpu in match.gpus}
-    names = list(dict.fromkeys(gpu.name for gpu in match.gpus))
     return Card(
-        name=f"compute capability {match.capabilities[0]}" if by_number else _shared(names),
+        name=match.name,
         capabilities=match.capabilities,
-        architecture=first.architecture if len({gpu.architecture for gpu in match.gpus}) == 1 else None,
+        architecture=match.gpus[0].architecture if len({gpu.architecture for gpu in match.gpus}) == 1 else None,
         # A card's own list of drivers wins over its architecture's only where all its chips agree.
         last_driver_branch=branches.pop() if len(branches) == 1 and not by_number else None,
+        count=match.count,
+        notes=match.notes,
     )
-
-
-def _shared(names: list[str]) -> str:
-    """`Tesla P100` for `Tesla P100-PCIE-12GB` and `Tesla P100-SXM2-16GB`."""
-    if len(names) == 1:
-        return names[0]
-    first, last = min(names), max(names)
-    same = next((i for i, letter in enumerate(first) if letter != last[i]), len(first))
-    common = first[:same].rstrip(" -(")
-    return common if len(common) > 3 else names[0]
 
 
 def named(
@@ -148,20 +151,16 @@ def named(
     return Situation(
         system=system,
         machine=machine,
-        cards=tuple(card_named(query) for query in queries),
+        cards=cards_named(queries),
         driver=version_of(driver, "--driver"),
         python=python_of(python),
     )
 
 
 def version_of(text: str | None, option: str) -> Version | None:
-    if text is None:
-        return None
-    try:
-        return Version(text.strip())
-    except ValueError:
-        message = f"`{text[:40]}` is not a version number"
-        raise UsageError(message, hint=f"write `{option} 11.8`, digits and dots only") from None
+    """What an option says, or None where it was not given."""
+    example = {"--driver": "550.54.14", "--cuda": "12.6", "--toolset": "14.39"}.get(option, "11.8")
+    return typed(text, f"`{option}`", example) if text is not None else None
 
 
 def python_of(text: str | None) -> str | None:

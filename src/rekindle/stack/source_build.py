@@ -147,7 +147,7 @@ def _pair(
         answer = accepts_msvc(toolkit.version, wish.toolset)
         if answer.accepted is False:
             found.append(broken("cuda-msvc", candidate, reason=answer.reason))
-    if wish.profile == "fast" and situation.cpu is not None and "avx" not in situation.cpu:
+    if wish.profile == "fast" and situation.profile != "fast":
         found.append(broken("cpu-profile", candidate, profile="fast", floor="AVX", instead="compat"))
     limits = host_limits(toolkit.version)
     if situation.system == "linux" and limits and limits.gcc_max and release.min_gcc.major > limits.gcc_max:
@@ -176,6 +176,7 @@ def _built(
         cudnn=chosen,
         python=choice.python,
         driver=driving.text,
+        driver_jit=driving.jit,
         toolset=toolset.text,
         arch_list=arch_list,
         commands=_commands(version, toolkit, choice.python, situation, wish),
@@ -349,7 +350,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 commands=("https://developer.nvidia.com/cuda-toolkit-archive",),
             )
         )
-    if chosen is not None and not any(_same_cudnn(each, chosen) for each in situation.cudnns or ()):
+    if chosen is not None and not cudnn_is_here(chosen, situation):
         found.append(
             Missing(
                 what="cudnn",
@@ -383,6 +384,10 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
     return tuple(found)
 
 
+def cudnn_is_here(wanted: Version, situation: Situation) -> bool:
+    return any(cudnn.same_release(each, wanted) for each in situation.cudnns or ())
+
+
 def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
     from rekindle.stack.prebuilt import driver_missing
 
@@ -396,11 +401,6 @@ def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Sit
     words += f" --profile {wish.profile}" if wish.profile else ""
     # The build brings the source itself.
     return (f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml")
-
-
-def _same_cudnn(found: Version, wanted: Version) -> bool:
-    """A header says 8.7.0, the archive is called 8.7.0.84; a bare 8 from a file's name says too little."""
-    return found.starts_with(wanted) or (len(found.parts) >= 3 and wanted.starts_with(found))
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:

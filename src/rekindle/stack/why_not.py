@@ -7,12 +7,12 @@ import re
 import msgspec
 
 from rekindle.core.errors import UsageError
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
 from rekindle.stack.resolver import Verdict, WhyNot, resolve
 from rekindle.stack.route import Route, spread
-from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish, python_of
 
 _QUESTION = re.compile(r"(torch|cuda|python)\s*={1,2}\s*([\w.+]+)\Z", re.IGNORECASE)
@@ -32,7 +32,7 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
 def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
     version = releases.full_version(value)
     asked = resolve(situation, msgspec.structs.replace(wish, torch=version))
-    chain = [each for each in asked.rejections if each.candidate.torch == version and each.kind != "changes"]
+    chain = [each for each in asked.rejections if each.candidate.torch == version and each.kind is not Effect.CHANGES]
     if not any(route.route is RouteKind.SOURCE_BUILD for route in asked.routes):
         # No pair is left: the toolkits that fell out before the release was looked at belong to the answer.
         chain += [each for each in asked.rejections if each.candidate.torch is None]
@@ -40,7 +40,7 @@ def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict:
 
 
 def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
-    wanted = Version(value)
+    wanted = typed(value, "the CUDA version", "12.6")
     toolkits.toolkit(wanted)
     asked = resolve(situation, msgspec.structs.replace(wish, cuda=wanted))
     chain = [
@@ -76,8 +76,8 @@ def _answer(
     question: str, spoken: str, asked: Verdict, verdict: Verdict, chain: list[Rejection], granted: bool
 ) -> WhyNot:
     best, other = verdict.recommended, asked.recommended
-    costs = [each for each in chain if each.kind == "costs"]
-    chain = [*costs, *[each for each in chain if each.kind != "costs"]]
+    costs = [each for each in chain if each.kind is Effect.COSTS]
+    chain = [*costs, *[each for each in chain if each.kind is not Effect.COSTS]]
     if best.route is not RouteKind.NONE and granted and _same(best, other):
         sentence = f"nothing speaks against {spoken}: it is what is recommended"
         answer = "recommended"

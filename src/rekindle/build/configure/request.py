@@ -17,7 +17,8 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, MissingTool, UsageError
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
+from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
@@ -273,10 +274,16 @@ def _is(toolkit: FoundToolkit, wanted: BuildFile) -> bool:
     return wanted.cuda is None or (toolkit.version is not None and toolkit.version.starts_with(wanted.cuda))
 
 
+def fitting_cudnns(wanted: BuildFile, machine: Machine) -> list[FoundCudnn]:
+    """The cuDNN on this machine that are the one asked for."""
+    asked = wanted.cudnn
+    return [each for each in machine.cudnns if asked and each.version and same_release(each.version, asked)]
+
+
 def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
     if wanted.cudnn is None:
         return None
-    fitting = [found for found in machine.cudnns if found.version and _same_release(found.version, wanted.cudnn)]
+    fitting = fitting_cudnns(wanted, machine)
     if not fitting:
         have = ", ".join(f"{found.version} in {found.root}" for found in machine.cudnns) or "none"
         message = f"cuDNN {wanted.cudnn} is not on this machine (found: {have})"
@@ -292,21 +299,6 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
     )
 
 
-def version_of(what: str, text: str, example: str) -> Version:
-    """A version that a person wrote, or an error that shows how it is written."""
-    try:
-        return Version(text)
-    except ValueError as error:
-        message = f"`{text[:40]}` is not a version of {what}"
-        raise UsageError(message, hint=f"write it like `{example}`") from error
-
-
-def _same_release(found: Version, wanted: Version) -> bool:
-    """A header says 8.7.0, an archive is called 8.7.0.84: as many parts as both have must agree."""
-    count = min(len(found.parts), len(wanted.parts))
-    return found.parts[:count] == wanted.parts[:count]
-
-
 def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     if wanted.python is None:
         if machine.python is None:
@@ -319,7 +311,7 @@ def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     if "/" in wanted.python or "\\" in wanted.python:
         return wanted.python, None
     for found in machine.pythons:
-        if found.version and found.version.starts_with(version_of("Python", wanted.python, "3.11")):
+        if found.version and found.version.starts_with(typed(wanted.python, "the Python version", "3.11")):
             return found.path, found.version
     have = ", ".join(str(found.version) for found in machine.pythons if found.version) or "none"
     message = f"Python {wanted.python} is not on this machine (found: {have})"
@@ -366,9 +358,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         raise BadInput(message, hint="take `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
     if wanted.toolset:
-        fitting = [
-            each for each in fitting if each.version.starts_with(version_of("a toolset", wanted.toolset, "14.29"))
-        ]
+        fitting = [each for each in fitting if each.version.starts_with(typed(wanted.toolset, "the toolset", "14.29"))]
     elif cuda:
         fitting = [each for each in fitting if accepts_msvc(cuda.version, each.version).accepted]
     if not fitting:

@@ -32,6 +32,7 @@ class BuildEffort(Row, frozen=True, kw_only=True):
 class MemoryEffort(Row, frozen=True, kw_only=True):
     id: str
     gb_per_job: float
+    gb_per_cpp_job: float
     least_gb: float
 
 
@@ -61,3 +62,15 @@ def source_build(minor: Version) -> BuildEffort | None:
 
 def memory() -> MemoryEffort:
     return _tables().memory[0]
+
+
+def jobs(cores: int | None, memory: int | None, *, cuda: bool = True) -> int | None:
+    """How many compiles at a time: as many as there are cores and room in memory for. None: neither is known.
+
+    `memory` is in bytes. Everything that starts compilers, and every estimate of how long they take, asks here.
+    """
+    need = _tables().memory[0].gb_per_job if cuda else _tables().memory[0].gb_per_cpp_job
+    fitting = [cores] if cores else []
+    if memory:
+        fitting.append(int(memory / (need * 1024**3)))
+    return max(1, min(fitting)) if fitting else None

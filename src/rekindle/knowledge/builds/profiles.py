@@ -1,5 +1,7 @@
 """Which options a build switches on and off, per profile and by the cards, toolkit and system it is for."""
 
+from collections.abc import Collection
+
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, decided
@@ -40,3 +42,8 @@ def _settings() -> tuple[Setting, ...]:
 def settings(profile: str) -> tuple[Setting, ...]:
     """The rows of a profile in order; a later row of the same name replaces an earlier one."""
     return tuple(row for row in _settings() if row.profile in ("*", profile))
+
+
+def for_processor(flags: Collection[str] | None) -> str:
+    """The profile that a processor can run: `fast` asks for AVX. None: its instructions are not known."""
+    return "compat" if flags is not None and "avx" not in flags else "fast"

@@ -1,11 +1,13 @@
 """Cards: name, PCI id, chip and capability, found from whatever a person or a driver calls them."""
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 
 import msgspec
 
 from rekindle.core.errors import UnknownName, UsageError
+from rekindle.knowledge.gpu import names
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
 
@@ -15,12 +17,6 @@ _LONGEST = 200
 _PCI_PATH = r"(?i)ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?"
 _PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z"
 _PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
-_SM = r"(?i)(?:sm|compute)_?(\d{2,3})[af]?\Z|(\d{1,2}\.\d)\Z"
-_BEFORE = r"\b(gtx|rtx|gt|gts|mx)(?=\d)"
-_AFTER = r"(?<=\d)(ti|super)\b"
-_BREAK = r"[^a-z0-9.+]+"
-_NOISE = {"nvidia", "graphics", "card", "gpu", "the", "corporation", "inc", "r", "tm", "geforce®"}
-_FAMILY = {"geforce", "tesla", "quadro", "titan", "grid"}
 
 
 class Gpu(Row, frozen=True, kw_only=True):
@@ -50,11 +46,16 @@ class MatchedBy(str, Enum):
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found for a query. More than one capability among `gpus` means: the name alone cannot tell."""
+    """What was found for a query. More than one capability among `gpus` means: the name alone cannot tell.
+
+    `notes` say what was assumed; `count` is how many of the card were named (`8x A100`).
+    """
 
     query: str
     by: MatchedBy
     gpus: tuple[Gpu, ...]
+    count: int = 1
+    notes: tuple[str, ...] = ()
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
@@ -64,6 +65,15 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     def ambiguous(self) -> bool:
         return len(self.capabilities) > 1
 
+    @property
+    def name(self) -> str:
+        """What to call it: `Tesla P100` for `Tesla P100-PCIE-12GB` and `Tesla P100-SXM2-16GB`."""
+        if self.by is MatchedBy.CAPABILITY:
+            return f"compute capability {self.capabilities[0]}"
+        every = list(dict.fromkeys(gpu.name for gpu in self.gpus))
+        shared = names.shared_beginning(every)
+        return shared if any(letter.isdigit() for letter in shared) else every[0]
+
 
 @cached
 def gpus() -> tuple[Gpu, ...]:
@@ -71,34 +81,68 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def find(query: str) -> Match:
-    """The card meant by a name, a PCI id in any common spelling, or a capability; an error with near names if none."""
+    """The one card meant by a name, a PCI id in any common spelling, or a capability; an error with near names if none.
+
+    This is the only reader of a card's name, whoever typed it and whichever command it was typed to.
+    """
     text = _checked(query)
     exact = tuple(gpu for gpu in gpus() if gpu.name == text)
-    if exact:
-        return Match(query=text, by=MatchedBy.NAME, gpus=exact)
+    if exact and not _unnamed(text):
+        return _named(text, exact)
     device = pci_device(text)
     if device:
         found = by_pci(*device)
         if not found:
-            message = f"no card with PCI id {_NVIDIA}:{device[0]} is in the tables"
+            message = f"no GPU with PCI id {_NVIDIA}:{device[0]} is in Rekindle's data"
             raise UnknownName(
-                message, hint="it may be newer than the tables: name it by its compute capability, e.g. `sm_120`"
+                message, hint="it may be newer than the data: name it by its compute capability, e.g. `sm_120`"
             )
         return Match(query=text, by=MatchedBy.PCI_ID, gpus=found)
-    number = re.match(_SM, text)
+    number = re.match(names.CAPABILITY, text)
     if number:
         return Match(query=text, by=MatchedBy.CAPABILITY, gpus=_of_capability(Capability.parse(number[1] or number[2])))
-    named = by_name(text)
-    if named:
-        return Match(query=text, by=MatchedBy.NAME, gpus=named)
-    near = nearest(text)
-    message = f"no GPU called `{text[:80]}` is in the tables"
-    hint = (
-        f"did you mean {_listed(near)}?"
-        if near
-        else "`rekindle gpu --list` shows all names; a PCI id or `sm_XX` works too"
+    found = () if _unnamed(text) else by_name(text)
+    return _named(text, found) if found and not _loose(text, found) else _as_people_say(text)
+
+
+def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
+    """Every card of a command line. One word may name several: `V100,P100`, `8x A100`, `3.5;5.0;6.1`."""
+    found: list[Match] = []
+    for query in queries:
+        text = _checked(query)
+        if any(gpu.name == text for gpu in gpus()):
+            found.append(find(text))
+            continue
+        for piece in names.pieces(text):
+            # `Tegra X2` is a name, `A100 x2` a number of cards.
+            part = names.Part(piece) if by_name(piece) else names.counted(piece)
+            found.append(msgspec.structs.replace(find(part.text), count=part.count))
+    return tuple(found)
+
+
+def certain(queries: Iterable[str]) -> tuple[Match, ...]:
+    """As `find_all`, for a command that cannot answer for several chips: a name that leaves it open is an error."""
+    found = find_all(queries)
+    for match in found:
+        if match.ambiguous:
+            raise UsageError(f"`{match.query}` was sold with different chips", hint=which_chip(match))
+    return found
+
+
+def capabilities_of(queries: Iterable[str]) -> tuple[Capability, ...]:
+    """The capabilities of the cards of a command line, each once."""
+    return tuple(sorted({match.capabilities[0] for match in certain(queries)}))
+
+
+def which_chip(match: Match) -> str:
+    """How to tell one's own chip, with the ids of exactly this card."""
+    chips = ", ".join(
+        f"`10de:{gpu.pci_ids[0].partition(':')[0]}` ({gpu.capability})" for gpu in match.gpus if gpu.pci_ids
     )
-    raise UnknownName(message, hint=hint)
+    return (
+        f"name yours by its PCI id: {chips}; "
+        "find it with `lspci -nn` on Linux, or in the Device Manager under Hardware Ids"
+    )
 
 
 def by_pci(device: str, subsystem: str | None = None) -> tuple[Gpu, ...]:
@@ -114,18 +158,51 @@ def by_pci(device: str, subsystem: str | None = None) -> tuple[Gpu, ...]:
 
 def by_name(name: str) -> tuple[Gpu, ...]:
     """Rows of exactly this name, however it is capitalised, spaced, or prefixed."""
-    wanted = _tokens(name)
+    return _by_words(names.tokens(name))
+
+
+def _named(text: str, found: tuple[Gpu, ...], *notes: str) -> Match:
+    """NVIDIA's own lists decide which chips a name has; one that only other lists have is mentioned."""
+    official = tuple(gpu for gpu in found if gpu.official)
+    odd = [gpu for gpu in found if official and not gpu.official]
+    known = {gpu.capability for gpu in official}
+    strange = [gpu for gpu in odd if gpu.capability not in known and gpu.pci_ids]
+    said = list(notes)
+    if strange:
+        ids = ", ".join(f"10de:{gpu.pci_ids[0]} ({gpu.capability})" for gpu in strange)
+        said.append(f"a rare {strange[0].name} has another chip: if `lspci -nn` shows {ids}, name the card by that id")
+    return Match(query=text, by=MatchedBy.NAME, gpus=official or found, notes=tuple(said))
+
+
+def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
     if not wanted:
         return ()
-    # "k40c" and "rtx 5070" are said without the family's name, and some are listed without it.
-    short = [token for token in wanted if token not in _FAMILY]
+    short = names.without_family(wanted)
     possible = [gpu for gpu in gpus() if short and all(token in gpu.name.lower() for token in short)]
-    found = tuple(gpu for gpu in possible if _tokens(gpu.name) == wanted)
+    found = tuple(gpu for gpu in possible if names.tokens(gpu.name) == wanted)
     return found or tuple(gpu for gpu in possible if _short(gpu) == short) or _by_beginning(short, possible)
 
 
+def _loose(text: str, found: tuple[Gpu, ...]) -> bool:
+    """Said without its family's name, may it be another card? `6000` and `RTX 6000` are cards of two generations."""
+    wanted = names.tokens(text)
+    if any(word in names.FAMILY for word in wanted) or any(names.tokens(gpu.name) == wanted for gpu in found):
+        return False
+    return bool({gpu.capability for gpu in _alike(wanted)} - {gpu.capability for gpu in found if gpu.official})
+
+
+def _alike(wanted: list[str]) -> tuple[Gpu, ...]:
+    """Official cards whose name is this one without its series, or this one and its generation."""
+    others = tuple(
+        gpu
+        for gpu in gpus()
+        if gpu.official and wanted[-1] in gpu.name and names.tokens(gpu.name) == [*wanted, "ada", "generation"]
+    )
+    return (*others, *(_without_series(wanted) if all(word.isdigit() for word in wanted) else ()))
+
+
 def _short(gpu: Gpu) -> list[str]:
-    return [token for token in _tokens(gpu.name) if token not in _FAMILY]
+    return names.without_family(names.tokens(gpu.name))
 
 
 def _by_beginning(short: list[str], possible: list[Gpu]) -> tuple[Gpu, ...]:
@@ -135,18 +212,104 @@ def _by_beginning(short: list[str], possible: list[Gpu]) -> tuple[Gpu, ...]:
     return found if model and len({gpu.capability for gpu in found}) == 1 else ()
 
 
+def _as_people_say(text: str) -> Match:
+    """A nickname, somebody else's card, a name with a shop's words around it, or one without its series."""
+    nicknamed = names.alias(text)
+    if nicknamed:
+        return _one_of(text, tuple(gpu for gpu in gpus() if gpu.name in nicknamed))
+    if not _unnamed(text) and (several := by_name(text)):
+        return _one_of(text, (*several, *_alike(names.tokens(text))))
+    other = names.vendor(text)
+    if other:
+        raise UnknownName(f"`{text[:80]}` {other.sentence}", hint=other.hint)
+    if not _unnamed(text):
+        for words in names.plainer(text):
+            nicknamed = names.alias(" ".join(words)) or names.alias(" ".join(names.without_family(words)))
+            called = tuple(gpu for gpu in gpus() if gpu.name in nicknamed)
+            found = called or _by_words(words) or _without_series(words) or _of_board(words)
+            if found:
+                return _one_of(text, found)
+    raise _unknown(text)
+
+
+def _without_series(words: list[str]) -> tuple[Gpu, ...]:
+    """`1080 ti` for `GeForce GTX 1080 Ti`: the series is left out, or is the wrong one."""
+    bare = names.without_series(words)
+    if not bare or not ("titan" in bare or any(letter.isdigit() for word in bare for letter in word)):
+        return ()
+    possible = [gpu for gpu in gpus() if all(word in gpu.name.lower() for word in bare)]
+    return tuple(gpu for gpu in possible if names.without_series(names.tokens(gpu.name)) == bare)
+
+
+def _of_board(words: list[str]) -> tuple[Gpu, ...]:
+    """`K40` for `Tesla K40c` and `K40m`; `xavier nx` for `Jetson Xavier NX`."""
+    short = names.without_family(words)
+    if not short:
+        return ()
+    lettered = re.compile(re.escape(short[-1]) + r"[a-z]?\Z")
+    found = []
+    for gpu in gpus():
+        own = [word for word in _short(gpu) if word != "jetson"]
+        if len(own) == len(short) and own[:-1] == short[:-1] and lettered.match(own[-1]):
+            found.append(gpu)
+    return tuple(found)
+
+
+def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
+    """One candidate is taken, with a note; several that differ are listed."""
+    called = list(dict.fromkeys(gpu.name for gpu in found))
+    official = [gpu for gpu in found if gpu.official] or list(found)
+    if len(called) > 1 and len({gpu.capability for gpu in official}) > 1:
+        each = {gpu.name: gpu.capability for gpu in official}
+        listed = ", ".join(f"`{name}` ({capability})" for name, capability in each.items())
+        raise UsageError(f"`{text[:80]}` may be several cards", hint=f"name the one you mean: {listed}")
+    match = _named(text, found)
+    return msgspec.structs.replace(match, notes=(f"`{text}` is read as {match.name}", *match.notes))
+
+
+def _unknown(text: str) -> UnknownName:
+    near = nearest(text)
+    hint = (
+        f"did you mean {_listed(near)}?"
+        if near
+        else "`rekindle gpu --list` shows all names; a PCI id (`10de:1b06`) or a capability (`sm_61`) works too"
+    )
+    if _unnamed(text):
+        hint = "this is what a system shows for a card without a driver: name it by its PCI id, from `lspci -nn`"
+    return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=hint)
+
+
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:
-    """Names that look like this one, best first."""
+    """Names that look like this one, best first. Their numbers must do so too: 4090 is nothing like T400."""
     import difflib
 
-    spelled = {" ".join(_tokens(gpu.name)): gpu.name for gpu in gpus()}
-    bare = {" ".join(t for t in _tokens(gpu.name) if t not in _FAMILY): gpu.name for gpu in gpus()}
-    wanted = " ".join(_tokens(name))[:80]
-    found = difflib.get_close_matches(wanted, [*spelled, *bare], n=count * 2, cutoff=0.72)
+    spelled = {" ".join(names.tokens(gpu.name)): gpu.name for gpu in gpus()}
+    bare = {" ".join(_short(gpu)): gpu.name for gpu in gpus()}
+    wanted = " ".join(names.tokens(name))[:80]
+    found = difflib.get_close_matches(wanted, [*spelled, *bare], n=count * 4, cutoff=0.72)
     if not found:
-        words = set(_tokens(name))
-        found = [key for key in spelled if words and words <= set(key.split())][:count]
-    return tuple(dict.fromkeys(spelled.get(key) or bare[key] for key in found))[:count]
+        words = set(names.tokens(name))
+        found = [key for key in spelled if words and words <= set(key.split())]
+    known = dict.fromkeys(spelled.get(key) or bare[key] for key in found)
+    return tuple(each for each in known if _same_number(name, each))[:count]
+
+
+def _same_number(typed: str, name: str) -> bool:
+    """Do both have a number in common, or numbers of one length with one digit between them?"""
+    mine, theirs = (re.findall(r"\d+", text.replace("o", "0")) for text in (typed.lower(), name.lower()))
+    if not mine or not theirs:
+        return not mine
+    for one in mine:
+        for other in theirs:
+            near = len(one) == len(other) > 2 and sum(a != b for a, b in zip(one, other, strict=True)) == 1
+            if one == other or near:
+                return True
+    return False
+
+
+def _unnamed(text: str) -> bool:
+    lowered = text.lower()
+    return ("device" in lowered or "controller" in lowered or "adapter" in lowered) and names.nobody(text)
 
 
 def pci_device(text: str) -> tuple[str, str | None] | None:
@@ -155,7 +318,7 @@ def pci_device(text: str) -> tuple[str, str | None] | None:
     if path:
         if path[1].lower() != _NVIDIA:
             message = f"PCI vendor {path[1].lower()} is not NVIDIA ({_NVIDIA})"
-            raise UnknownName(message, hint="Rekindle knows NVIDIA cards only")
+            raise UnknownName(message, hint="Rekindle knows NVIDIA's cards only")
         # Windows writes the subsystem as device then vendor; lspci and the tables as vendor:device.
         return path[2].lower(), f"{path[4]}:{path[3]}".lower() if path[3] else None
     pair = re.match(_PCI_PAIR, text)
@@ -182,16 +345,9 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
     found = tuple(gpu for gpu in gpus() if gpu.capability == capability)
     if not found:
         known = ", ".join(str(c) for c in sorted({gpu.capability for gpu in gpus()}))
-        message = f"no card of compute capability {capability} is in the tables"
-        raise UnknownName(message, hint=f"known are {known}")
+        message = f"no GPU of compute capability {capability} is in Rekindle's data"
+        raise UnknownName(message, hint=f"it has {known}")
     return found
-
-
-def _tokens(name: str) -> list[str]:
-    """A name as comparable words: `NVIDIA GeForce RTX 5070 Laptop GPU` and `rtx5070 laptop` meet in the middle."""
-    lowered = name.lower().replace("(tm)", " ").replace("(r)", " ").replace("®", " ").replace("™", " ")
-    split = re.sub(_AFTER, r" \1", re.sub(_BEFORE, r"\1 ", lowered))
-    return [word for word in re.split(_BREAK, split) if word and word not in _NOISE]
 
 
 def _listed(names: tuple[str, ...]) -> str:

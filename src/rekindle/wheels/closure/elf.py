@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
-from rekindle.wheels.closure.linkage import Closure, Duplicate, Missing, Skew
+from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, Missing, Skew
 from rekindle.wheels.closure.walk import Walk, torch_first
 
 _SHOWN = 20
@@ -78,8 +78,8 @@ class _Walk(Walk):
 
     def _follow(self, found: Binary) -> list[Binary]:
         assert found.elf is not None
-        wanted = [(library, "import", "") for library in found.elf.needed]
-        wanted += [(name, "run-time", row.why) for row in loaded_by(found.file, "linux") for name in row.loads]
+        wanted = [(library, LoadTime.IMPORT, "") for library in found.elf.needed]
+        wanted += [(name, LoadTime.RUN_TIME, row.why) for row in loaded_by(found.file, "linux") for name in row.loads]
         targets = []
         for library, how, note in wanted:
             self.links += 1
@@ -89,7 +89,7 @@ class _Walk(Walk):
                 targets.append(target)
         return targets
 
-    def _resolve(self, found: Binary, library: str, how: str, note: str) -> Binary | None:
+    def _resolve(self, found: Binary, library: str, how: LoadTime, note: str) -> Binary | None:
         target = (
             self._on_run_path(found, library)
             or self._loaded_already(library)
@@ -117,7 +117,7 @@ class _Walk(Walk):
         old = self.missing.get(library)
         self.missing[library] = Missing(
             library=library,
-            how=old.how if old and old.how == "import" else how,
+            how=old.how if old and old.how is LoadTime.IMPORT else how,
             wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
             chain=(),
             owner=owner.owner if owner and not stray else None,

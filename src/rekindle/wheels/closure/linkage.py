@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
 from rekindle.core.findings import Finding, Fix, State
+
+
+class LoadTime(str, Enum):
+    """When a library is looked for: as the file loads, at the first call into it, or by name while the program runs."""
+
+    IMPORT = "import"
+    DELAYED = "delayed"
+    RUN_TIME = "run-time"
+
+    @property
+    def verb(self) -> str:
+        return {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[self.value]
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +29,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     library: str
-    how: str
+    how: LoadTime
     wanted_by: tuple[str, ...]
     chain: tuple[str, ...]
     owner: str | None = None
@@ -85,12 +99,12 @@ def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
 def _missing(item: Missing, system: str, alone: bool) -> Finding:
     brought = {"python": State.PASS, "redistributable": State.WARN, "package": State.WARN}
     state = brought.get(item.owner or "", State.FAIL)
-    if item.inside or (item.owner is None and item.how == "delayed"):
+    if item.inside or (item.owner is None and item.how is LoadTime.DELAYED):
         state = State.WARN
     if alone and state is not State.PASS:
         state = State.UNVERIFIED
     where = "beside it" if alone else "found" if item.inside else "in the package"
-    verb = {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[item.how]
+    verb = item.how.verb
     way = " -> ".join(item.chain)
     code = "`WinError 126`, which names another file" if system == "windows" else "`cannot open shared object file`"
     whose = f": {item.note}" if item.note else ""

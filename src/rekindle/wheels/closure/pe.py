@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
-from rekindle.wheels.closure.linkage import Closure, Duplicate, Missing, Outside, Skew
+from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, Missing, Outside, Skew
 from rekindle.wheels.closure.walk import Walk, torch_first
 
 _LIB = "torch/lib/"
@@ -58,7 +58,7 @@ class _Walk(Walk):
         """The files outside the package that this one leads to; what it finds amiss is noted."""
         assert found.pe is not None
         further = []
-        for how, table in (("import", found.pe.imports), ("delayed", found.pe.delayed)):
+        for how, table in ((LoadTime.IMPORT, found.pe.imports), (LoadTime.DELAYED, found.pe.delayed)):
             for library, symbols in table.items():
                 self.links += 1
                 target = self._resolve(found, library, how)
@@ -73,13 +73,13 @@ class _Walk(Walk):
         for row in loaded_by(found.file, "windows"):
             for library in row.loads:
                 self.links += 1
-                target = self._resolve(found, library, "run-time", note=row.why if row.needed else "")
+                target = self._resolve(found, library, LoadTime.RUN_TIME, note=row.why if row.needed else "")
                 if target is not None:
                     self.parent.setdefault(target.name, found.name)
                     further.append(target)
         return further
 
-    def _resolve(self, found: Binary, library: str, how: str, note: str = "") -> Binary | None:
+    def _resolve(self, found: Binary, library: str, how: LoadTime, note: str = "") -> Binary | None:
         owner = owner_of(library, "windows")
         if owner is not None and owner.owner == "system":
             return None
@@ -175,6 +175,5 @@ def _is_test(found: Binary) -> bool:
     return found.name.lower().startswith(_LIB) and is_test_library(found.file, "windows")
 
 
-def _sooner(first: str, second: str) -> str:
-    order = ("import", "delayed", "run-time")
-    return min(first, second, key=order.index)
+def _sooner(first: LoadTime, second: LoadTime) -> LoadTime:
+    return min(first, second, key=list(LoadTime).index)

@@ -97,7 +97,7 @@ def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = Fal
 
     With `kernels`, every container of GPU code is listed by itself.
     """
-    asked = [gpus.find(card) for card in cards]
+    asked = gpus.certain(cards)
     text = str(where)
     if text.startswith(("http://", "https://")) and not _is_wheel_name(text):
         return _of_file(binary.read(Remote(text)), asked, kernels)

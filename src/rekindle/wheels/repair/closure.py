@@ -16,7 +16,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import own, served, sums
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.closure import closure
-from rekindle.wheels.closure.linkage import Missing
+from rekindle.wheels.closure.linkage import LoadTime, Missing
 from rekindle.wheels.inspect.identity import Identity
 from rekindle.wheels.repair import providers
 from rekindle.wheels.repair.index_packages import Wanted
@@ -124,12 +124,12 @@ def _is_ours(item: Missing, system: str) -> bool:
 
 def _absence(item: Missing, system: str, excluded: bool) -> Finding:
     terms = redistribution.terms(item.library, system)
-    needed = item.how == "import"
+    needed = item.how is LoadTime.IMPORT
     state = State.WARN if excluded or not needed else State.FAIL
     where = terms.where if terms else "nobody's package is known to have it; look where it was built"
     lies = None if excluded else providers.on_path(item.library)
     hint = f"; one lies at `{lies}`, on PATH: if it is the right one, name its folder with `--from`" if lies else ""
-    verb = {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[item.how]
+    verb = item.how.verb
     left = "left out, as asked" if excluded else "could not be had"
     return Finding(
         id="repair.missing",

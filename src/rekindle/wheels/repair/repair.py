@@ -178,7 +178,7 @@ def _completed(
         if binary.is_binary(member):
             with File(path, member) as file:
                 binaries.append(binary.read(file, symbols=True))
-    cards = [card for word in wish.cards for card in gpus.find(word).capabilities]
+    cards = gpus.capabilities_of(wish.cards)
     found = complete(
         binaries,
         known,

@@ -88,7 +88,7 @@ def add(folder: Path, wheels: Sequence[Path], *, report: Path | None = None) -> 
 
 def find(folder: Path, cards: Sequence[str]) -> tuple[ShelvedWheel, ...]:
     """The wheels that serve every one of these cards whole."""
-    wanted = [card for word in cards for card in gpus.find(word).capabilities]
+    wanted = gpus.capabilities_of(cards)
     return tuple(entry for entry in entries(folder) if all(serves(entry, card) for card in wanted))
 
 

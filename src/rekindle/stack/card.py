@@ -1,4 +1,4 @@
-"""Everything the tables know of one card, put together: what `rekindle gpu` answers."""
+"""Everything that is true of one card, put together: what `rekindle gpu` answers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import TypeVar
 
 import msgspec
 
+from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, runs
-from rekindle.knowledge.tables import Evidence, Row, cached, observed
-from rekindle.knowledge.torch import releases
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import Evidence
+from rekindle.stack import offers, prebuilt
+from rekindle.stack.driver import window_of
+from rekindle.stack.offers import Offer
+from rekindle.stack.rules import Rejection
+from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
 
 T = TypeVar("T")
-SYSTEMS = ("windows", "linux")
-_LAST_OF_MAJOR = (Version("11.8"), Version("12.9"), Version("13.4"))
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Chip(msgspec.Struct, frozen=True, kw_only=True):
     """One chip sold under the name."""
 
     name: str
@@ -33,7 +36,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServingWheel(msgspec.Struct, frozen=True, kw_only=True):
-    """An official wheel whose list of architectures reaches the card. `cudnn_serves` None: not known."""
+    """An official wheel that `rekindle plan` would offer for the card. `cudnn_serves` None: not known."""
 
     torch: str
     variant: str
@@ -42,17 +45,9 @@ class ServingWheel(msgspec.Struct, frozen=True, kw_only=True):
     cudnn_serves: bool | None
     by_jit: bool
     experimental: bool
+    loses: tuple[str, ...] = ()
+    """What does not work with it on the card, and does with another."""
     evidence: Evidence
-
-
-class _Seen(Row, frozen=True, kw_only=True):
-    """Of an official wheel that was opened, only what is needed here; the rest of its row is not even decoded."""
-
-    version: str
-    system: str
-    machine: str
-    cuda: Version | None
-    coverage: dict[str, Coverage]
 
 
 class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +66,9 @@ class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     last_cuda: Version | None
     last_cudnn: Version | None
     ambiguous: bool
-    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...] = ()
+    """What was assumed about the name."""
+    candidates: tuple[Chip, ...]
     torch: str | None
     lacks: tuple[str, ...]
     math_libraries: dict[str, bool | None]
@@ -81,16 +78,16 @@ class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe(query: str) -> CardAnswer:
     """What is true of the card that `query` names."""
-    match = gpus.find(query)
+    found = gpus.find_all([query])
+    if len(found) > 1:
+        message = f"`{query}` names {len(found)} cards"
+        raise UsageError(message, hint="ask for one card at a time; `rekindle plan` takes several")
+    match = found[0]
     capability = None if match.ambiguous else match.capabilities[0]
     facts = capabilities.facts(capability) if capability else None
     last = toolkits.last_toolkit_for(capability) if capability else None
     listed = match.by is gpus.MatchedBy.CAPABILITY
-    name = (
-        f"cards of compute capability {capability}"
-        if listed
-        else _single({gpu.name for gpu in match.gpus}) or match.query
-    )
+    name = f"cards of compute capability {capability}" if listed else match.name
     return CardAnswer(
         query=match.query,
         matched_by=match.by.value,
@@ -104,10 +101,11 @@ def describe(query: str) -> CardAnswer:
         last_cuda=_last_cuda(facts, last),
         last_cudnn=facts.last_cudnn if facts else None,
         ambiguous=match.ambiguous,
+        notes=match.notes,
         candidates=tuple(_candidate(gpu) for gpu in match.gpus),
         torch=facts.torch if facts else None,
         lacks=facts.lacks if facts else (),
-        math_libraries={str(cuda): cudnn.math_serves(cuda, capability) for cuda in _LAST_OF_MAJOR}
+        math_libraries={str(cuda): cudnn.math_serves(cuda, capability) for cuda in _last_of_majors()}
         if capability
         else {},
         official_wheels={system: serving_wheels(capability, system) for system in SYSTEMS} if capability else {},
@@ -115,50 +113,37 @@ def describe(query: str) -> CardAnswer:
     )
 
 
-def serving_wheels(capability: Capability, system: str) -> tuple[ServingWheel, ...]:
-    """The official wheels with code for a card, newest first. Whether the driver runs them is the plan's question."""
+def serving_wheels(capability: Capability, system: str, machine: str = "x86_64") -> tuple[ServingWheel, ...]:
+    """The official wheels for a card, newest first: those that the plan lets through, whatever the driver is."""
+    card = Card(name=f"compute capability {capability}", capabilities=(capability,))
+    situation = Situation(system=system, machine=machine, cards=(card,))
+    window = window_of(situation)
     found = []
-    for release in reversed(releases.torch_releases()):
-        for variant in sorted(release.variants, key=lambda row: row.cuda, reverse=True):
-            seen = _seen().get((release.newest, str(variant.cuda), system))
-            how = _how(variant, capability, system) if seen is None else _as_seen(seen, capability)
-            if how is not Runs.NO:
-                evidence = variant.evidence if seen is None else seen.evidence
-                found.append(_serving(release, variant, capability, how, evidence))
-    return tuple(found)
+    for offer in offers.official(system, machine):
+        route, broken = prebuilt.consider(offer, situation, Wish(), window)
+        if route is not None:
+            found.append(_serving(offer, capability, broken, route.loses))
+    return tuple(sorted(found, key=lambda row: (Version(row.torch), row.cuda), reverse=True))
 
 
-@cached
-def _seen() -> dict[tuple[str, str, str], _Seen]:
-    rows = observed("torch_wheels", dict[str, tuple[_Seen, ...]])["wheels"]
-    return {(row.version, str(row.cuda), row.system): row for row in rows if row.machine == "x86_64"}
-
-
-def _as_seen(seen: _Seen, capability: Capability) -> Runs:
-    """What was read off the wheel wins over what its build script says. PARTIAL is not served."""
-    return Runs.NATIVE if seen.coverage.get(str(capability)) is Coverage.SERVES else Runs.NO
-
-
-def _how(variant: releases.Variant, capability: Capability, system: str) -> Runs:
-    answers = {runs(target, capability) for target in variant.targets(system) or ()}
-    if Runs.NATIVE in answers:
-        return Runs.NATIVE
-    return Runs.JIT_UNVERIFIED if Runs.JIT_UNVERIFIED in answers else Runs.NO
-
-
-def _serving(
-    release: releases.TorchRelease, variant: releases.Variant, capability: Capability, how: Runs, evidence: Evidence
-) -> ServingWheel:
+def _serving(offer: Offer, capability: Capability, broken: list[Rejection], loses: tuple[str, ...]) -> ServingWheel:
     return ServingWheel(
-        torch=release.newest,
-        variant=variant.name,
-        cuda=variant.cuda,
-        cudnn=variant.cudnn,
-        cudnn_serves=cudnn.serves(variant.cudnn, capability, cuda_major=variant.cuda.major) if variant.cudnn else None,
-        by_jit=how is not Runs.NATIVE,
-        experimental=variant.experimental,
-        evidence=evidence,
+        torch=offer.torch,
+        variant=offer.variant or "",
+        cuda=offer.cuda,
+        cudnn=offer.cudnn,
+        cudnn_serves=prebuilt.cudnn_serves(offer, capability),
+        by_jit=any(each.rule == prebuilt.BY_JIT for each in broken),
+        experimental=offer.experimental,
+        loses=loses,
+        evidence=offer.evidence,
     )
+
+
+def _last_of_majors() -> list[Version]:
+    """The last toolkit of each major whose libraries were opened."""
+    last = {row.version.major: row.version for row in toolkits.toolkits()}
+    return [version for major, version in sorted(last.items()) if major >= 11]
 
 
 def _last_cuda(facts: capabilities.CapabilityFacts | None, last: toolkits.Toolkit | None) -> Version | None:
@@ -168,8 +153,8 @@ def _last_cuda(facts: capabilities.CapabilityFacts | None, last: toolkits.Toolki
     return None if last is None or last.version == toolkits.toolkits()[-1].version else last.version
 
 
-def _candidate(gpu: gpus.Gpu) -> Candidate:
-    return Candidate(
+def _candidate(gpu: gpus.Gpu) -> Chip:
+    return Chip(
         name=gpu.name,
         compute_capability=gpu.capability,
         architecture=gpu.architecture,

@@ -1,0 +1,160 @@
+"""Names of cards as text: split, cleaned, compared. Which card a name means is decided in `gpus`.
+
+People write `1080ti`, `rtx-3060-12gb`, `8x A100`, `3.5;5.0;6.1` or `ASUS ROG Strix GTX 1080 Ti`; programs write
+`NVIDIA Corporation GP102 [GeForce GTX 1080 Ti] (rev a1)` and `A100-SXM4-40GB MIG 1g.5gb`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from rekindle.knowledge.tables import Row, cached, decided
+
+# Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
+CAPABILITY = (
+    r"(?i)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
+    r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)(?:\+ptx)?)\Z"
+)
+_BEFORE = r"\b(gtx|rtx|gts|gt|mx|geforce|quadro|tesla)(?=\d)"
+_AFTER = r"(?<=\d)(ti|super|laptop|mobile)(?=\b|super)"
+_SHORT_SUPER = r"\b(1650|1660|2060|2070|2080|4070|4080|5070|5080)s\b"
+_BREAK = r"[^a-z0-9.+]+"
+_MEMORY = r"(?:\d{1,3}(?:gb|g|gib)|gb)\Z"
+_SLICE = r"(?i)\s*\bmig\s+\d+g\.\d+gb\b.*|\s*\b\d+g\.\d+gb\b.*|-\d+[qcabv]\b.*"
+_COUNT = r"(?i)(?:(\d{1,3})\s*[x×*]\s+|(\d{1,3})[x×*](?=[a-z]))(.+)\Z|(.+?)\s+[x×*]\s*(\d{1,3})\Z"
+_LSPCI = r"\[((?:geforce|quadro|tesla|titan|nvidia|rtx|gtx|grid|nvs)[^\]]+)\]"
+_NOISE = frozenset(
+    {"nvidia", "graphics", "card", "gpu", "gpus", "the", "corporation", "inc", "r", "tm", "with", "design"}
+)
+FAMILY = frozenset({"geforce", "tesla", "quadro", "titan", "grid"})
+SERIES = frozenset({"geforce", "tesla", "quadro", "grid", "gtx", "rtx", "gt", "gts"})
+
+
+class _Alias(Row, frozen=True, kw_only=True):
+    said: str
+    names: tuple[str, ...]
+
+
+class _Words(Row, frozen=True, kw_only=True):
+    id: str
+    words: tuple[str, ...]
+
+
+class Vendor(Row, frozen=True, kw_only=True):
+    """Somebody else's cards, and where their owners go."""
+
+    id: str
+    pattern: str
+    sentence: str
+    hint: str
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    alias: tuple[_Alias, ...]
+    words: tuple[_Words, ...]
+    vendor: tuple[Vendor, ...]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One card of a list, and how many of it."""
+
+    text: str
+    count: int = 1
+
+
+@cached
+def _tables() -> _Tables:
+    return decided("names", _Tables)
+
+
+@cached
+def words(kind: str) -> frozenset[str]:
+    return frozenset(word for row in _tables().words if row.id == kind for word in row.words)
+
+
+def nobody(text: str) -> bool:
+    """Is this what a system shows for a card that it cannot name?"""
+    return " ".join(text.lower().split()) in words("nobody")
+
+
+def alias(text: str) -> tuple[str, ...]:
+    """The names that a nickname may stand for."""
+    said = " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
+    return next((row.names for row in _tables().alias if row.said == said), ())
+
+
+def vendor(text: str) -> Vendor | None:
+    lowered = " ".join(text.lower().replace("-", " ").split())
+    if re.search(r"\b(nvidia|geforce|gtx|rtx|quadro|tesla)\b", lowered):
+        return None
+    return next((row for row in _tables().vendor if re.search(row.pattern, lowered)), None)
+
+
+def pieces(text: str) -> list[str]:
+    """The cards of a list: `V100,P100`, `3.5;5.0;6.1`, `K80 + RTX 3060`."""
+    spelled = [piece.strip() for piece in re.split(r"[,;]|\s\+\s|\s&\s|\band\b", text) if piece.strip()]
+    spaced = text.split()
+    if len(spelled) == 1 and len(spaced) > 1 and all(re.match(CAPABILITY, word) for word in spaced):
+        return spaced
+    return spelled
+
+
+def counted(text: str) -> Part:
+    """`8x A100`, `A100 x8`, `2 * K80`."""
+    match = re.match(_COUNT, text)
+    if not match:
+        return Part(text)
+    number, name = match[1] or match[2] or match[5], match[3] or match[4]
+    return Part(name.strip(), max(1, int(number)))
+
+
+def shared_beginning(every: list[str]) -> str:
+    """`Tesla P100` of `Tesla P100-PCIE-12GB` and `Tesla P100-SXM2-16GB`, whole words only."""
+    if len({tuple(tokens(name)) for name in every}) == 1:
+        return every[0]
+    first, last = min(every), max(every)
+    same = next((i for i, letter in enumerate(first) if i >= len(last) or letter != last[i]), len(first))
+    common = first[:same]
+    if same < len(first) and first[same].isalnum():
+        common = re.sub(r"[A-Za-z0-9]+\Z", "", common)
+    return common.rstrip(" -(")
+
+
+def tokens(name: str) -> list[str]:
+    """A name as comparable words: `NVIDIA GeForce RTX 5070 Laptop GPU` and `rtx5070 laptop` meet in the middle."""
+    lowered = name.lower().replace("(tm)", " ").replace("(r)", " ").replace("®", " ").replace("™", " ")
+    split = re.sub(_AFTER, r" \1 ", re.sub(_BEFORE, r"\1 ", lowered))
+    return [word for word in re.split(_BREAK, split) if word and word not in _NOISE]
+
+
+def without_family(words: list[str]) -> list[str]:
+    """`k40c` and `rtx 5070` are said without the family's name, and some are listed without it."""
+    return [word for word in words if word not in FAMILY]
+
+
+def without_series(words: list[str]) -> list[str]:
+    return [word for word in words if word not in SERIES]
+
+
+def plainer(text: str) -> Iterator[list[str]]:
+    """Ever plainer readings of what was typed, each without more of what shops and systems put around a name."""
+    inside = re.search(_LSPCI, text, re.IGNORECASE)
+    bare = inside[1] if inside else text
+    bare = re.sub(r"\((?:rev|0x)[^)]*\)", " ", bare, flags=re.IGNORECASE)
+    sliced = re.sub(_SLICE, "", bare)
+    seen: list[list[str]] = []
+    for reading in (bare, sliced):
+        every = tokens(re.sub(_SHORT_SUPER, r"\1 super", reading.lower()))
+        boards = [word for word in every if word not in words("boards")]
+        small = [word for word in boards if (not re.match(_MEMORY, word) and not word.isdigit()) or len(word) > 2]
+        small = [word for word in small if not re.match(_MEMORY, word)]
+        unmade = [word for word in every if not re.match(_MEMORY, word)]
+        laptop = ["laptop" if word in ("mobile", "notebook") else word for word in small]
+        desk = [word for word in small if word not in words("mobile")]
+        for one in (every, unmade, boards, small, laptop, desk):
+            if one and one not in seen:
+                seen.append(one)
+                yield one
