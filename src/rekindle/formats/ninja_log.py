@@ -16,6 +16,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     start: int
     end: int
+    command: str = ""
+    """The hash of the command line: outputs of one command share it."""
 
     @property
     def milliseconds(self) -> int:
@@ -45,7 +47,7 @@ def parse(data: bytes, *, name: str = "the log") -> list[Step]:
         if end < start:
             continue
         steps.pop(fields[3], None)
-        steps[fields[3]] = Step(output=fields[3], start=start, end=end)
+        steps[fields[3]] = Step(output=fields[3], start=start, end=end, command=fields[4])
     return list(steps.values())
 
 

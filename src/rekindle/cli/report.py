@@ -1,0 +1,39 @@
+"""`rekindle report`: a build as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rekindle.cli import options
+from rekindle.core import codec, console, files
+
+
+@click.command("report")
+@click.argument("build", type=click.Path(path_type=Path))
+@options.output("Write the page here; `report.html` if not given.")
+@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Also write a trace for Perfetto.")
+@click.option("--title", help="The heading of the page.")
+@options.as_json
+def command(build: Path, output: Path | None, trace: Path | None, title: str | None, as_json: bool) -> None:
+    """Draw what a build did as one HTML file.
+
+    BUILD is a `.ninja_log` of any project, a folder that holds one, or the folder of `rekindle build --work`.
+    """
+    from rekindle.web import report, timeline
+
+    found = report.build_report(build, title)
+    if trace is not None:
+        files.write_text(trace, codec.to_json(timeline.trace(found.timeline), indent=0))
+        console.say(f"wrote `{trace}`; open it at chrome://tracing or in Perfetto")
+    if as_json:
+        console.out_json(found)
+        return
+    target = output or Path("report.html")
+    files.write_text(target, report.html(found))
+    drawn = found.timeline
+    console.out(f"{len(drawn.bars)} commands, {drawn.wall:.0f} s, {drawn.parallel:.1f} of {drawn.slots} slots busy")
+    for bar in drawn.slowest(3):
+        console.out(f"  {bar.seconds:8.1f} s  {bar.name}")
+    console.say(f"wrote `{target}`; open it in a browser")

@@ -1,0 +1,74 @@
+"""Turns a template and values into a page: escaped, with a Content-Security-Policy, without anything from elsewhere.
+
+Styles and scripts are part of the page, so that it can be mailed as one file; the policy names them by their hash, so
+that nothing which slips into the page from a log or a machine's name can run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+
+
+def render(template: str, /, *, script: str | None = None, **values: Any) -> str:
+    """The page `template` with the common style and, if named, one script, both inline."""
+    style = asset("rekindle.css")
+    code = asset(script) if script else ""
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {_hashed(style)}",
+            f"script-src {_hashed(code)}" if code else "script-src 'none'",
+            "img-src data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    return _templates().get_template(template).render(style=style, script=code, policy=policy, **values)
+
+
+@cache
+def asset(name: str) -> str:
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("rekindle.web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["duration"] = duration
+    made.filters["size"] = size
+    return made
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `48 s`, `12 min`, `2 h 05 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

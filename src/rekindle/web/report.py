@@ -1,0 +1,154 @@
+"""The report of a build as one HTML file: what took how long, where memory was the limit, what came out.
+
+Made from what a build leaves behind: `.ninja_log` of anybody's build, and of Rekindle's own also its journal and what
+the governor measured of each compile.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.governor import record
+from rekindle.build.run import journal
+from rekindle.build.run.folders import Folders
+from rekindle.core.errors import NotFound
+from rekindle.core.findings import State, worst
+from rekindle.formats import ninja_log
+from rekindle.web import page
+from rekindle.web.timeline import KINDS, Timeline, timeline
+from rekindle.wheels.inspect.inspection import inspect
+
+_WIDTH = 1000.0
+"""The drawing's own units from left to right."""
+_ROW = 14.0
+
+
+class ReportStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the build, as its journal has it."""
+
+    at: str
+    run: int
+    name: str
+    outcome: str
+    seconds: float | None = None
+
+
+class WheelSummary(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    bytes: int
+    parts: dict[str, int] = {}
+    """Unpacked bytes by part: GPU code, libraries, Python, the rest."""
+    targets: dict[str, int] = {}
+    """How many pieces of GPU code there are for each target."""
+    state: State = State.UNVERIFIED
+
+
+class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.report/1"
+    title: str
+    timeline: Timeline
+    steps: tuple[ReportStep, ...] = ()
+    waited: float = 0.0
+    """Seconds that compiles waited for memory, all together."""
+    retried: int = 0
+    """Compiles that the system killed for memory, and that ran alone afterwards."""
+    wheels: tuple[WheelSummary, ...] = ()
+
+
+def build_report(path: Path, title: str | None = None) -> BuildReport:
+    """The report of a `.ninja_log`, of a folder with one in it, or of the folder of `rekindle build --work`."""
+    log = _log(path)
+    folders = Folders(path) if path.is_dir() and (path / "journal.jsonl").is_file() else None
+    compiles = record.read(folders.compiles) if folders else []
+    entries = journal.read(folders.journal) if folders else []
+    wheels = sorted([*path.glob("wheels/*.whl"), *path.glob("repaired/*.whl")]) if folders else []
+    return BuildReport(
+        title=title or f"Build in {(path if path.is_dir() else path.parent).resolve().name}",
+        timeline=timeline(ninja_log.read(log), compiles),
+        steps=tuple(_steps(entries)),
+        retried=sum(each.retried for each in compiles),
+        wheels=tuple(_wheel(wheel) for wheel in wheels),
+    )
+
+
+def _log(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        message = f"there is no file or folder `{path}`"
+        raise NotFound(message, hint="name a `.ninja_log`, or the folder of a build")
+    for place in (path, path / "b", path / "build"):
+        if (place / ".ninja_log").is_file():
+            return place / ".ninja_log"
+    found = sorted(path.glob("s/build/.ninja_log")) or sorted(path.glob("*/.ninja_log"))
+    if not found:
+        message = f"there is no `.ninja_log` in `{path}`"
+        hint = "name the folder that Ninja built in; a build with make or Visual Studio has no such log"
+        raise NotFound(message, hint=hint)
+    return found[0]
+
+
+def _steps(entries: list[journal.Entry]) -> list[ReportStep]:
+    runs = list(dict.fromkeys(entry.run for entry in entries))
+    return [
+        ReportStep(
+            at=entry.at[:19].replace("T", " "),
+            run=runs.index(entry.run) + 1,
+            name=entry.step or "",
+            outcome=entry.event,
+            seconds=entry.seconds,
+        )
+        for entry in entries
+        if entry.event in ("done", "failed", "interrupted")
+    ]
+
+
+def _wheel(wheel: Path) -> WheelSummary:
+    seen = inspect(wheel)
+    targets: dict[str, int] = {}
+    for each in seen.gpu_code:
+        for target, count in each.targets.items():
+            targets[str(target)] = targets.get(str(target), 0) + count
+    return WheelSummary(
+        name=wheel.name,
+        bytes=wheel.stat().st_size,
+        parts=dict(seen.parts),
+        targets=dict(sorted(targets.items())),
+        state=worst(seen.findings),
+    )
+
+
+def html(report: BuildReport) -> str:
+    found = report.timeline
+    scale = _WIDTH / found.wall if found.wall else 0.0
+    bars = [
+        {
+            "x": round(bar.start * scale, 2),
+            "y": bar.slot * _ROW,
+            "width": max(round(bar.seconds * scale, 2), 0.3),
+            "kind": next(key for key, name in KINDS.items() if name == bar.kind),
+            "bar": bar,
+        }
+        for bar in found.bars
+    ]
+    return page.render(
+        "report.html",
+        script="report.js",
+        report=report,
+        timeline=found,
+        bars=bars,
+        kinds=KINDS,
+        width=_WIDTH,
+        row=_ROW,
+        height=max(found.slots, 1) * _ROW,
+        ticks=_ticks(found.wall, scale),
+    )
+
+
+def _ticks(wall: float, scale: float) -> list[tuple[float, str]]:
+    """Six or so round moments along the bottom."""
+    steps = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
+    step = next((each for each in steps if wall / each <= 8), steps[-1])
+    return [(round(at * scale, 2), page.duration(at) if at else "0") for at in range(0, int(wall) + 1, step)]

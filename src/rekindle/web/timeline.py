@@ -1,0 +1,149 @@
+"""A build as bars on slots: what ran when, beside what, for how long.
+
+Ninja logs when each command began and ended, in milliseconds since that Ninja started. A build that was stopped and
+resumed is several runs in one log, each beginning at nought; they are laid one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from rekindle.build.governor.record import Compile
+from rekindle.build.progress import outputs
+from rekindle.formats.ninja_log import Step
+
+KINDS = {"cuda": "CUDA", "cxx": "C++", "c": "C", "link": "link", "other": "other"}
+
+
+class Bar(msgspec.Struct, frozen=True, kw_only=True):
+    """One command, on the slot it occupied."""
+
+    name: str
+    target: str
+    kind: str
+    slot: int
+    start: float
+    seconds: float
+    peak_mb: float | None = None
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    bars: tuple[Bar, ...]
+    slots: int
+    """The most commands at one time."""
+    runs: int
+    """How often Ninja was started."""
+    wall: float
+    """Seconds from the first command to the last, without the time between two runs."""
+    work: float
+    """Seconds of all commands, one after the other."""
+
+    @property
+    def parallel(self) -> float:
+        """How many commands ran at a time, on average."""
+        return self.work / self.wall if self.wall else 0.0
+
+    def slowest(self, count: int = 15) -> list[Bar]:
+        return sorted(self.bars, key=lambda bar: -bar.seconds)[:count]
+
+    def largest(self, count: int = 10) -> list[Bar]:
+        known = [bar for bar in self.bars if bar.peak_mb]
+        return sorted(known, key=lambda bar: -(bar.peak_mb or 0.0))[:count]
+
+    def tail(self) -> float:
+        """Seconds at the end during which only one command ran: what the long pole cost."""
+        ends = sorted((bar.start + bar.seconds for bar in self.bars), reverse=True)
+        return ends[0] - ends[1] if len(ends) > 1 and self.slots > 1 else 0.0
+
+    def by_target(self) -> list[tuple[str, int, float]]:
+        """Target, commands, seconds; the heaviest first."""
+        found: dict[str, list[float]] = {}
+        for bar in self.bars:
+            found.setdefault(bar.target or "other", []).append(bar.seconds)
+        return sorted(((name, len(each), sum(each)) for name, each in found.items()), key=lambda row: -row[2])
+
+
+def timeline(steps: Sequence[Step], compiles: Iterable[Compile] = ()) -> Timeline:
+    peaks = {each.object: each.peak_kb / 1024 for each in compiles if each.peak_kb}
+    bars: list[Bar] = []
+    offset, runs = 0.0, 0
+    for run in _runs(steps):
+        runs += 1
+        placed = _placed(run, offset, peaks)
+        bars += placed
+        offset = max((bar.start + bar.seconds for bar in placed), default=offset)
+    return Timeline(
+        bars=tuple(bars),
+        slots=max((bar.slot for bar in bars), default=-1) + 1,
+        runs=runs,
+        wall=offset,
+        work=sum(bar.seconds for bar in bars),
+    )
+
+
+def _runs(steps: Iterable[Step]) -> list[list[Step]]:
+    """The log divided where the clock begins anew: lines are written as commands end, so ends only grow in one run."""
+    found: list[list[Step]] = []
+    last = None
+    seen: set[tuple[int, int, str]] = set()
+    for step in steps:
+        if last is None or step.end < last:
+            found.append([])
+            seen = set()
+        last = step.end
+        # One command with several outputs has a line for each.
+        if (key := (step.start, step.end, step.command)) not in seen:
+            seen.add(key)
+            found[-1].append(step)
+    return found
+
+
+def _placed(run: Sequence[Step], offset: float, peaks: Mapping[str, float]) -> list[Bar]:
+    """Each command on the first slot that is free when it begins."""
+    if not run:
+        return []
+    first = min(step.start for step in run)
+    free: list[int] = []
+    bars = []
+    for step in sorted(run, key=lambda each: (each.start, each.end)):
+        slot = next((index for index, until in enumerate(free) if until <= step.start), len(free))
+        if slot == len(free):
+            free.append(0)
+        free[slot] = step.end
+        what = outputs.read(step.output)
+        bars.append(
+            Bar(
+                name=what.file,
+                target=what.target or "",
+                kind=KINDS[what.kind],
+                slot=slot,
+                start=offset + (step.start - first) / 1000,
+                seconds=step.milliseconds / 1000,
+                peak_mb=peaks.get(step.output),
+            )
+        )
+    return bars
+
+
+def trace(found: Timeline) -> dict[str, object]:
+    """The same in the form that chrome://tracing and Perfetto open."""
+    events: list[dict[str, object]] = [
+        {"ph": "M", "pid": 1, "tid": slot, "name": "thread_name", "args": {"name": f"slot {slot + 1}"}}
+        for slot in range(found.slots)
+    ]
+    events += [
+        {
+            "ph": "X",
+            "pid": 1,
+            "tid": bar.slot,
+            "name": bar.name,
+            "cat": bar.kind,
+            "ts": round(bar.start * 1e6),
+            "dur": round(bar.seconds * 1e6),
+            "args": {"target": bar.target, **({"peak_mb": round(bar.peak_mb)} if bar.peak_mb else {})},
+        }
+        for bar in found.bars
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
