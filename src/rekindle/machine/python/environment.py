@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from rekindle.core import paths
 from rekindle.core.errors import NotFound
 from rekindle.core.version import Version
 from rekindle.machine.python.order import in_order
@@ -89,7 +90,7 @@ def _asked(interpreter: Path) -> Environment | None:
     config = _config(Path(said.prefix))
     return Environment(
         root=said.prefix,
-        os="windows" if os.name == "nt" else "linux",
+        os=paths.system(),
         kind=said.kind,
         python=said.version,
         site_packages=said.site_packages,
