@@ -154,7 +154,7 @@ def test_a_bomb_of_many_members() -> None:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(40):
             archive.writestr(f"demo/{number}.bin", bytes(4 << 20))
-    refused(stream.getvalue(), "zip bomb")
+    refused(stream.getvalue(), "archive bomb")
 
 
 def test_what_we_write_has_one_reading() -> None:

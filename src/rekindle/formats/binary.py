@@ -77,7 +77,7 @@ def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = (), u
             stream.push(data)
             search.push(data)
 
-        stream = fatbin.Stream(source.size, source.name)
+        stream = fatbin.Stream(source.size, source.name, source.budget)
         source.walk(keep, look if texts else stream.push)
         containers = stream.finish()
     else:

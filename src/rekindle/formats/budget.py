@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from rekindle.core.errors import BadInput
 
-_STEPS, _BYTES_PER_STEP = 250_000, 30
+_STEPS, _BYTES_PER_STEP = 200_000, 30
 _KEPT = 32 << 20
 _HELD = 40 << 20
 # A step's worth of plain reading.
 _READ = 512
+_MOST_MEMBERS = 200_000
+# Deflate reaches 1,032:1 on nothing but zeros; the most a real library was seen to reach is 12:1.
+_RATIO, _SPARE = 50, 64 << 20
 
 
 class Budget:
@@ -46,3 +49,29 @@ class Budget:
     def _spent(self, what: str) -> BadInput:
         message = f"`{self.name}` is malformed: reading it takes more {what} than any real file of its size"
         return BadInput(message, hint="do not use this file; download or build it again")
+
+
+class Unpacking:
+    """What an archive may unpack to: counted member by member, by what its headers say and by what really came out."""
+
+    __slots__ = ("_left", "_members", "_most", "name", "packed")
+
+    def __init__(self, name: str, packed: int, *, members: int = _MOST_MEMBERS) -> None:
+        self.name = name
+        self.packed = packed
+        self._most = self._members = members
+        self._left = _SPARE + _RATIO * packed
+
+    def member(self, size: int = 0) -> None:
+        """One more member of that many bytes. Call `more` instead where the size is not known before."""
+        self._members -= 1
+        if self._members < 0:
+            message = f"`{self.name}` has more than {self._most:,} members"
+            raise BadInput(message, hint="do not unpack this file; no real archive of this kind has as many")
+        self.more(size)
+
+    def more(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            message = f"`{self.name}` is an archive bomb: {self.packed:,} bytes unpack to more than {_RATIO} times that"
+            raise BadInput(message, hint="do not unpack or install this file")

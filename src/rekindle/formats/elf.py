@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
 
 import msgspec
@@ -25,6 +27,12 @@ _NOBITS, _FILE = 8, 4
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
 _GNU_HASH, _VERSYM, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 _LARGEST_TABLE = 512 << 20
+# The Linux loader takes programs with at most 1,170 headers; real libraries have a dozen.
+_MOST_SEGMENTS = 1170
+_LONGEST_NAME, _LONGEST_SYMBOL = 4096, 65536
+# Finding, decoding and sorting in that many symbols is a step's worth of work, or that many letters of them.
+_SYMBOLS_PER_STEP, _LETTERS_PER_STEP = 4, 1024
+_STRING_OBJECT = 64
 _HEAD = 64 << 20
 _SMALL = 16 << 20
 
@@ -134,9 +142,11 @@ def units(source: Bytes, section: str = ".nv_fatbin") -> dict[int, str]:
     data = exactly(source, symbols.offset, symbols.size - symbols.size % 24, "the symbol table")
     found: dict[int, str] = {}
     unit = ""
+    source.budget.spend(len(data) // 24 // _SYMBOLS_PER_STEP)
+    source.budget.keep(len(data))
     for name, info, _, index, value, _ in struct.iter_unpack(image.order + "IBBHQQ", data):
         if info & 15 == _FILE:
-            unit = _source_name(names[name : max(names.find(b"\0", name), name)].decode("utf-8", "replace"))
+            unit = _source_name(_terminated(source, names, name, _LONGEST_NAME) or "")
         elif index == place.number and info >> 4 == 0 and unit:
             found.setdefault(value - place.address + place.offset, unit)
     return found
@@ -188,6 +198,8 @@ class _Image:
         self.size = size or source.size
         self._segments: list[Segment] | None = None
         self._dynamic: list[tuple[int, int]] | None = None
+        self._values: dict[int, int] | None = None
+        self._strings: tuple[int, int] | None = None
 
     @property
     def section_table(self) -> tuple[int, int, int]:
@@ -205,6 +217,8 @@ class _Image:
         layout = self.order + ("IIQQQQQQ" if self.bits == 64 else "IIIIIIII")
         if not count:
             return
+        if count > _MOST_SEGMENTS:
+            raise broken(self.source, f"it has {count} program headers, more than any loader takes")
         if width != struct.calcsize(layout):
             raise broken(self.source, "its program headers have an unknown size")
         data = exactly(self.source, at, width * count, "the program headers")
@@ -238,7 +252,10 @@ class _Image:
         return entries
 
     def value(self, tag: int) -> int | None:
-        return next((value for found, value in self.dynamic if found == tag), None)
+        """The first entry with that tag."""
+        if self._values is None:
+            self._values = dict(reversed(self.dynamic))
+        return self._values.get(tag)
 
     def offset(self, address: int, what: str) -> int:
         """Where in the file the loader would find this address."""
@@ -249,11 +266,16 @@ class _Image:
 
     def text(self, index: int) -> str:
         """A string of the dynamic string table, read alone: the table may have 50 MB."""
-        table, size = self.value(_STRTAB), self.value(_STRSZ) or 0
-        if table is None or index >= size:
+        if self._strings is None:
+            table = self.value(_STRTAB)
+            place = (0, 0) if table is None else (self.offset(table, "the string table"), self.value(_STRSZ) or 0)
+            self._strings = place
+        begin, size = self._strings
+        if index >= size:
             raise broken(self.source, "a name lies outside its string table")
-        data = self.source.read(self.offset(table, "the string table") + index, min(4096, size - index))
-        return data.partition(b"\0")[0].decode("utf-8", "replace")
+        data = self.source.read(begin + index, min(_LONGEST_NAME, size - index)).partition(b"\0")[0]
+        self.source.budget.keep(_STRING_OBJECT + len(data))
+        return data.decode("utf-8", "replace")
 
     def versions(self) -> dict[str, tuple[str, ...]]:
         address, count = self.value(_VERNEED), self.value(_VERNEEDNUM) or 0
@@ -298,14 +320,14 @@ class _Image:
         layout = self.order + ("IIQQQQIIQQ" if self.bits == 64 else "10I")
         if not at or not count or width != struct.calcsize(layout) or at + width * count > self.size:
             return []
+        self.source.budget.spend(count // _SYMBOLS_PER_STEP)
         rows = list(struct.iter_unpack(layout, exactly(self.source, at, width * count, "the section headers")))
         names_at, names_size = rows[self._names][4:6] if self._names < count else (0, 0)
         names = self.source.read(names_at, min(names_size, 1 << 20))
         found = []
         for number, row in enumerate(rows):
-            name = names[row[0] : names.find(b"\0", row[0])] if row[0] < len(names) else b""
             if row[1] not in (0, _NOBITS):
-                text = name.decode("utf-8", "replace")
+                text = _terminated(self.source, names, row[0], _LONGEST_NAME) or ""
                 found.append(Section(name=text, number=number, address=row[3], offset=row[4], size=row[5]))
         return found
 
@@ -321,15 +343,15 @@ class _Image:
         table = exactly(self.source, self.offset(address, "the symbol table"), total, "the symbol table")
         names = exactly(self.source, self.offset(strings, "the string table"), length, "the string table")
         versions = self._symbol_versions(count)
+        self.source.budget.spend(count // _SYMBOLS_PER_STEP)
         defined, undefined, weak, unversioned = set(), set(), set(), set()
         for fields, version in zip(struct.iter_unpack(layout, table), versions, strict=True):
             name, info, section = (
                 (fields[0], fields[1], fields[3]) if self.bits == 64 else (fields[0], fields[3], fields[5])
             )
-            end = names.find(b"\0", name)
-            if not name or end < 0:
+            text = _terminated(self.source, names, name, _LONGEST_SYMBOL) if name else None
+            if text is None:
                 continue
-            text = names[name : min(end, name + 65536)].decode("utf-8", "replace")
             if section:
                 defined.add(text)
             elif info >> 4 == 2:
@@ -345,12 +367,19 @@ class _Image:
             unversioned=frozenset(unversioned),
         )
 
-    def _symbol_versions(self, count: int) -> tuple[int, ...]:
+    def _symbol_versions(self, count: int) -> array[int]:
         address = self.value(_VERSYM)
         if address is None:
-            return (0,) * count
+            return array("H", bytes(2 * count))
         data = exactly(self.source, self.offset(address, "the symbol versions"), 2 * count, "the symbol versions")
-        return struct.unpack(f"{self.order}{count}H", data)
+        return self._numbers("H", data)
+
+    def _numbers(self, kind: str, data: bytes) -> array[int]:
+        """A table of numbers, at its own size in memory: as Python objects it would be ten times as large."""
+        found = array(kind, data)
+        if (self.order == "<") != (sys.byteorder == "little"):
+            found.byteswap()
+        return found
 
     def _symbol_count(self) -> int:
         """The dynamic section does not say; the hash tables do."""
@@ -368,7 +397,8 @@ class _Image:
         if buckets > 1 << 24:
             raise broken(self.source, "its hash table is larger than any real one")
         data = exactly(self.source, at, buckets * 4, "the hash table")
-        last: int = max(struct.unpack(f"{self.order}{buckets}I", data), default=0)
+        self.source.budget.spend(buckets // 64)
+        last: int = max(self._numbers("I", data), default=0)
         if last < first:
             return int(first)
         at += buckets * 4 + (last - first) * 4
@@ -388,6 +418,17 @@ def _source_name(text: str) -> str:
     """nvcc compiles `AsyncMM.cu` by way of `tmpxft_00005d55_00000000-6_AsyncMM.compute_90a.cudafe1.cpp`."""
     match = re.match(r"(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?(.+?)(?:\.compute_\d+[af]?)?\.cudafe1\.cpp$", text)
     return f"{match[1]}.cu" if match else text
+
+
+def _terminated(source: Bytes, names: bytes, at: int, longest: int) -> str | None:
+    """The name at a place of a table; None where it does not end. Names may overlap, so each is counted."""
+    end = names.find(b"\0", at, at + longest) if at < len(names) else -1
+    if end < 0:
+        source.budget.spend(longest // _LETTERS_PER_STEP)
+        return None
+    source.budget.spend((end - at) // _LETTERS_PER_STEP)
+    source.budget.keep(_STRING_OBJECT + end - at)
+    return names[at:end].decode("utf-8", "replace")
 
 
 def _paths(image: _Image, tag: int) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ import msgspec
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.formats.access import Buffer, Bytes
+from rekindle.formats.budget import Budget
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 
@@ -35,8 +36,10 @@ _NEEDED = _CONTAINER.size + _ENTRY.size
 _COMPRESSED = 0x2000 | 0x8000
 _EXACT = 0x100000
 _FAMILY = 0x200000
-# Real files: 571 containers and 3,000 entries in the largest torch library. Beyond this somebody is being funny.
+# Real files: 571 containers and 3,000 entries in the largest torch library, 24,000 containers in cuFFT.
 _MOST = 200_000
+# What one container or entry takes in memory.
+_OBJECTS = 400
 
 
 class Kind(IntEnum):
@@ -102,7 +105,7 @@ def scan(source: Bytes | bytes | bytearray | memoryview) -> list[Container]:
     """Every container of a file (ELF, PE, static archive, object, raw fatbin), in the order they lie there."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         source = Buffer(source)
-    scanner = Scanner(source.size, source.name)
+    scanner = Scanner(source.size, source.name, source.budget)
     step = _NEAR
     while scanner.wanted < source.size:
         # Inside a container the next header is one hop away: read little. Searching, read more and more.
@@ -165,16 +168,16 @@ _FAR = 1 << 20
 class Scanner:
     """Is fed pieces of the file; says in `wanted` from where it needs the next one. Skipped payloads are never seen."""
 
-    def __init__(self, size: int, name: str = "the data") -> None:
+    def __init__(self, size: int, name: str = "the data", budget: Budget | None = None) -> None:
         self.size = size
         self.name = name
+        self.budget = budget or Budget(name, size)
         self.wanted = 0
         self.inside = False
         self._found: list[Container] = []
         self._entries: list[Entry] = []
         self._begin = 0
         self._end = 0
-        self._steps = 0
 
     def feed(self, offset: int, data: bytes) -> None:
         """Look at `data`, which lies at `offset` and includes the byte at `wanted` (or lies wholly before it)."""
@@ -182,10 +185,7 @@ class Scanner:
         while self.wanted < end:
             if not (self._entry(offset, data) if self.inside else self._search(offset, data)):
                 return
-            self._steps += 1
-            if self._steps > 5 * _MOST:
-                message = f"`{self.name}` has more GPU code headers than any real file"
-                raise BadInput(message, hint="this is not a file that a CUDA compiler wrote")
+            self.budget.spend(2)
 
     def finish(self) -> list[Container]:
         if self.inside:
@@ -238,11 +238,13 @@ class Scanner:
             return True
         entry, length = _entry(self.wanted, fields)
         self._entries.append(entry)
+        self.budget.keep(_OBJECTS)
         self.wanted += length
         return True
 
     def _close(self, *, whole: bool) -> None:
         if self._entries:
+            self.budget.keep(_OBJECTS)
             self._found.append(
                 Container(offset=self._begin, size=self._end - self._begin, entries=tuple(self._entries), whole=whole)
             )
@@ -256,8 +258,8 @@ class Scanner:
 class Stream:
     """A scanner for bytes that come in order: keeps the few that reach into the next piece."""
 
-    def __init__(self, size: int, name: str = "the data") -> None:
-        self._scanner = Scanner(size, name)
+    def __init__(self, size: int, name: str = "the data", budget: Budget | None = None) -> None:
+        self._scanner = Scanner(size, name, budget)
         self._position = 0
         self._tail = b""
 

@@ -42,7 +42,7 @@ def _some(part: Bytes) -> list[fatbin.Container]:
     found: dict[int, fatbin.Container] = {}
     for number in range(_PIECES):
         at = part.size * number // _PIECES
-        scanner = fatbin.Scanner(part.size, part.name)
+        scanner = fatbin.Scanner(part.size, part.name, part.budget)
         scanner.wanted = at
         scanner.feed(at, part.read(at, _PIECE))
         found |= {container.offset: container for container in scanner.finish()}

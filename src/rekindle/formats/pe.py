@@ -7,6 +7,8 @@ takes seconds over such a file, and wants the whole of it in memory. The tests c
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
 
 import msgspec
@@ -20,6 +22,10 @@ _EXPORT, _IMPORT, _RESOURCE, _SIGNATURE, _DELAY = 0, 1, 2, 4, 13
 _MOST_SYMBOLS = 1_000_000
 _MOST_LIBRARIES = 4096
 _SMALL = 96 << 20
+# The Windows loader takes 96 sections.
+_MOST_SECTIONS = 96
+_NAMES_PER_STEP, _LETTERS_PER_STEP = 2, 1024
+_STRING_OBJECT, _NUMBER_OBJECT = 64, 64
 
 
 class Pe(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,16 +120,21 @@ class _Image:
         begin = 112 if self.bits == 64 else 96
         room = max(len(header) - begin, 0) // 8
         self._directories = [struct.unpack_from("<II", header, begin + 8 * n) for n in range(min(room, 16))]
+        if sections > _MOST_SECTIONS:
+            raise broken(source, f"it has {sections} sections, more than Windows takes")
         table = exactly(source, at + 24 + optional, 40 * sections, "the section table")
         self.sections = [_section(table[n : n + 40]) for n in range(0, len(table), 40)]
         self._strings: dict[int, bytes] = {}
+        self._last: Section | None = None
+        self._texts = 0
 
     def directory(self, number: int) -> tuple[int, int]:
         return self._directories[number] if number < len(self._directories) else (0, 0)
 
     def section(self, address: int) -> Section | None:
-        for section in self.sections:
+        for section in (self._last, *self.sections) if self._last else self.sections:
             if section.address <= address < section.address + max(section.size, section.stored):
+                self._last = section
                 return section
         return None
 
@@ -151,6 +162,9 @@ class _Image:
         end = data.find(b"\0", begin, begin + limit)
         if end < 0:
             raise broken(self.source, f"{what} does not end")
+        self._texts += 1
+        self.source.budget.spend((self._texts % _NAMES_PER_STEP == 0) + (end - begin) // _LETTERS_PER_STEP)
+        self.source.budget.keep(_STRING_OBJECT + end - begin)
         return data[begin:end].decode("utf-8", "replace")
 
     def imports(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -193,6 +207,8 @@ class _Image:
                 if not value:
                     return tuple(wanted)
                 if value >> (self.bits - 1):
+                    self.source.budget.spend()
+                    self.source.budget.keep(_STRING_OBJECT)
                     wanted.append(f"#{value & 0xFFFF}")
                 else:
                     wanted.append(self.text((value & 0x7FFFFFFF) + 2, "the name of an imported symbol"))
@@ -209,9 +225,9 @@ class _Image:
         base, functions, count, at_functions, at_names, at_ordinals = struct.unpack_from("<6I", table, 16)
         if functions > _MOST_SYMBOLS or count > _MOST_SYMBOLS:
             raise broken(self.source, "it says that it exports more than any real library")
-        places = _numbers("I", self.data(at_functions, 4 * functions, "the export table")) if functions else ()
-        names = _numbers("I", self.data(at_names, 4 * count, "the export names")) if count else ()
-        indexes = _numbers("H", self.data(at_ordinals, 2 * count, "the export ordinals")) if count else ()
+        places = _numbers("I", self.data(at_functions, 4 * functions, "the export table") if functions else b"")
+        names = _numbers("I", self.data(at_names, 4 * count, "the export names") if count else b"")
+        indexes = _numbers("H", self.data(at_ordinals, 2 * count, "the export ordinals") if count else b"")
         exports: set[str] = set()
         forwarders: dict[str, str] = {}
         for where, index in zip(names, indexes, strict=True):
@@ -220,6 +236,8 @@ class _Image:
             # An export that points back into the export table is a text: the library and symbol it stands for.
             if index < functions and address <= places[index] < address + size:
                 forwarders[name] = self.text(places[index], "a forwarder")
+        self.source.budget.spend(functions // 8)
+        self.source.budget.keep(_NUMBER_OBJECT * sum(1 for place in places if place))
         ordinals = frozenset(base + index for index, place in enumerate(places) if place)
         return frozenset(exports), ordinals, forwarders
 
@@ -244,8 +262,12 @@ def _section(row: bytes) -> Section:
     )
 
 
-def _numbers(kind: str, data: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(data) // struct.calcsize(kind)}{kind}", data)
+def _numbers(kind: str, data: bytes) -> array[int]:
+    """A table of numbers, at its own size in memory: as Python objects it would be ten times as large."""
+    found = array(kind, data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 def _dotted(high: int, low: int) -> str:

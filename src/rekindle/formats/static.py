@@ -48,7 +48,8 @@ def parts(source: Bytes) -> Iterator[Part]:
             name = source.read(begin, length).rstrip(b"\0")
             begin, size = begin + length, size - length
         elif name[:1] == b"/" and name[1:].isdigit():
-            rest = names[int(name[1:]) :][:4096]
+            at_name = int(name[1:])
+            rest = names[at_name : at_name + 4096]
             name = rest[: min((i for i in (rest.find(b"\n"), rest.find(b"\0")) if i >= 0), default=len(rest))]
         yield Part(name=name.rstrip(b"/").decode("utf-8", "replace"), offset=begin, size=size)
     raise broken(source, f"it has more than {_MOST} members")
