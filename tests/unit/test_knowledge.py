@@ -23,7 +23,7 @@ from rekindle.knowledge.cuda.host_compilers import (
 )
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch import options, releases
+from rekindle.knowledge.torch import companions, options, releases
 from support.command import rekindle_command
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
@@ -195,12 +195,41 @@ def test_releases_as_people_write_them() -> None:
 
 
 def test_companions_of_a_release() -> None:
-    row = releases.companions("2.7.1")
-    assert row is not None
-    assert (row.torchvision, row.torchaudio) == ("0.22.1", "2.7.1")
-    row = releases.companions("2.0.1")
-    assert row is not None
-    assert (row.torchvision, row.torchaudio) == ("0.15.2", "2.0.2")
+    assert companions.version_for("torchvision", "2.7.1") == "0.22.1"
+    assert companions.version_for("torchaudio", "2.7.1") == "2.7.1"
+    assert companions.version_for("torchvision", "2.0.1") == "0.15.2"
+    assert companions.version_for("torchaudio", "2.0.1") == "2.0.2"
+
+
+@pytest.mark.parametrize(
+    ("project", "torch", "line", "python", "expected"),
+    [
+        ("torchvision", "2.14.1", "cu126", "3.12", "0.29.1"),
+        ("torchvision", "2.14.1", "cu130", "3.12", "0.29.1"),
+        ("torchvision", "2.15.0", "cu132", "3.12", "0.29.2"),
+        ("torchvision", "2.15.0", "cu126", "3.12", "0.29.1"),
+        ("torchaudio", "2.14.1", "cu126", "3.12", "2.11.0"),
+        ("torchaudio", "2.15.0", "cu132", "3.12", None),
+        ("torchaudio", "2.15.0", "cu130", "3.12", "2.11.0"),
+        ("torchaudio", "2.15.0", "cu130", "3.15", None),
+        ("torchvision", "2.5.1", "cu124", "3.12", "0.20.1"),
+        ("torchvision", "2.5.1", "cu124", "3.13", None),
+        ("torchaudio", "2.5.1", "cu124", "3.13", None),
+        ("torchvision", "2.7.1", "cu118", "3.13", "0.22.1"),
+    ],
+)
+def test_a_companion_is_of_the_line_and_the_python(
+    project: str, torch: str, line: str, python: str, expected: str | None
+) -> None:
+    row = companions.companion(project, torch, line=line, python=python, system="linux")
+    assert (row.version if row else None) == expected
+
+
+def test_a_companion_built_with_a_newer_torch_is_not_trusted_with_an_older_one() -> None:
+    assert companions.belongs("torchvision", "0.29.2", "2.14.1") is False
+    assert companions.belongs("torchvision", "0.29.1", "2.15.0") is True
+    assert companions.belongs("torchvision", "0.28.0", "2.14.1") is False
+    assert companions.belongs("torchvision", "9.9", "2.14.1") is None
 
 
 def test_options_that_exist_and_that_do_not() -> None:

@@ -15,7 +15,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.torch.releases import companions
+from rekindle.knowledge.torch import companions
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
@@ -34,25 +34,24 @@ def findings(place: Place) -> Iterator[Finding]:
 
 
 def _companions(place: Place) -> Iterator[Finding]:
-    """torchvision and torchaudio are built for one torch each."""
+    """torchvision and torchaudio are built with one torch each, and few serve newer ones."""
     if place.torch is None:
         return
-    try:
-        row = companions(place.torch)
-    except UnknownName:
-        row = None
-    for name in ("torchvision", "torchaudio"):
+    for name in companions.PROJECTS:
         installed = place.contents.distribution(name)
         if installed is None:
             continue
-        expected = getattr(row, name) if row else None
-        plain = installed.version.partition("+")[0]
+        try:
+            expected = companions.version_for(name, place.torch)
+            fits = expected is not None and companions.belongs(name, installed.version, place.torch)
+        except UnknownName:
+            expected, fits = None, False
         if expected is None:
             found = (
                 f"which {name} belongs to torch {place.torch} is not in the tables; {installed.version} is installed"
             )
             yield Finding(id="audit.companions", state=State.UNVERIFIED, found=found)
-        elif plain != expected:
+        elif not fits:
             yield Finding(
                 id="audit.companions",
                 state=State.FAIL,

@@ -17,7 +17,8 @@ from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
-from rekindle.knowledge.torch.releases import companions, parse_arch_list
+from rekindle.knowledge.torch.companions import version_for
+from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.source import checkout
 from rekindle.source.origin import Mirrors, Network, Origin
 
@@ -108,8 +109,6 @@ def bring(this: Named, root: Path, mirror: Path | None, tell: Callable[[str], No
 
 def _expected(name: str, torch: str) -> str | None:
     try:
-        row = companions(torch)
+        return version_for(name, torch)
     except UnknownName:
         return None
-    found: str | None = getattr(row, name, None) if row else None
-    return found

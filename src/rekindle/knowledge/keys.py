@@ -61,7 +61,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},
     "torch/community_wheels": {"wheels": ("id",)},
-    "torch/companions": {"companions": ("torch",)},
+    "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/option_verdicts": {"verdicts": ("name",)},
     "torch/patches/*": {},

@@ -10,7 +10,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
@@ -127,7 +127,7 @@ def _share(code: GpuCode, capability: Capability) -> str:
 def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rejection]) -> Route:
     choice = choose_python(situation, offer.pythons, offer.torch)
     official = offer.route is RouteKind.OFFICIAL_WHEEL
-    companions = releases.companions(offer.torch) if official else None
+    beside = _companions(offer, choice.python) if official else {}
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
@@ -147,12 +147,12 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         driver_jit=driving.jit,
         arch_list=";".join(_arch_words(offer)),
         index_url=offer.index_url,
-        torchvision=companions.torchvision if companions else None,
-        torchaudio=companions.torchaudio if companions else None,
+        torchvision=beside.get("torchvision"),
+        torchaudio=beside.get("torchaudio"),
         numpy=numpy,
         builder=offer.builder,
         location=offer.location,
-        commands=_commands(offer, choice.python, numpy, companions, situation),
+        commands=_commands(offer, choice.python, numpy, beside, situation),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
         why=tuple(why),
@@ -169,6 +169,19 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         consent=offer.route is not RouteKind.COMMUNITY,
         summary=_summary(offer, situation),
     )
+
+
+def _companions(offer: Offer, python: str | None) -> dict[str, str]:
+    """torchvision and torchaudio for this line, Python and platform, as far as there are any."""
+    line = offer.variant or "cpu"
+    found = {}
+    for project in companions.PROJECTS:
+        row = companions.companion(
+            project, offer.torch, line=line, python=python, system=offer.system, machine=offer.machine
+        )
+        if row is not None:
+            found[project] = row.version
+    return found
 
 
 def _summary(offer: Offer, situation: Situation) -> str:
@@ -196,7 +209,7 @@ def _arch_words(offer: Offer) -> list[str]:
 
 
 def _commands(
-    offer: Offer, python: str | None, numpy: str | None, companions: releases.Companions | None, situation: Situation
+    offer: Offer, python: str | None, numpy: str | None, beside: dict[str, str], situation: Situation
 ) -> tuple[str, ...]:
     if offer.route is RouteKind.CONDA_FORGE:
         pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
@@ -211,10 +224,7 @@ def _commands(
         return (f'pip install "{offer.location}"',)
     local = f"+{offer.variant}" if offer.variant and not offer.on_configured_index else ""
     words = [f"torch=={offer.torch}{local}"]
-    if companions and companions.torchvision:
-        words.append(f"torchvision=={companions.torchvision}{local}")
-    if companions and companions.torchaudio:
-        words.append(f"torchaudio=={companions.torchaudio}{local}")
+    words += [f"{project}=={version}{local}" for project, version in beside.items()]
     index = "" if offer.on_configured_index else f" --index-url {offer.index_url}"
     first = (f'pip install "{numpy}"',) if numpy else ()
     return (*first, f"pip install {' '.join(words)}{index}")

@@ -67,14 +67,6 @@ class TorchRelease(Row, frozen=True, kw_only=True):
         return next((variant for variant in self.variants if variant.name == name), None)
 
 
-class Companions(Row, frozen=True, kw_only=True):
-    """The torchvision and torchaudio that were built for one torch. None: there is none for it."""
-
-    torch: str
-    torchvision: str | None
-    torchaudio: str | None
-
-
 @cached
 def torch_releases() -> tuple[TorchRelease, ...]:
     rows = observed("torch_releases", dict[str, tuple[TorchRelease, ...]])["releases"]
@@ -110,15 +102,6 @@ def full_version(version: str) -> str:
     row = torch_release(version)
     plain = version.strip().removeprefix("v").partition("+")[0]
     return plain if plain in row.patches else row.newest
-
-
-@cached
-def _companions() -> dict[str, Companions]:
-    return {row.torch: row for row in observed("companions", dict[str, tuple[Companions, ...]])["companions"]}
-
-
-def companions(version: str) -> Companions | None:
-    return _companions().get(full_version(version))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,94 @@
+"""torchvision and torchaudio: which version can be had for which torch, CUDA line, Python and platform.
+
+A wheel of theirs is built with one torch. Most serve that release alone; those that keep to torch's stable interface
+(`stable`) serve newer ones too. Both compare their CUDA with torch's at import: torchvision the major version,
+torchaudio major and minor.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.torch.releases import full_version
+
+PROJECTS = ("torchvision", "torchaudio")
+
+
+class Companion(Row, frozen=True, kw_only=True):
+    """The wheels of one version for one CUDA line (`cu126`, `cpu`) and platform."""
+
+    project: str
+    version: str
+    torch: str
+    """The release it was built with."""
+    torch_floor: str | None
+    """What its metadata asks for where it names no single release: `2.14.0` and later."""
+    stable: bool
+    line: str
+    cuda_check: str
+    system: str
+    machine: str
+    pythons: tuple[str, ...]
+
+    def serves(self, torch: str) -> bool:
+        """Whether it runs with this release. One built with a newer torch is not trusted with an older one."""
+        if self.torch == torch:
+            return True
+        return self.stable and Version(self.torch) < Version(torch)
+
+    def has_cuda_of(self, line: str) -> bool:
+        """Whether upstream's own check at import accepts it beside a torch of this line."""
+        if self.line == line:
+            return True
+        ours, theirs = _cuda(self.line), _cuda(line)
+        return self.cuda_check == "major" and ours is not None and theirs is not None and ours.major == theirs.major
+
+
+@cached
+def _by_project() -> dict[str, tuple[Companion, ...]]:
+    """Newest version first."""
+    rows = observed("companions", dict[str, tuple[Companion, ...]])["companions"]
+    newest = sorted(rows, key=lambda row: Version(row.version), reverse=True)
+    return {name: tuple(row for row in newest if row.project == name) for name in PROJECTS}
+
+
+def companion(
+    project: str, torch: str, *, line: str, python: str | None, system: str, machine: str = "x86_64"
+) -> Companion | None:
+    """The wheel to install beside this torch; None: there is none for this line, Python and platform.
+
+    `line` is torch's own CUDA line; the wheel must be of the same one, because an index of PyTorch's holds one line.
+    """
+    wanted = full_version(torch)
+    fitting = [
+        row
+        for row in _by_project()[project]
+        if row.line == line
+        and (row.system, row.machine) == (system, machine)
+        and (python is None or python in row.pythons)
+        and row.serves(wanted)
+    ]
+    return next((row for row in fitting if row.torch == wanted), fitting[0] if fitting else None)
+
+
+def version_for(project: str, torch: str) -> str | None:
+    """The version that belongs to a torch, whatever its CUDA line and Python; None: the tables know of none."""
+    wanted = full_version(torch)
+    fitting = [row for row in _by_project().get(project, ()) if row.serves(wanted)]
+    exact = next((row for row in fitting if row.torch == wanted), None)
+    return (exact or fitting[0]).version if fitting else None
+
+
+def belongs(project: str, version: str, torch: str) -> bool | None:
+    """Whether this version runs with this torch; None: the tables do not know the version."""
+    plain = version.partition("+")[0]
+    rows = [row for row in _by_project().get(project, ()) if row.version == plain]
+    return any(row.serves(full_version(torch)) for row in rows) if rows else None
+
+
+def _cuda(line: str) -> Version | None:
+    """`cu126` is CUDA 12.6; `cpu` is none."""
+    match = re.fullmatch(r"cu(\d+)(\d)", line)
+    return Version(f"{match[1]}.{match[2]}") if match else None

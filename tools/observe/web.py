@@ -1,0 +1,116 @@
+"""Pages and ranges of files on the web, as the scripts here read them; kept on a tape and played back from it.
+
+A tape is a folder with the very bytes that came: a page whole, a file as the ranges that were asked for. A script that
+runs again from a tape needs no network, and a changed byte on the tape changes what it finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html.parser
+import json
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from pip._internal.models.index import PyPI
+
+from rekindle.core import fetch
+from rekindle.formats.archive import Archive
+from rekindle.formats.remote import Remote
+
+TAPE = "REKINDLE_OBSERVE_TAPE"
+INDEX = "REKINDLE_OBSERVE_INDEX"
+
+
+def tape() -> Path | None:
+    """Where pages and ranges are kept, and looked for first."""
+    return Path(os.environ[TAPE]) if os.environ.get(TAPE) else None
+
+
+def index_url() -> str:
+    """The package index: pip's own unless a local one is named."""
+    return os.environ.get(INDEX) or PyPI.simple_url
+
+
+def page(url: str) -> bytes:
+    kept = _place(url, "page")
+    if kept is not None and kept.exists():
+        return kept.read_bytes()
+    answer = fetch.pool_for(url).request("GET", url)
+    if answer.status != 200:
+        raise SystemExit(f"{url}: the server answered {answer.status}")
+    data: bytes = answer.data
+    if kept is not None:
+        kept.write_bytes(data)
+    return data
+
+
+def archive(url: str) -> Archive:
+    """A wheel, read by ranges."""
+    return Archive(Taped(url) if tape() else Remote(url))
+
+
+def wheels(package: str) -> list[tuple[str, str, bool]]:
+    """File name, address and whether it was withdrawn, of each wheel of a package."""
+    address = f"{index_url()}/{package}/"
+    reader = _Links()
+    reader.feed(page(address).decode("utf-8"))
+    found = [(href.rpartition("/")[2].replace("%2B", "+"), urljoin(address, href), bad) for href, bad in reader.found]
+    return [one for one in found if _is_wheel(one[0])]
+
+
+class Taped:
+    """Ranges of a file on the web: from the tape where it has them, else fetched and kept there."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.name = url, url.rpartition("/")[2]
+        place = _place(url, "ranges")
+        assert place is not None
+        self._place = place
+        self._remote: Remote | None = None
+        known = json.loads(place.read_text(encoding="ascii")) if place.exists() else None
+        self.size: int = known["size"] if known else self._source().size
+        self._ranges: dict[str, str] = known["ranges"] if known else {}
+
+    def read(self, offset: int, size: int) -> bytes:
+        key = f"{offset}+{size}"
+        if key not in self._ranges:
+            self._ranges[key] = self._source().read(offset, size).hex()
+            content: dict[str, Any] = {"size": self.size, "ranges": self._ranges}
+            self._place.write_text(json.dumps(content), encoding="ascii")
+        return bytes.fromhex(self._ranges[key])
+
+    def _source(self) -> Remote:
+        if self._remote is None:
+            self._remote = Remote(self.url)
+        return self._remote
+
+
+class _Links(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag == "a" and named.get("href"):
+            self.found.append((str(named["href"]).partition("#")[0], "data-yanked" in named))
+
+
+def _is_wheel(name: str) -> bool:
+    try:
+        parse_wheel_filename(name)
+    except InvalidWheelFilename:
+        return False
+    return True
+
+
+def _place(url: str, kind: str) -> Path | None:
+    folder = tape()
+    if folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{hashlib.sha256(url.encode()).hexdigest()[:20]}.{kind}"
