@@ -56,6 +56,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/chips": {"chips": ("name",)},
     "gpu/driver_branches": {"branches": ("name",)},
     "gpu/families": {"family": ("base",)},
+    "gpu/names": {"alias": ("said",), "vendor": ("id",), "words": ("id",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},
