@@ -20,7 +20,7 @@ class Compiler:
         self.root = root
         self.prefix = prefix
         self.work = root.parent / "work"
-        self.work.mkdir(exist_ok=True)
+        self.work.mkdir(parents=True, exist_ok=True)
         self.gcc = _program(f"{prefix}-gcc" if prefix else "gcc")
 
     def build(

@@ -210,7 +210,7 @@ def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
     with zipfile.ZipFile(wheel) as zipped:
         zipped.extractall(site)
 
-    def installed(*_: object) -> trial.Environment:
+    def installed(*_: object) -> trial.Trial:
         made = Finding(id="install", state=State.PASS, found="installed")
         return trial.Trial(python=Path(sys.executable), finding=made)
 

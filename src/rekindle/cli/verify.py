@@ -15,6 +15,12 @@ from rekindle.core import console
 @click.option("--cuda", metavar="X.Y", help="The CUDA it should be built with.")
 @click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Hold it against this plan.")
 @click.option("--python", metavar="PATH", help="The interpreter for a wheel's throw-away environment.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="WHEEL|ENV",
+    help="The torch that an extension is meant for [a torch wheel beside it].",
+)
 @click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
 @options.output("Where to write the report [a wheel's goes beside it].")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
@@ -26,6 +32,7 @@ def command(
     cuda: str | None,
     plan: Path | None,
     python: str | None,
+    against: Path | None,
     no_run: bool,
     output: Path | None,
     junit: Path | None,
@@ -39,7 +46,7 @@ def command(
     from rekindle.wheels.verify import report, verify
 
     expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus) if plan is None else verify.expected_of(plan)
-    done = verify.verify(subject, expected=expected, python=python, run=not no_run)
+    done = verify.verify(subject, expected=expected, python=python, run=not no_run, against=against)
     place = output or (verify.report_beside(subject) if subject is not None and done.kind == "wheel" else None)
     if place is not None:
         files.write_text(place, codec.to_json(done) + "\n")

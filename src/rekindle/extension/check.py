@@ -20,7 +20,7 @@ from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.environment import Environment
-from rekindle.wheels.inspect.inspection import Card as Judged
+from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rekindle.formats.binary import Binary
+from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.wheels.closure.elf import elf_closure
 from rekindle.wheels.closure.linkage import Closure
 from rekindle.wheels.closure.pe import pe_closure
+from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +36,32 @@ def closure(
     requires: Sequence[str] = (),
     torch: bool = False,
     elsewhere: Sequence[Elsewhere] = (),
+    against: TorchLibraries | None = None,
 ) -> Closure | None:
     """The closure of these files; None when there is neither a Windows nor a Linux library among them.
 
     `requires` are the package's requirements (they name who brings NVIDIA's libraries); `torch` is true for a torch
-    package, whose DLLs in torch/lib are loaded eagerly.
+    package, whose DLLs in torch/lib are loaded eagerly. Of an extension, what torch brings is looked up in `against`.
     """
+    extension = not torch and _is_extension(binaries, requires)
     if any(found.pe for found in binaries):
-        return pe_closure(binaries, torch=torch, elsewhere=[(e.label, e.sure, e.libraries) for e in elsewhere])
+        places = [(e.label, e.sure, e.libraries) for e in elsewhere]
+        return pe_closure(binaries, torch=torch, elsewhere=places, extension=extension, against=against)
     if any(found.elf for found in binaries):
-        return elf_closure(binaries, requires=requires, torch=torch, elsewhere=[e.libraries for e in elsewhere])
+        libraries = [e.libraries for e in elsewhere]
+        return elf_closure(
+            binaries, requires=requires, torch=torch, elsewhere=libraries, extension=extension, against=against
+        )
     return None
+
+
+def _is_extension(binaries: Sequence[Binary], requires: Sequence[str]) -> bool:
+    """Does it require torch, or link one of its libraries?"""
+    if any(requirement_name(line) == "torch" for line in requires):
+        return True
+    for found in binaries:
+        system = "windows" if found.pe else "linux"
+        names = found.pe.imports if found.pe else found.elf.needed if found.elf else ()
+        if any((owner := owner_of(name, system)) and owner.owner == "torch" for name in names):
+            return True
+    return False

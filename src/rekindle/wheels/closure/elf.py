@@ -10,14 +10,13 @@ from fnmatch import fnmatchcase
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, Missing, Skew
+from rekindle.wheels.closure.torch_libraries import TorchLibraries, is_torch_symbol, required, requirement_name
 from rekindle.wheels.closure.walk import Walk, torch_first
 
 _SHOWN = 20
 _LIB = "torch/lib/"
 # Names of Python's own C API: the interpreter offers them, and no library that is linked.
 _PYTHON = re.compile(r"_?Py[A-Z_]")
-# Names that only torch's own libraries can offer: `_ZN3c10…`, `_ZNK2at6Tensor…`, `_ZN5torch…`.
-_OURS = re.compile(r"_Z(?:T[ISV])?(?:N[KVRO]*|)(?:3c10|2at|5torch|6caffe2)(?![a-z])")
 
 
 def elf_closure(
@@ -26,8 +25,12 @@ def elf_closure(
     requires: Sequence[str],
     torch: bool,
     elsewhere: Sequence[Mapping[str, Binary | None]],
+    extension: bool = False,
+    against: TorchLibraries | None = None,
 ) -> Closure:
-    return _Walk([found for found in binaries if _is_linked(found)], requires, torch, elsewhere).result()
+    walk = _Walk(requires, torch, elsewhere, extension=extension, torch_here=against)
+    walk.take([found for found in binaries if _is_linked(found)])
+    return walk.result()
 
 
 def _is_linked(found: Binary) -> bool:
@@ -37,23 +40,28 @@ def _is_linked(found: Binary) -> bool:
 class _Walk(Walk):
     def __init__(
         self,
-        binaries: Sequence[Binary],
         requires: Sequence[str],
         torch: bool,
         elsewhere: Sequence[Mapping[str, Binary | None]],
+        *,
+        extension: bool,
+        torch_here: TorchLibraries | None,
     ) -> None:
-        self.files = [found for found in binaries if not (torch and found.name.startswith("torch/bin/"))]
-        self.requires = [re.split(r"[\s;<>=!~(\[]", line, maxsplit=1)[0].lower() for line in requires]
+        super().__init__(extension=extension, torch_here=torch_here)
+        self.requires = [requirement_name(line) for line in requires]
         self.torch = torch
         self.elsewhere = elsewhere
+        self.unknown: dict[str, bool] = {}
+        self.loaded: dict[str, Binary] = {}
+
+    def take(self, binaries: Sequence[Binary]) -> None:
+        torch = self.torch
+        self.files = [found for found in binaries if not (torch and found.name.startswith("torch/bin/"))]
         self.by_path = {found.name: found for found in self.files}
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
             for name in {found.file, found.elf.soname if found.elf else None} - {None}:
                 self.by_name.setdefault(str(name), []).append(found)
-        super().__init__()
-        self.unknown: dict[str, bool] = {}
-        self.loaded: dict[str, Binary] = {}
         self.inherited = {folder for found in self.files if found.elf for folder in _folders(found, found.elf.rpath)}
 
     def result(self) -> Closure:
@@ -74,7 +82,12 @@ class _Walk(Walk):
             skew=tuple(self.skew),
             wrong_machine=tuple(self.machines),
             duplicates=tuple(self._duplicates()),
+            brought=tuple(self.brought[name] for name in sorted(self.brought)),
+            against=self.torch_here.label if self.torch_here else None,
         )
+
+    def names(self) -> Sequence[str]:
+        return [found.name for found in self.files]
 
     def _follow(self, found: Binary) -> list[Binary]:
         assert found.elf is not None
@@ -109,8 +122,13 @@ class _Walk(Walk):
         if owner is not None and owner.owner in ("system", "driver"):
             return None
         self.unknown[found.name] = True
-        if owner is not None and owner.package and self._required(owner.package):
+        if owner is not None and owner.package and required(self.requires, owner.package) and owner.owner != "torch":
             return None
+        if self.comes_with_torch(library, owner, found.name, "linux"):
+            return None
+        if owner is not None and owner.owner == "compiler" and self.torch:
+            # torch itself cannot be imported without it.
+            owner = None
         stray = next(iter(self.by_name.get(library, [])), None)
         if stray is not None:
             note = f"it lies at `{stray.name}`, which no run path of `{found.name}` names"
@@ -147,9 +165,6 @@ class _Walk(Walk):
                 return one
         return None
 
-    def _required(self, package: str) -> bool:
-        return any(fnmatchcase(name, package) for name in self.requires)
-
     def _check_symbols(self, found: Binary, targets: Mapping[str, Sequence[Binary]]) -> None:
         """Symbols without a version that nothing in the package offers, nor the system.
 
@@ -163,13 +178,27 @@ class _Walk(Walk):
         wanted = [n for n in found.symbols.unversioned if not _PYTHON.match(n) and not is_system_symbol(n)]
         self.symbols += len(wanted)
         if outside:
-            wanted = [name for name in wanted if self.torch and _OURS.match(name)]
+            known = self.torch or self.torch_here is not None
+            wanted = [name for name in wanted if known and is_torch_symbol(name)]
         offered = [one.symbols.defined for one in reached if one.symbols is not None]
         if found.elf.kind == "library" and self.torch:
             offered += [one.symbols.defined for one in self.files if one.symbols and one.name.startswith(_LIB)]
+        here = self.torch_here if self.extension else None
+        if here is not None:
+            # In a process with torch the symbols of all its libraries are there, whichever of them are linked.
+            offered += [here.offered, *(one.symbols.defined for one in self.files if one.symbols)]
         absent = sorted(name for name in wanted if not any(name in names for names in offered))
-        if absent and len(reached) > 1:
-            self.skew.append(Skew(file=found.name, library=None, symbols=tuple(absent[:_SHOWN]), count=len(absent)))
+        torchs = here is not None and any(map(is_torch_symbol, absent))
+        if absent and (len(reached) > 1 or torchs):
+            self.skew.append(
+                Skew(
+                    file=found.name,
+                    library=None,
+                    symbols=tuple(absent[:_SHOWN]),
+                    count=len(absent),
+                    torch=here.label if here and torchs else None,
+                )
+            )
 
     def _duplicates(self) -> list[Duplicate]:
         families: dict[str, list[str]] = {}

@@ -36,6 +36,16 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     package: str | None = None
     inside: str | None = None
+    alternative: bool = False
+    """Only one of several files of the package wants it, and another of them does without."""
+
+
+class Brought(msgspec.Struct, frozen=True, kw_only=True):
+    """A library that another distribution brings, which this one requires."""
+
+    library: str
+    distribution: str
+    wanted_by: tuple[str, ...]
 
 
 class Outside(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +63,8 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
     library: str | None
     symbols: tuple[str, ...]
     count: int
+    torch: str | None = None
+    """The torch that lacks them, where they are torch's."""
 
 
 class WrongMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +81,10 @@ class Duplicate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True):
-    """`links` counts the library links that were followed, `symbols` the imported symbols that were looked up."""
+    """`links` counts the library links that were followed, `symbols` the imported symbols that were looked up.
+
+    `brought` are the libraries of an extension that come with torch.
+    """
 
     system: str
     links: int
@@ -80,25 +95,40 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     wrong_machine: tuple[WrongMachine, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
     tests: tuple[str, ...] = ()
+    brought: tuple[Brought, ...] = ()
+    against: str | None = None
+    """The torch that what comes with torch was checked against; None: there was none to check against."""
 
 
 def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
     """What is amiss. Of a file that is looked at `alone`, what it lacks may well be where it is loaded from."""
-    found = [_missing(item, closure.system, alone) for item in closure.missing]
+    found = [_missing(item, closure.system, alone) for item in closure.missing if item.owner != "optional"]
+    found += _optional([item for item in closure.missing if item.owner == "optional"])
     found += [_outside(item) for item in closure.outside]
     found += [_skew(item, closure.system) for item in closure.skew]
     found += [_wrong_machine(item, closure.system) for item in closure.wrong_machine]
     found += [_duplicate(item) for item in closure.duplicates]
     found += [_test(name) for name in closure.tests]
+    found += _with_torch(closure)
     if not found:
         text = f"all {closure.links} library links lead to a file in the package, the system, the driver"
         found = [Finding(id="closure", state=State.PASS, found=text)]
     return found
 
 
+_BROUGHT_BY = {
+    "python": State.PASS,
+    "redistributable": State.WARN,
+    "package": State.WARN,
+    "optional": State.WARN,
+    "compiler": State.WARN,
+}
+
+
 def _missing(item: Missing, system: str, alone: bool) -> Finding:
-    brought = {"python": State.PASS, "redistributable": State.WARN, "package": State.WARN}
-    state = brought.get(item.owner or "", State.FAIL)
+    state = _BROUGHT_BY.get(item.owner or "", State.FAIL)
+    if item.alternative:
+        state = State.PASS
     if item.inside or (item.owner is None and item.how is LoadTime.DELAYED):
         state = State.WARN
     if alone and state is not State.PASS:
@@ -126,6 +156,36 @@ def _missing(item: Missing, system: str, alone: bool) -> Finding:
     )
 
 
+def _optional(items: list[Missing]) -> list[Finding]:
+    """What a package can do without: one word for all of it."""
+    if not items:
+        return []
+    more = f" and {len(items) - 1} more are" if len(items) > 1 else " is"
+    text = f"`{items[0].library}`{more} not in the package: {items[0].note}; `{items[0].wanted_by[0]}` links it"
+    return [Finding(id="closure.optional", state=State.WARN, found=text)]
+
+
+def _with_torch(closure: Closure) -> list[Finding]:
+    """What an extension leaves to torch: checked against that torch where it is at hand, else said to be unchecked."""
+    if not closure.brought:
+        return []
+    names = ", ".join(f"`{item.library}`" for item in closure.brought[:3])
+    names += f" and {len(closure.brought) - 3} more" if len(closure.brought) > 3 else ""
+    verb = "comes" if len(closure.brought) == 1 else "come"
+    if closure.against is None:
+        return [
+            Finding(
+                id="closure.torch",
+                state=State.UNVERIFIED,
+                found=f"{names} {verb} with torch; the torch it was built for is not here to check against",
+                why="an extension works only with the torch, the CUDA and the C++ ABI that it was built for",
+                fix=Fix(text="name that torch, a wheel or an environment, with `--against`"),
+            )
+        ]
+    text = f"{names} {verb} with torch; {closure.against} has them"
+    return [Finding(id="closure.torch", state=State.PASS, found=text)]
+
+
 def _outside(item: Outside) -> Finding:
     return Finding(
         id="closure.outside",
@@ -138,6 +198,8 @@ def _outside(item: Outside) -> Finding:
 
 def _skew(item: Skew, system: str) -> Finding:
     where = f"`{item.library}` does not export" if item.library else "no library of the package exports"
+    if item.torch:
+        where = f"{item.torch} does not have"
     code = "WinError 127, which names no symbol" if system == "windows" else "undefined symbol"
     return Finding(
         id="closure.skew",
@@ -145,7 +207,9 @@ def _skew(item: Skew, system: str) -> Finding:
         found=f"`{item.file}` wants {item.count} symbols that {where}: {', '.join(item.symbols[:3])}"
         + (", …" if item.count > 3 else ""),
         why=f"the two come from different builds; loading ends with {code}",
-        fix=Fix(text="take both files from the same build"),
+        fix=Fix(
+            text="take the build of it that was made for this torch" if item.torch else "take both from the same build"
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, Missing, Outside, Skew
+from rekindle.wheels.closure.torch_libraries import TorchLibraries
 from rekindle.wheels.closure.walk import Walk, torch_first
 
 _LIB = "torch/lib/"
@@ -17,19 +18,35 @@ _SHOWN = 20
 Places = Sequence[tuple[str, bool, Mapping[str, Binary | None]]]
 
 
-def pe_closure(binaries: Sequence[Binary], *, torch: bool, elsewhere: Places) -> Closure:
-    return _Walk([found for found in binaries if found.pe], torch, elsewhere).result()
+def pe_closure(
+    binaries: Sequence[Binary],
+    *,
+    torch: bool,
+    elsewhere: Places,
+    extension: bool = False,
+    against: TorchLibraries | None = None,
+) -> Closure:
+    walk = _Walk([found for found in binaries if found.pe], torch, elsewhere, extension=extension, torch_here=against)
+    return walk.result()
 
 
 class _Walk(Walk):
-    def __init__(self, binaries: Sequence[Binary], torch: bool, elsewhere: Places) -> None:
+    def __init__(
+        self,
+        binaries: Sequence[Binary],
+        torch: bool,
+        elsewhere: Places,
+        *,
+        extension: bool,
+        torch_here: TorchLibraries | None,
+    ) -> None:
+        super().__init__(extension=extension, torch_here=torch_here)
         self.torch = torch
         self.elsewhere = elsewhere
         self.files = [found for found in binaries if not torch or _is_loaded(found.name)]
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
             self.by_name.setdefault(found.file.lower(), []).append(found)
-        super().__init__()
         self.outside: dict[str, Outside] = {}
 
     def result(self) -> Closure:
@@ -52,7 +69,12 @@ class _Walk(Walk):
             wrong_machine=tuple(self.machines),
             duplicates=tuple(self._duplicates()),
             tests=tuple(found.name for found in self.files if self.torch and _is_test(found)),
+            brought=tuple(self.brought[name] for name in sorted(self.brought)),
+            against=self.torch_here.label if self.torch_here else None,
         )
+
+    def names(self) -> Sequence[str]:
+        return [found.name for found in self.files]
 
     def _follow(self, found: Binary) -> list[Binary]:
         """The files outside the package that this one leads to; what it finds amiss is noted."""
@@ -63,6 +85,7 @@ class _Walk(Walk):
                 self.links += 1
                 target = self._resolve(found, library, how)
                 if target is None:
+                    self._against_torch(found, library, symbols)
                     continue
                 self.parent.setdefault(target.name, found.name)
                 if target.machine != found.machine:
@@ -94,6 +117,8 @@ class _Walk(Walk):
                 return libraries[name]
         if owner is not None and owner.owner == "driver":
             return None
+        if self.comes_with_torch(library, owner, found.name, "windows"):
+            return None
         old = self.missing.get(library.lower())
         self.missing[library.lower()] = Missing(
             library=library,
@@ -123,6 +148,25 @@ class _Walk(Walk):
         if absent:
             self.skew.append(
                 Skew(file=found.name, library=target.name, symbols=tuple(absent[:_SHOWN]), count=len(absent))
+            )
+
+    def _against_torch(self, found: Binary, library: str, symbols: Sequence[str]) -> None:
+        """What it imports from a DLL that the torch here brings: the names must be exported there."""
+        here = self.torch_here
+        target = here.libraries.get(library.lower()) if here and library.lower() in self.brought else None
+        if here is None or target is None or target.pe is None:
+            return
+        self.symbols += len(symbols)
+        absent = [symbol for symbol in symbols if not target.pe.offers(symbol)]
+        if absent:
+            self.skew.append(
+                Skew(
+                    file=found.name,
+                    library=target.name,
+                    symbols=tuple(absent[:_SHOWN]),
+                    count=len(absent),
+                    torch=here.label,
+                )
             )
 
     def _offers(self, target: Binary, symbol: str) -> bool:

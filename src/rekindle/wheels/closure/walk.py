@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import msgspec
 
 from rekindle.formats.binary import Binary
-from rekindle.wheels.closure.linkage import Missing, Skew, WrongMachine
+from rekindle.knowledge.cuda.libraries import Owner
+from rekindle.wheels.closure.linkage import Brought, LoadTime, Missing, Skew, WrongMachine
+from rekindle.wheels.closure.torch_libraries import TorchLibraries
 
 
 class Walk:
-    def __init__(self) -> None:
+    """`extension`: the package is not torch and is loaded into a process with torch, `torch_here` if it is known."""
+
+    def __init__(self, *, extension: bool = False, torch_here: TorchLibraries | None = None) -> None:
+        self.extension = extension
+        self.torch_here = torch_here
+        self.brought: dict[str, Brought] = {}
         self.missing: dict[str, Missing] = {}
         self.skew: list[Skew] = []
         self.machines: list[WrongMachine] = []
@@ -27,15 +37,66 @@ class Walk:
                 )
             )
 
+    def comes_with_torch(self, library: str, owner: Owner | None, by: str, system: str) -> bool:
+        """Is it torch that brings this library to an extension? If the torch here does not, that is noted."""
+        if not self.extension:
+            return False
+        torchs = owner is not None and owner.owner == "torch"
+        nvidias = owner is not None and (owner.owner == "torch-cuda" or owner.package == "nvidia-*")
+        if not torchs and not nvidias:
+            return False
+        key = library.lower() if system == "windows" else library
+        here = self.torch_here
+        if here is None or (key in here.libraries if torchs else here.brings(library)):
+            old = self.brought.get(key)
+            wanted = (*old.wanted_by, by) if old else (by,)
+            self.brought[key] = Brought(library=library, distribution="torch", wanted_by=wanted)
+            return True
+        built = f"CUDA {here.cuda}" if here.cuda else "no CUDA: it is a CPU build"
+        before = self.missing.get(key)
+        self.missing[key] = Missing(
+            library=library,
+            how=LoadTime.IMPORT,
+            wanted_by=(*before.wanted_by, by) if before else (by,),
+            chain=(),
+            note=f"{here.label} does not bring it ({built})",
+        )
+        return True
+
     def all_missing(self) -> tuple[Missing, ...]:
         """Each with the way that leads to it, now that all links are known."""
-        return tuple(self._with_way(self.missing[name]) for name in sorted(self.missing))
+        well = self._alternatives_that_load()
+        found = []
+        for name in sorted(self.missing):
+            item = self.missing[name]
+            spare = bool(item.wanted_by) and all(_family(by) in well for by in item.wanted_by)
+            found.append(msgspec.structs.replace(self._with_way(item), alternative=spare))
+        return tuple(found)
+
+    def _alternatives_that_load(self) -> set[str]:
+        """Families of files that differ in the CUDA only (`…_cuda118.so`, `…_cpu.so`), one of which lacks nothing.
+
+        A package that brings one file per CUDA loads the one that fits; that the others do not is no fault.
+        """
+        families: dict[str, list[str]] = {}
+        for name in self.names():
+            families.setdefault(_family(name), []).append(name)
+        lacking = {by for item in self.missing.values() for by in item.wanted_by}
+        return {family for family, names in families.items() if len(names) > 1 and any(n not in lacking for n in names)}
+
+    def names(self) -> Sequence[str]:
+        raise NotImplementedError
 
     def _with_way(self, item: Missing) -> Missing:
         way = [item.wanted_by[0]]
         while way[0] in self.parent and self.parent[way[0]] not in way:
             way.insert(0, self.parent[way[0]])
         return msgspec.structs.replace(item, chain=(*way, item.library))
+
+
+def _family(name: str) -> str:
+    """`libx_#.so` for `libx_cuda118.so`, `libx_cuda126.so` and `libx_cpu.so`."""
+    return re.sub(r"(?<=_)(?:cuda\d{2,3}|cpu|rocm\d*|xpu)(?=\.)", "#", name)
 
 
 def torch_first(name: str) -> tuple[bool, str]:

@@ -6,7 +6,7 @@ Read from the metadata where it says so and from the binaries where it does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -16,13 +16,17 @@ from rekindle.formats.binary import Binary
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.model.wheel import WheelIdentity
+from rekindle.wheels.closure.torch_libraries import is_torch_symbol
 
 _ASSIGNED = re.compile(r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*['\"]([^'\"\n]*)['\"]", re.MULTILINE)
 _CUDNN_PIN = re.compile(r"nvidia[-_]cudnn[-_]cu\d+\s*\(?==\s*([\d.]+)")
+_TORCH_PIN = re.compile(r"torch\s*\(?\s*===?\s*(\d[\w.+!]*)\s*\)?\s*(?:;|\Z)")
 _CUDNN_FILE = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 _EXTENSION = re.compile(r"\.(?:cpython-|cp)(\d)(\d+)[-.]")
 # NumPy 2's headers look for the C API under its new name first; NumPy 1's know only the old one.
 _NUMPY_2, _NUMPY_1 = "numpy._core._multiarray_umath", "numpy.core._multiarray_umath"
+# `std::string` of the older ABI in an argument list: `…ERKSs`, `…SsE`.
+_OLD_STRING = re.compile(r"(?:RK|R|P|PK|E|v|i|j|b|m)Ss")
 _MKL, _OPENBLAS = "Intel(R) oneAPI Math Kernel Library", "OpenBLAS"
 
 
@@ -35,6 +39,8 @@ class Identity(WheelIdentity, frozen=True, kw_only=True):
     blas: str | None = None
     glibcxx: Version | None = None
     requires: tuple[str, ...] = ()
+    is_torch_package: bool = False
+    """It is torch, or brings a `torch` folder under another name; `torch` is then its own version."""
 
 
 def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
@@ -44,7 +50,7 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
     project = next(iter(metadata.get("Name", [])), None)
     version = next(iter(metadata.get("Version", [])), None)
     facts = _version_file(found)
-    torch = facts.get("__version__") or (version if project == "torch" else None)
+    own = facts.get("__version__") or (version if project == "torch" else None)
     python, platform = _tag(tags)
     requires = tuple(line for line in metadata.get("Requires-Dist", []) if _applies(line, platform))
     return msgspec.structs.replace(
@@ -53,7 +59,8 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
         version=version,
         build=next(iter(wheel.get("Build", [])), None),
         tags=tuple(sorted({tag for tag in tags if tag.count("-") == 2})),
-        torch=torch,
+        torch=own or _pinned_torch(requires),
+        is_torch_package=own is not None,
         cuda=Version.find(facts.get("cuda", "")),
         cudnn=_cudnn(requires, binaries),
         python=python or _python(found),
@@ -111,6 +118,12 @@ def _applies(line: str, platform: str | None) -> bool:
     return marker is None or marker.evaluate({**(here if windows else there), "extra": ""})
 
 
+def _pinned_torch(requires: Sequence[str]) -> str | None:
+    """The torch that an extension was built for, where it pins exactly one."""
+    pins = (match for line in requires if (match := _TORCH_PIN.match(line)))
+    return next((match[1] for match in pins), None)
+
+
 def _tag(tags: Sequence[str]) -> tuple[str | None, str | None]:
     if not tags:
         return None, None
@@ -156,8 +169,19 @@ def _cxx_abi(binaries: Sequence[Binary]) -> str | None:
             return "msvc-140"
     for found in binaries:
         if found.symbols and found.file == "libc10.so":
-            return "cxx11" if any("__cxx11" in name for name in found.symbols.defined) else "pre-cxx11"
-    return None
+            # Its own functions: templates of the standard library are there in both spellings.
+            mine = [name for name in found.symbols.defined if is_torch_symbol(name)]
+            return _spelled_with(mine)
+    # An extension: what it asks of torch is spelled with one std::string or the other.
+    asked = {name for found in binaries if found.symbols for name in found.symbols.undefined if is_torch_symbol(name)}
+    return _spelled_with(asked)
+
+
+def _spelled_with(names: Collection[str]) -> str | None:
+    """Which std::string these functions take; None when none of them takes one."""
+    if any(_OLD_STRING.search(name) for name in names):
+        return "pre-cxx11"
+    return "cxx11" if any("__cxx11" in name for name in names) else None
 
 
 def _blas(binaries: Sequence[Binary]) -> str | None:

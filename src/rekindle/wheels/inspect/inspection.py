@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import BadInput, UnknownName
+from rekindle.core.errors import BadInput, RekindleError, UnknownName
 from rekindle.core.findings import Finding
 from rekindle.core.version import Version
 from rekindle.formats import archive, binary, package
@@ -24,7 +24,9 @@ from rekindle.wheels.closure import linkage, search_path
 from rekindle.wheels.closure.closure import Elsewhere
 from rekindle.wheels.closure.closure import closure as closure_of
 from rekindle.wheels.closure.linkage import Closure
+from rekindle.wheels.closure.torch_libraries import TorchLibraries
 from rekindle.wheels.inspect import identity, integrity
+from rekindle.wheels.inspect.against import fit_findings, read_torch
 from rekindle.wheels.inspect.identity import Identity
 from rekindle.wheels.inspect.reading import read_binaries
 
@@ -54,7 +56,7 @@ class FileCode(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[Kernels, ...] = ()
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class CardCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one card that was asked for."""
 
     query: str
@@ -86,16 +88,22 @@ class Inspection(WheelIdentity, frozen=True, kw_only=True):
     coverage: dict[str, Coverage] = msgspec.field(default_factory=dict)
     by_jit: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
-    cards: tuple[Card, ...] = ()
+    cards: tuple[CardCoverage, ...] = ()
     closure: Closure | None = None
     parts: dict[str, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
-def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = False) -> Inspection:
+def inspect(
+    where: str | Path,
+    *,
+    cards: Sequence[str] = (),
+    kernels: bool = False,
+    against: TorchLibraries | None = None,
+) -> Inspection:
     """Read a file, folder or address. Nothing is imported, run or unpacked to disk.
 
-    With `kernels`, every container of GPU code is listed by itself.
+    With `kernels`, every container of GPU code is listed by itself. An extension is checked `against` that torch.
     """
     asked = gpus.certain(cards)
     text = str(where)
@@ -109,7 +117,7 @@ def inspect(where: str | Path, *, cards: Sequence[str] = (), kernels: bool = Fal
             found = binary.read(file, units=kernels)
             return _of_file(found, asked, kernels, search_path.beside(path, found))
     with package.open_package(where) as opened:
-        return _of_package(opened, read_binaries(opened, units=kernels), asked, kernels)
+        return _of_package(opened, read_binaries(opened, units=kernels), asked, kernels, against)
 
 
 def inspect_with_code(where: Path) -> tuple[Inspection, tuple[GpuCode, ...]]:
@@ -120,9 +128,19 @@ def inspect_with_code(where: Path) -> tuple[Inspection, tuple[GpuCode, ...]]:
         return _of_package(opened, binaries, (), kernels=False), tuple(code)
 
 
-def _of_package(found: Package, binaries: Sequence[Binary], asked: Sequence[gpus.Match], kernels: bool) -> Inspection:
+def _of_package(
+    found: Package,
+    binaries: Sequence[Binary],
+    asked: Sequence[gpus.Match],
+    kernels: bool,
+    against: TorchLibraries | None = None,
+) -> Inspection:
     known = identity.identify(found, binaries)
-    links = _closure(found, binaries, known)
+    if known.is_torch_package:
+        against = None
+    elif against is None and found.kind == "installed" and isinstance(found, package.Folder):
+        against = _torch_beside(found.root)
+    links = _closure(found, binaries, known, against)
     return _answer(
         kind=found.kind,
         name=found.name,
@@ -137,22 +155,36 @@ def _of_package(found: Package, binaries: Sequence[Binary], asked: Sequence[gpus
             *integrity.name_findings(found),
             *integrity.header_findings(binaries),
             *integrity.cpu_findings(binaries, known.cpu),
+            *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
         ],
         asked=asked,
         kernels=kernels,
     )
 
 
-def _closure(found: Package, binaries: Sequence[Binary], known: Identity) -> Closure | None:
+def _torch_beside(root: Path) -> TorchLibraries | None:
+    """The torch that an installed extension would be loaded with: the one in the same site-packages."""
+    try:
+        return read_torch(root / "torch") if (root / "torch").is_dir() else None
+    except RekindleError:
+        return None
+
+
+def _closure(
+    found: Package, binaries: Sequence[Binary], known: Identity, against: TorchLibraries | None
+) -> Closure | None:
     """Of an installed package it is looked whether what others bring is really there; a wheel's requirements count."""
-    torch = known.torch is not None
+    torch = known.is_torch_package
     if found.kind != "installed" or not isinstance(found, package.Folder):
-        return closure_of(binaries, requires=known.requires, torch=torch)
+        return closure_of(binaries, requires=known.requires, torch=torch, against=against)
     if any(one.pe for one in binaries):
         return closure_of(
-            binaries, torch=torch, elsewhere=search_path.windows_places(found.root, torch=known.torch, cuda=known.cuda)
+            binaries,
+            torch=torch,
+            elsewhere=search_path.windows_places(found.root, torch=known.torch, cuda=known.cuda),
+            against=against,
         )
-    return closure_of(binaries, torch=torch, elsewhere=search_path.linux_places(found.root, binaries))
+    return closure_of(binaries, torch=torch, elsewhere=search_path.linux_places(found.root, binaries), against=against)
 
 
 def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool, beside: Sequence[Elsewhere] = ()) -> Inspection:
@@ -247,9 +279,9 @@ def _file_code(
     )
 
 
-def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> Card:
+def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> CardCoverage:
     names = dict.fromkeys(gpu.name for gpu in match.gpus if gpu.capability == card)
-    return Card(
+    return CardCoverage(
         query=match.query,
         name=next(iter(names), match.query) if match.by is not gpus.MatchedBy.CAPABILITY else card.sm,
         capability=card,

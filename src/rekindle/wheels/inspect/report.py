@@ -8,7 +8,7 @@ from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Coverage
-from rekindle.wheels.inspect.inspection import Card, Inspection
+from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
 
 _MEGABYTE = 1_000_000
 
@@ -20,7 +20,7 @@ def text(found: Inspection) -> str:
 
 def _head(found: Inspection) -> str:
     rows = [
-        ("torch", found.torch),
+        ("torch", found.torch if found.is_torch or not found.torch else f"built for {found.torch}"),
         ("CUDA", found.cuda and str(found.cuda)),
         ("cuDNN", found.cudnn),
         ("driver", _driver(found)),
@@ -81,7 +81,7 @@ def _cards(found: Inspection) -> str:
     return "\n".join(_card(card) for card in found.cards)
 
 
-def _card(card: Card) -> str:
+def _card(card: CardCoverage) -> str:
     style = {Coverage.SERVES: "green", Coverage.PARTIAL: "yellow", Coverage.NO: "red"}[card.coverage]
     jit = " by JIT: the driver compiles PTX at first use" if card.by_jit else ""
     lines = [f"{console.clean(card.name)} ({card.capability}): {console.paint(card.coverage.value, style)}{jit}"]

@@ -58,7 +58,7 @@ def complete(
     absent: dict[str, Finding] = {}
     versions: dict[str, str] = {}
     for _ in range(_ROUNDS):
-        links = closure(files, requires=known.requires, torch=known.torch is not None)
+        links = closure(files, requires=known.requires, torch=known.is_torch_package)
         if links is None:
             break
         news = [item for item in links.missing if item.library.lower() not in absent and _is_ours(item, system)]
@@ -88,7 +88,7 @@ def complete(
                 absent[item.library.lower()] = _unfetched(supply)
                 continue
             files.append(msgspec.structs.replace(supply.binary, name=member))
-    links = closure(files, requires=known.requires, torch=known.torch is not None)
+    links = closure(files, requires=known.requires, torch=known.is_torch_package)
     rest = [] if links is None else [item for item in linkage.findings(links) if item.id not in _SAID]
     return Completion(
         supplies=supplies,
@@ -119,7 +119,7 @@ def floors(binaries: Sequence[Binary]) -> tuple[Version | None, Version | None]:
 def _is_ours(item: Missing, system: str) -> bool:
     """Is this ours to bring? Not what every Python has; not, on Linux, what torch's own packages bring."""
     terms = redistribution.terms(item.library, system)
-    return item.owner != "python" and not (terms and terms.bundle == "python")
+    return item.owner not in ("python", "torch", "optional") and not (terms and terms.bundle == "python")
 
 
 def _absence(item: Missing, system: str, excluded: bool) -> Finding:

@@ -24,6 +24,8 @@ from rekindle.formats.package import Package, Wheel
 from rekindle.formats.zip_writer import spelled
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.wheels.closure import linkage
+from rekindle.wheels.closure.torch_libraries import requirement_name
+from rekindle.wheels.inspect.against import read_torch, wheel_beside
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
@@ -38,10 +40,20 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def opened(path: Path, cards: Sequence[str] = ()) -> Iterator[Subject]:
-    known = inspect(path, cards=cards)
+def opened(path: Path, cards: Sequence[str] = (), against: Path | None = None) -> Iterator[Subject]:
+    """An extension is read against the torch that is named, or that lies beside it and fits."""
     with package.open_package(path) as found:
+        if against is None and path.suffix == ".whl":
+            requires = package.headers(found, "METADATA").get("Requires-Dist", [])
+            if any(requirement_name(line) == "torch" for line in requires):
+                against = wheel_beside(path, requires, package.headers(found, "WHEEL").get("Tag", []))
+        known = inspect(path, cards=cards, against=read_torch(against) if against else None)
         yield Subject(path=path, package=found, inspection=known)
+
+
+def is_torch(subject: Subject) -> bool:
+    """Is it torch itself, under whatever name, and not something that is loaded with it?"""
+    return subject.inspection.is_torch or "torch/version.py" in subject.package.files
 
 
 def modules(subject: Subject) -> tuple[str, ...]:
@@ -168,10 +180,13 @@ def closure(subject: Subject, cards: Sequence[str]) -> Finding:
     found = subject.inspection.closure
     if found is None:
         return Finding(id="closure", state=State.PASS, found="there are no compiled libraries")
-    findings = linkage.findings(found)
+    findings = [*linkage.findings(found), *(item for item in subject.inspection.findings if item.id == "closure.fit")]
     state = worst(findings)
     if state is State.PASS:
-        return Finding(id="closure", state=state, found=f"all {found.links} library links lead somewhere")
+        text = f"all {found.links} library links lead somewhere"
+        if found.brought and found.against:
+            text += f", {len(found.brought)} of them to {found.against}"
+        return Finding(id="closure", state=state, found=text)
     bad = [item for item in findings if item.state is state]
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     return Finding(id="closure", state=state, found=bad[0].found + more, why=bad[0].why, fix=bad[0].fix)

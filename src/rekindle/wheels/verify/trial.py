@@ -44,6 +44,16 @@ class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
     torch: Path
 
 
+class TrialSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What is tried where: `wheel` in a new environment made by `python`, with the `torch` wheel that it is meant for,
+    or `home` as it is."""
+
+    wheel: Path | None = None
+    home: InstalledTorch | None = None
+    python: str | None = None
+    torch: Path | None = None
+
+
 class Trial(msgspec.Struct, kw_only=True):
     """An interpreter to run checks with; None when there is none, and `finding` says why. `facts` is torch's word."""
 
@@ -84,16 +94,17 @@ def find(where: Path | None) -> InstalledTorch:
 
 
 @contextlib.contextmanager
-def environment(wheel: Path | None, home: InstalledTorch | None, python: str | None) -> Iterator[Trial]:
-    """Where to run: `home` as it is, or a new environment with `wheel`, removed afterwards."""
+def environment(place: TrialSetup) -> Iterator[Trial]:
+    """Where to run: an environment as it is, or a new one with the wheel, removed afterwards."""
+    home = place.home
     if home is not None:
         finding = Finding(id="install", state=State.PASS, found=f"already installed, in {home.environment.root}")
         yield Trial(python=Path(home.environment.program), finding=finding)
         return
-    assert wheel is not None
+    assert place.wheel is not None
     with tempfile.TemporaryDirectory(prefix="rekindle-verify-", ignore_cleanup_errors=True) as folder:
         begun = time.monotonic()
-        made = _installed(wheel, Path(folder) / "env", python)
+        made = _installed(place, place.wheel, Path(folder) / "env")
         made.seconds = time.monotonic() - begun
         yield made
 
@@ -140,16 +151,30 @@ def _with_jit(environment: Trial, index: int, answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, finding=finding)
 
 
-def _installed(wheel: Path, folder: Path, python: str | None) -> Trial:
-    interpreter = Path(python) if python else Path(sys.executable)
-    foreign = None if python else _foreign(wheel)
+def _installed(place: TrialSetup, wheel: Path, folder: Path) -> Trial:
+    interpreter = Path(place.python) if place.python else Path(sys.executable)
+    foreign = None if place.python else _foreign(wheel)
     if foreign:
         return _without(foreign, State.UNVERIFIED)
-    made = call([interpreter, "-m", "venv", folder], timeout=5 * _MINUTES)
+    # Isolated: a `venv.py` or `pip.py` in the working folder is not what is meant.
+    made = call([interpreter, "-I", "-m", "venv", folder], timeout=5 * _MINUTES)
     if not made.ok:
         return _without(f"no environment could be made with `{interpreter}`: {_last(made)}", State.UNVERIFIED)
     inner = venv_python(folder)
-    said = call([inner, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)], timeout=30 * _MINUTES)
+    words: list[str | Path] = [
+        inner,
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        wheel.absolute(),
+    ]
+    torch: list[str | Path] = (
+        [place.torch.absolute()] if place.torch is not None and place.torch.suffix == ".whl" else []
+    )
+    said = call([*words, *torch], timeout=30 * _MINUTES)
     if not said.ok:
         last = _last(said)
         unsuited = "not a supported wheel" in said.err

@@ -19,7 +19,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.verify import static_checks, trial
 from rekindle.wheels.verify.static_checks import Subject
-from rekindle.wheels.verify.trial import InstalledTorch, Trial
+from rekindle.wheels.verify.trial import Trial
 
 # The order is the number. `gpu` checks are carried out on each card.
 STATIC = ("file", "record", "tags", "closure", "coverage")
@@ -38,7 +38,7 @@ class Check(Finding, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
     """A card of this machine, as torch or the driver sees it."""
 
     index: int
@@ -64,17 +64,22 @@ class Verification(WheelIdentity, frozen=True, kw_only=True):
     size: int | None = None
     python: str | None = None
     platform: str | None = None
-    cards: tuple[Card, ...] = ()
+    cards: tuple[SeenCard, ...] = ()
     checks: tuple[Check, ...] = ()
     state: State
     seconds: float | None = None
 
 
 def verify(
-    subject: Path | None, *, expected: Expected | None = None, python: str | None = None, run: bool = True
+    subject: Path | None,
+    *,
+    expected: Expected | None = None,
+    python: str | None = None,
+    run: bool = True,
+    against: Path | None = None,
 ) -> Verification:
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
-    is installed or imported."""
+    is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment."""
     begun = time.monotonic()
     expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
@@ -83,8 +88,10 @@ def verify(
     home = None if wheel else trial.find(subject)
     here = trial.cards_here() if run else ()
     wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
-    with static_checks.opened(home.torch if home else cast(Path, wheel), wanted) as read:
-        outcome = _carried_out(read, wheel, home, expected, wanted, python, run)
+    with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
+        outcome = _carried_out(
+            read, trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against), expected, run
+        )
     known = read.inspection
     return Verification(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
@@ -95,7 +102,7 @@ def verify(
         python=outcome.facts.get("python") or known.python,
         platform=known.platform,
         cards=tuple(
-            Card(index=one["index"], name=one["name"], capability=Capability.parse(one["capability"]))
+            SeenCard(index=one["index"], name=one["name"], capability=Capability.parse(one["capability"]))
             for one in outcome.facts.get("cards", ())
         ),
         checks=outcome.checks,
@@ -104,26 +111,19 @@ def verify(
     )
 
 
-def _carried_out(
-    read: Subject,
-    wheel: Path | None,
-    home: InstalledTorch | None,
-    expected: Expected,
-    cards: Sequence[str],
-    python: str | None,
-    run: bool,
-) -> _Outcome:
+def _carried_out(read: Subject, place: trial.TrialSetup, expected: Expected, run: bool) -> _Outcome:
+    cards = [card.query for card in read.inspection.cards]
     findings: dict[str, Finding] = {}
     seconds: dict[str, float] = {}
     for name, check in static_checks.CHECKS.items():
         begun = time.monotonic()
         findings[name] = check(read, cards)
         seconds[name] = time.monotonic() - begun
-    failed = _stops(read, findings, installed=home is not None)
+    failed = _stops(read, findings, installed=place.home is not None)
     if not run or failed:
         why = f"not run, because the check `{failed}` failed" if failed and run else "nothing was run, as asked"
         return _Outcome(checks=_numbered(findings, seconds, (), why))
-    with trial.environment(wheel, home, python) as environment:
+    with trial.environment(place) as environment:
         findings["install"] = environment.finding
         seconds["install"] = environment.seconds
         if environment.python is None:
@@ -168,11 +168,14 @@ def _run(
     findings: dict[str, Finding],
     seconds: dict[str, float],
 ) -> list[Check]:
-    own = static_checks.modules(read) if read.inspection.torch is None else ()
+    own = () if static_checks.is_torch(read) else static_checks.modules(read)
     for answer in trial.imported(environment, own) if own else trial.facts(environment):
         findings[answer.id] = answer.finding
         if answer.seconds is not None:
             seconds[answer.id] = answer.seconds
+    if own and findings["import"].state is State.PASS and findings["closure"].state is State.UNVERIFIED:
+        text = "what comes with torch is there: it was imported with the torch that pip installed beside it"
+        findings["closure"] = Finding(id="closure", state=State.PASS, found=text)
     if findings["import"].state is State.FAIL or own:
         return []
     links = findings["closure"]

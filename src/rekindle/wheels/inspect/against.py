@@ -1,0 +1,111 @@
+"""An extension against the torch that it would be loaded with: version, platform, CUDA and C++ ABI.
+
+Symbols and libraries are compared where links are followed; here is what the two packages say of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion
+from packaging.version import Version as PackageVersion
+
+from rekindle.core.errors import BadInput
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.version import Version
+from rekindle.formats import package
+from rekindle.formats.binary import Binary
+from rekindle.machine.python.environment import find
+from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
+from rekindle.wheels.inspect import identity
+from rekindle.wheels.inspect.identity import Identity
+from rekindle.wheels.inspect.reading import read_binaries
+
+
+def read_torch(where: Path) -> TorchLibraries:
+    """The torch of a wheel, of a `torch` folder, or of an environment (its folder or its python)."""
+    place = where
+    if where.suffix != ".whl" and where.name != "torch":
+        site = [Path(folder) / "torch" for folder in find(where).site_packages]
+        place = next((folder for folder in site if folder.is_dir()), site[0])
+    with package.open_package(place) as found:
+        binaries = read_binaries(found)
+        known = identity.identify(found, binaries)
+    if known.torch is None or not known.is_torch_package:
+        message = f"`{where}` has no torch to check against"
+        raise BadInput(message, hint="name a torch wheel, or an environment that has torch")
+    return torch_libraries(
+        f"torch {known.torch}",
+        binaries,
+        version=known.torch,
+        cuda=known.cuda,
+        cxx_abi=known.cxx_abi,
+        requires=known.requires,
+    )
+
+
+def wheel_beside(wheel: Path, requires: Sequence[str], tags: Sequence[str]) -> Path | None:
+    """A torch wheel in the same folder that this extension's requirement and platform admit."""
+    platforms = {tag.split("-")[-1] for tag in tags}
+    for path in sorted(wheel.parent.glob("torch-*.whl"), reverse=True):
+        parts = path.stem.split("-")
+        if len(parts) >= 5 and _admits(requires, parts[1]) and platforms & set(parts[-1].split(".")):
+            return path
+    return None
+
+
+def fit_findings(known: Identity, torch: TorchLibraries, binaries: Sequence[Binary]) -> list[Finding]:
+    """What the two say of themselves and does not go together. Nothing: as far as that goes, they fit."""
+    found: list[str] = []
+    wanted = _requirement(known.requires)
+    if not _admits(known.requires, torch.version):
+        found.append(f"it requires `{wanted}`, and this is {torch.version}")
+    machine = next((each.machine for each in binaries if each.machine), None)
+    system = "windows" if any(each.pe for each in binaries) else "linux"
+    if (system, machine) != (torch.system, torch.machine) and machine is not None:
+        found.append(f"it is for {system} on {machine}, torch for {torch.system} on {torch.machine}")
+    stated = cuda_of(known)
+    if stated is not None and torch.cuda is not None and stated.major != torch.cuda.major:
+        found.append(f"it was built with CUDA {stated}, torch with {torch.cuda}")
+    if stated is not None and torch.cuda is None:
+        found.append(f"it was built with CUDA {stated}, torch for the CPU only")
+    if known.cxx_abi and torch.cxx_abi and known.cxx_abi != torch.cxx_abi:
+        found.append(f"its C++ ABI is {known.cxx_abi}, torch's is {torch.cxx_abi}")
+    return [
+        Finding(
+            id="closure.fit",
+            state=State.FAIL,
+            found=f"it does not fit {torch.label}: {text}",
+            why="an extension works only with the torch, the CUDA and the C++ ABI that it was built for",
+            fix=Fix(text="take the build of it that was made for this torch, or build it: `rekindle extension build`"),
+        )
+        for text in found
+    ]
+
+
+def cuda_of(known: Identity) -> Version | None:
+    """The CUDA that a package says it was built with: in its version (`+cu118`), or as torch says it."""
+    if known.cuda is not None:
+        return known.cuda
+    local = (known.version or "").partition("+")[2]
+    for word in local.replace("-", ".").split("."):
+        digits = word.removeprefix("cu")
+        if word.startswith("cu") and digits.isdigit() and len(digits) >= 3:
+            return Version(f"{digits[:-1]}.{digits[-1]}")
+    return None
+
+
+def _requirement(requires: Sequence[str]) -> str | None:
+    return next((line for line in requires if requirement_name(line) == "torch"), None)
+
+
+def _admits(requires: Sequence[str], version: str) -> bool:
+    line = _requirement(requires)
+    if line is None:
+        return True
+    try:
+        return Requirement(line).specifier.contains(PackageVersion(version), prereleases=True)
+    except (InvalidRequirement, InvalidVersion):
+        return True
