@@ -1,0 +1,105 @@
+"""Envelopes against securesystemslib, an independent reader and writer of DSSE, and against tampering."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+from securesystemslib.dsse import Envelope as OtherEnvelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import CryptoSigner, SSlibKey
+
+from rekindle.core import codec, signing
+from rekindle.core.errors import BadInput, ChecksFailed, UsageError
+from rekindle.core.signing import Envelope, PublicKey, SigningKey
+
+PAYLOAD = b'{"_type": "https://in-toto.io/Statement/v1"}'
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> SigningKey:
+    return signing.make_key(tmp_path / "keys" / "own.pem")
+
+
+def _theirs(public: PublicKey) -> SSlibKey:
+    return SSlibKey(public.id, "ed25519", "ed25519", {"public": public.raw.hex()})
+
+
+def test_securesystemslib_verifies_what_we_sign(key: SigningKey, tmp_path: Path) -> None:
+    envelope = key.sign(PAYLOAD)
+    theirs = OtherEnvelope.from_dict(codec.to_builtins(envelope))
+    assert set(theirs.verify([_theirs(key.public)], 1)) == {key.public.id}
+    other = signing.make_key(tmp_path / "other.pem")
+    with pytest.raises(VerificationError):
+        theirs.verify([_theirs(other.public)], 1)
+
+
+def test_we_verify_what_securesystemslib_signs() -> None:
+    signer = CryptoSigner.generate_ed25519()
+    theirs = OtherEnvelope(PAYLOAD, signing.IN_TOTO, {})
+    theirs.sign(signer)
+    envelope = codec.from_builtins(theirs.to_dict(), Envelope)
+    public = (
+        PublicKey(bytes.fromhex(signer.public_key.keyval["public"]))
+        if len(signer.public_key.keyval["public"]) == 64
+        else None
+    )
+    assert public is not None
+    assert signing.opened(envelope, [public]) == (PAYLOAD, public)
+
+
+def test_what_was_changed_after_signing_is_refused(key: SigningKey, tmp_path: Path) -> None:
+    good = key.sign(PAYLOAD)
+    stranger = signing.make_key(tmp_path / "stranger.pem")
+    other = base64.b64encode(PAYLOAD + b" ").decode()
+    for changed, said in (
+        (msgspec.structs.replace(good, payload=other), "was changed"),
+        (msgspec.structs.replace(good, payload_type="text/plain"), "was changed"),
+        (msgspec.structs.replace(good, signatures=()), "is not signed"),
+        (stranger.sign(PAYLOAD), "do not trust"),
+        (
+            msgspec.structs.replace(good, signatures=stranger.sign(PAYLOAD).signatures),
+            "do not trust",
+        ),
+    ):
+        with pytest.raises(ChecksFailed, match=said):
+            signing.opened(changed, [key.public])
+    with pytest.raises(ChecksFailed, match="do not trust"):
+        signing.opened(good, [])
+    with pytest.raises(BadInput, match="base64"):
+        signing.opened(msgspec.structs.replace(good, payload="%%%"), [key.public])
+
+
+def test_type_and_payload_cannot_flow_into_each_other() -> None:
+    assert signing.encoded("http://example.com/HelloWorld", b"hello world") == (
+        b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+    )
+
+
+def test_a_key_is_one_line_and_comes_back(key: SigningKey, tmp_path: Path) -> None:
+    text = str(key.public)
+    assert PublicKey.parse(text) == key.public
+    (tmp_path / "friend.txt").write_text(f"{text}\n", encoding="utf-8")
+    assert signing.public_key(str(tmp_path / "friend.txt")) == key.public
+    for wrong in ("ed25519:AAAA", "rsa:x", "", "ed25519:" + "!" * 44):
+        with pytest.raises(UsageError):
+            signing.public_key(wrong)
+
+
+def test_a_key_is_the_users_alone_and_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "k.pem"))
+    assert signing.own_key() is None
+    made = signing.make_key()
+    if os.name != "nt":
+        assert stat.S_IMODE((tmp_path / "k.pem").stat().st_mode) == 0o600
+    found = signing.own_key()
+    assert found is not None and found.public == made.public
+    with pytest.raises(UsageError, match="already"):
+        signing.make_key()
+    (tmp_path / "k.pem").write_bytes(b"rubbish")
+    with pytest.raises(BadInput):
+        signing.own_key()
