@@ -58,5 +58,6 @@ def project(folder: Path, *, base: str = "https://github.com") -> str:
         {"version.txt": "1.13.0a0\n", "CMakeLists.txt": "project(torch)\n", "android/big.bin": "x\n"},
         {"third_party/fbgemm": (f"{base}/pytorch/fbgemm", fbgemm), "third_party/fmt": (f"{base}/fmtlib/fmt.git", fmt)},
     )
-    git(folder / "pytorch", "tag", "-a", "v1.13.1", "-m", "release")
+    # Not the newest of its minor release: of that one the tables know the real commit.
+    git(folder / "pytorch", "tag", "-a", "v1.13.0", "-m", "release")
     return top

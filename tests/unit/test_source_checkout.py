@@ -44,14 +44,14 @@ def files(root: Path) -> dict[str, str]:
 
 
 def assemble(root: Path, mirrors: Path) -> int:
-    return run(["source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(root)])
+    return run(["source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root)])
 
 
 def test_the_whole_tree_comes_from_mirrors_found_by_name(
     mirrors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "tree"
-    assert run(["source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(root), "--json"]) == 0
+    assert run(["source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     states = {one["path"]: one["state"] for one in answer["repositories"]}
     assert states == dict.fromkeys(
@@ -59,7 +59,7 @@ def test_the_whole_tree_comes_from_mirrors_found_by_name(
     )
     assert (root / "third_party/fbgemm/third_party/asmjit/src/asm.h").read_text() == "int asm_;\n"
     assert repositories.git(root, "status", "--porcelain") == ""
-    assert repositories.git(root, "describe", "--tags") == "v1.13.1"
+    assert repositories.git(root, "describe", "--tags") == "v1.13.0"
     listed = repositories.git(root, "submodule", "status", "--recursive").splitlines()
     assert len(listed) == 3 and all(line.lstrip()[0] not in "-+U" for line in listed)
 
@@ -69,7 +69,7 @@ def test_a_second_run_finds_everything_present(
 ) -> None:
     assemble(tmp_path / "tree", mirrors)
     capsys.readouterr()
-    run(["source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(tmp_path / "tree"), "--json"])
+    run(["source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(tmp_path / "tree"), "--json"])
     assert {one["state"] for one in json.loads(capsys.readouterr().out)["repositories"]} == {"present"}
 
 
@@ -121,7 +121,7 @@ def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: P
     whole = tmp_path / "whole"
     assemble(whole, mirrors)
     root = tmp_path / "tree"
-    command, environment = rekindle_program("source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(root))
+    command, environment = rekindle_program("source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root))
     for number in range(4):  # ten times, with the whole of PyTorch, in tests/real
         child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -154,7 +154,7 @@ def test_a_mirror_that_lacks_a_commit_is_named(
 
 def test_a_folder_can_be_left_out(mirrors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "tree"
-    arguments = ["source", "--torch", "1.13.1", "--mirror", str(mirrors), "-o", str(root), "--json"]
+    arguments = ["source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root), "--json"]
     assert run([*arguments, "--without", "android", "--without", "third_party/fbgemm"]) == 0
     states = {one["path"]: one["state"] for one in json.loads(capsys.readouterr().out)["repositories"]}
     assert states["third_party/fbgemm"] == "left-out"
@@ -168,15 +168,15 @@ def test_a_folder_can_be_named_from_here(
 ) -> None:
     """`-o pytorch`, as in the guides, and the folder without `-o`: git looked for them within themselves."""
     monkeypatch.chdir(tmp_path)
-    arguments = ["source", "--torch", "1.13.1", "--mirror", os.path.relpath(mirrors)]
-    for folder, more in (("pytorch", ["-o", "pytorch"]), ("pytorch-1.13.1", [])):
+    arguments = ["source", "--torch", "1.13.0", "--mirror", os.path.relpath(mirrors)]
+    for folder, more in (("pytorch", ["-o", "pytorch"]), ("pytorch-1.13.0", [])):
         assert run([*arguments, *more]) == 0, capsys.readouterr().err
         assert (tmp_path / folder / "third_party/fbgemm/fbgemm.h").exists()
 
 
 def test_a_builds_copy_does_not_ask_for_what_was_left_out(mirrors: Path, tmp_path: Path) -> None:
     """PyTorch's setup.py stops at the first submodule of `.gitmodules` that is not there."""
-    checkout.assemble(tmp_path / "tree", "1.13.1", Mirrors(mirrors), without=["third_party/fbgemm"])
+    checkout.assemble(tmp_path / "tree", "1.13.0", Mirrors(mirrors), without=["third_party/fbgemm"])
     listed = tmp_path / "tree/.gitmodules"
     assert "third_party/fbgemm" in listed.read_text() and "third_party/fmt" in listed.read_text()
     checkout.forget_left_out(tmp_path / "tree")
@@ -190,19 +190,19 @@ def test_a_builds_copy_does_not_ask_for_what_was_left_out(mirrors: Path, tmp_pat
 def test_a_mirror_with_an_absent_file_says_which(mirrors: Path, tmp_path: Path) -> None:
     poor = tmp_path / "poor"
     shutil.copytree(mirrors, poor)
-    blob = repositories.git(poor / "pytorch", "rev-parse", "v1.13.1:android/big.bin")
+    blob = repositories.git(poor / "pytorch", "rev-parse", "v1.13.0:android/big.bin")
     path = poor / "pytorch/.git/objects" / blob[:2] / blob[2:]
     path.chmod(0o644)
     path.unlink()
     with pytest.raises(NotFound, match=r"absent, e\.g\. `android/big\.bin`"):
-        checkout.assemble(tmp_path / "tree", "1.13.1", Mirrors(poor))
-    whole = checkout.assemble(tmp_path / "tree", "1.13.1", Mirrors(poor), without=["android"])
+        checkout.assemble(tmp_path / "tree", "1.13.0", Mirrors(poor))
+    whole = checkout.assemble(tmp_path / "tree", "1.13.0", Mirrors(poor), without=["android"])
     assert len(whole.repositories) == 4
 
 
 def test_a_clone_with_its_submodules_is_a_source_too(mirrors: Path, tmp_path: Path) -> None:
     assemble(tmp_path / "first", mirrors)
-    arguments = ["source", "--torch", "1.13.1", "--from", str(tmp_path / "first"), "-o", str(tmp_path / "second")]
+    arguments = ["source", "--torch", "1.13.0", "--from", str(tmp_path / "first"), "-o", str(tmp_path / "second")]
     assert run(arguments) == 0
     assert files(tmp_path / "second") == files(tmp_path / "first")
 
@@ -217,7 +217,7 @@ def test_the_network_way_fetches_one_commit_each(tmp_path: Path, monkeypatch: py
         original = "FBGEMM" if name == "fbgemm" else name.removesuffix(".git")
         shutil.copytree(served / original, target)
     root = tmp_path / "tree"
-    found = checkout.assemble(root, "v1.13.1", Network(), url=(served / "pytorch").as_uri())
+    found = checkout.assemble(root, "v1.13.0", Network(), url=(served / "pytorch").as_uri())
     assert found.commit == commit
     assert (root / "third_party/fbgemm/third_party/asmjit/src/asm.h").exists()
     assert repositories.git(root, "rev-list", "--count", "HEAD") == "1"
@@ -229,7 +229,7 @@ def test_somebody_elses_folder_is_not_touched(mirrors: Path, tmp_path: Path) -> 
     root = tmp_path / "mine"
     trees.write(root, {"thesis.tex": "years of work\n"})
     with pytest.raises(NotWritable, match="not empty"):
-        checkout.assemble(root, "1.13.1", Mirrors(mirrors))
+        checkout.assemble(root, "1.13.0", Mirrors(mirrors))
     assert (root / "thesis.tex").read_text() == "years of work\n"
 
 

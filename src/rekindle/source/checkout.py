@@ -30,7 +30,7 @@ from rekindle.core.errors import (
     UsageError,
 )
 from rekindle.core.paths import STATE_FOLDER
-from rekindle.source import git, submodules, tree
+from rekindle.source import git, submodules, tree, trust
 from rekindle.source.origin import Origin
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
@@ -99,8 +99,9 @@ def assemble(
     begun = time.monotonic()
     tag = f"v{torch.removeprefix('v')}"
     with _held(root):
-        mark = _mark(root)
         git_dir = root / ".git"
+        trust.check(git_dir, root)
+        mark = _mark(root)
         if mark is None or mark.tag != tag:
             mark = Mark(tag=tag, commit=origin.tag(url, tag, git_dir))
         if commit is not None and mark.commit != commit:
@@ -189,6 +190,7 @@ def _repository(root: Path, job: _Job, origin: Origin, without: tuple[str, ...])
     """One repository whole: its objects, its files, at its commit."""
     work = root if job.path == "." else tree.place(root, job.path)
     here = within(job.path, without)
+    trust.check(job.git_dir, root)
     head = _head(job.git_dir)
     came_from = ""
     state = State.PRESENT
@@ -356,6 +358,7 @@ def _held(root: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder = root / STATE_FOLDER
+    tree.check_state(root)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / ".gitignore", "*\n")

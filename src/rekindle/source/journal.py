@@ -63,6 +63,7 @@ class Journal:
         from filelock import FileLock, Timeout
 
         folder = root / STATE_FOLDER
+        tree.check_state(root)
         lock = FileLock(folder / "lock")
         try:
             folder.mkdir(exist_ok=True)
@@ -229,7 +230,10 @@ def _leave_no_trace(folder: Path) -> None:
 
 
 def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as stream:
+    """A new file, never one that is there: what a crash left is taken away first, and a link is not followed."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())

@@ -81,11 +81,11 @@ class Mirrors:
 
     def tag(self, url: str, tag: str, into: Path) -> str:
         named = self.named(url)
-        clone = [self.folder / ".git"] if git.is_git_dir(self.folder / ".git") else []
-        for mirror in [*clone, *named]:
-            result = git.call(["rev-parse", "-q", "--verify", f"refs/tags/{tag}^{{commit}}"], git_dir=mirror)
-            if result.ok:
-                return result.out.strip()
+        own = [folder for folder in (self.folder, self.folder / ".git") if git.is_git_dir(folder)]
+        for mirror in [*own, *named]:
+            commit = git.tag_of(mirror, tag)
+            if commit is not None:
+                return commit
         message = f"no mirror of `{submodules.repository_name(url)}` in `{self.folder}` has the tag `{tag}`"
         looked = ", ".join(f"`{mirror}`" for mirror in named) or "no folder of that name"
         raise NotFound(message, hint=f"looked in {looked}; fetch the tag there first")
@@ -145,8 +145,8 @@ def _plain(name: str) -> str:
 
 def _copy(mirror: Path, commit: str, into: Path, without: Sequence[str]) -> str:
     """Pack one commit's files straight from the mirror into our repository. Says what the mirror lacks, if anything."""
-    listing = git.checked(["ls-tree", "-r", "-t", "-z", commit], git_dir=mirror, doing=f"read the mirror `{mirror}`")
-    tree = git.checked(["rev-parse", f"{commit}^{{tree}}"], git_dir=mirror, doing="read the commit").strip()
+    listing = git.checked(["ls-tree", "-r", "-t", "-z", commit], objects=mirror, doing=f"read the mirror `{mirror}`")
+    tree = git.checked(["rev-parse", f"{commit}^{{tree}}"], objects=mirror, doing="read the commit").strip()
     wanted = {commit: "the commit", tree: "the top folder"}
     for row in listing.split("\0"):
         head, _, path = row.partition("\t")
@@ -154,10 +154,10 @@ def _copy(mirror: Path, commit: str, into: Path, without: Sequence[str]) -> str:
         if len(parts) == 3 and parts[1] != "commit" and not (parts[1] == "blob" and submodules.outside(path, without)):
             wanted.setdefault(parts[2], path)
     names = "\n".join(wanted).encode("ascii") + b"\n"
-    answers = git.checked(["cat-file", "--batch-check=%(objectname)"], git_dir=mirror, input=names, doing="read it")
+    answers = git.checked(["cat-file", "--batch-check=%(objectname)"], objects=mirror, input=names, doing="read it")
     missing = [wanted[line.split(" ")[0]] for line in answers.splitlines() if line.endswith(" missing")]
     if missing:
         return f"{len(missing)} of its files are absent, e.g. `{missing[0]}`"
     pack = into / "objects" / "pack" / "pack"
-    git.checked(["pack-objects", "-q", "--threads=2", pack], git_dir=mirror, input=names, doing=f"copy from `{mirror}`")
+    git.checked(["pack-objects", "-q", "--threads=2", pack], objects=mirror, input=names, doing=f"copy from `{mirror}`")
     return ""

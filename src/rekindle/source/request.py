@@ -56,7 +56,20 @@ def bring(
         return tarball.unpack(origin, root, sha256=sha256, say=say)
     checkout.check_space(root, size.gigabytes if not root.exists() else 0.5)
     place: Origin = Network() if mirror is None and origin is None else Mirrors(mirror or Path(str(origin)))
-    return checkout.assemble(root, release, place, without=without, jobs=jobs, say=say, commit=commit)
+    wanted = commit or known_commit(release)
+    return checkout.assemble(root, release, place, without=without, jobs=jobs, say=say, commit=wanted)
+
+
+def known_commit(release: str) -> str | None:
+    """The commit of PyTorch's own tag, where the tables have it: a mirror's tag may be anything."""
+    from rekindle.core.errors import UnknownName
+    from rekindle.knowledge.torch.releases import torch_release
+
+    try:
+        row = torch_release(release)
+    except UnknownName:
+        return None
+    return row.git_version if row.newest == release else None
 
 
 def size_of(release: str) -> Size:

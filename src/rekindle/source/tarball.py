@@ -7,13 +7,32 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 import msgspec
 
 from rekindle.core import fetch, files
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
-from rekindle.core.paths import sha256_of
+from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.source import tree
+
+MOST_BYTES = 12 * 1024**3
+MOST_MEMBERS = 400_000
+MOST_RATIO = 40
+"""A whole PyTorch with its submodules has 2.5 GB in 60,000 files, and is packed to a tenth at best."""
+_FLOOR = 16 * 1024**2
+_LONGEST_HEADER = 1024**2
+_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, b"X")
+
+
+class _Bounded(tarfile.TarInfo):
+    """A header that is read into memory as a whole has a limit of its own."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _HEADERS and self.size > _LONGEST_HEADER:
+            message = f"a header of {self.size} bytes"
+            raise tarfile.ReadError(message)
+        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,11 +94,16 @@ def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None
 
 def _extract(archive: Path, part: Path) -> int:
     """Member by member below one common top folder; links may not lead out, devices are refused."""
-    count = 0
+    count = size = 0
+    most = min(MOST_BYTES, _FLOOR + MOST_RATIO * archive.stat().st_size)
+    links: list[tuple[Path, str]] = []
     part.mkdir(parents=True)
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, tarinfo=_Bounded) as tar:
             for member, relative in _members(tar):
+                size += member.size
+                if size > most or count >= MOST_MEMBERS:
+                    _too_large(archive, most)
                 target = part.joinpath(*relative.parts)
                 _refuse_links_above(part, target, member.name)
                 if member.isdir():
@@ -89,6 +113,7 @@ def _extract(archive: Path, part: Path) -> int:
                 if member.issym():
                     _inside(relative.parent, member.linkname, member.name)
                     target.symlink_to(member.linkname)
+                    links.append((target, member.name))
                 elif member.isfile():
                     source = tar.extractfile(member)
                     assert source is not None
@@ -98,6 +123,7 @@ def _extract(archive: Path, part: Path) -> int:
                 else:
                     _hostile(member.name, "is neither file, folder nor symbolic link")
                 count += 1
+        _resolve(part, links)
     except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
         message = f"`{archive}` is not a whole tarball: {error}"
         raise BadInput(message, hint="fetch it again and compare its SHA-256") from error
@@ -116,6 +142,8 @@ def _members(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixP
             _hostile(member.name, "leads out of the folder")
         if not parts or member.type in (tarfile.XGLTYPE, tarfile.XHDTYPE):
             continue
+        if len(parts) > 1 and parts[1].lower() in (STATE_FOLDER, ".git"):
+            _hostile(member.name, "belongs to a tool, and no release brings it")
         top = parts[0] if top is None else top
         if parts[0] != top:
             _hostile(member.name, f"lies beside the top folder `{top}`")
@@ -141,7 +169,26 @@ def _inside(folder: PurePosixPath, link: str, name: str) -> None:
             _hostile(name, "is a link out of the folder")
 
 
-def _hostile(name: str, why: str) -> None:
+def _resolve(part: Path, links: list[tuple[Path, str]]) -> None:
+    """Now that all is there: where every link really leads, over others. One by one each may look harmless."""
+    inside = part.resolve()
+    for link, name in links:
+        try:
+            leads = link.resolve(strict=True)
+        except FileNotFoundError:
+            leads = link.resolve()
+        except (OSError, RuntimeError):
+            _hostile(name, "is a link that leads nowhere")
+        if not leads.is_relative_to(inside):
+            _hostile(name, "is a link out of the folder")
+
+
+def _too_large(archive: Path, most: int) -> NoReturn:
+    message = f"`{archive}` unpacks to more than {most // 1024**2} MiB or {MOST_MEMBERS} files"
+    raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
+
+
+def _hostile(name: str, why: str) -> NoReturn:
     message = f"the tarball's member `{name[:120]}` {why}"
     raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
 

@@ -15,6 +15,7 @@ from rekindle.core.version import Version
 LARGEST = 128 * 1024 * 1024
 LARGEST_CMAKE = 16 * 1024 * 1024  # the largest of PyTorch and its submodules has 0.5 MB
 _SKIPPED = {".git", STATE_FOLDER}
+_MOST_STATE = 100_000
 _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
@@ -109,6 +110,24 @@ def place(root: Path, relative: str) -> Path:
             message = f"`{relative}` leads out of the tree through the link `{path}`"
             raise BadInput(message, hint="replace the link by the folder itself, or patch the tree it points to")
     return path
+
+
+def check_state(root: Path) -> None:
+    """What we keep in a tree lies in it: a folder or file of ours that is a link was put there by someone else."""
+    top = root / STATE_FOLDER
+    if not os.path.lexists(top):
+        return
+    places = [top]
+    if not top.is_symlink() and top.is_dir():
+        for folder, folders, names in os.walk(top):
+            places += [Path(folder, name) for name in (*folders, *names)]
+            if len(places) > _MOST_STATE:
+                message = f"`{top}` holds more than {_MOST_STATE} files, which are not Rekindle's"
+                raise BadInput(message, hint="remove that folder; the tree itself is not touched")
+    for path in places:
+        if path.is_symlink() or (os.name == "nt" and bool(getattr(path.lstat(), "st_reparse_tag", False))):
+            message = f"`{path}` is a link, and Rekindle never makes one there"
+            raise BadInput(message, hint=f"remove `{top}`: this tree came from someone else")
 
 
 def read(path: Path, *, largest: int = LARGEST) -> bytes:
