@@ -8,9 +8,11 @@ If this process dies, Windows ends the job; on Linux the group lives on and can 
 from __future__ import annotations
 
 import contextlib
+import errno
 import ntpath
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from types import TracebackType
 from typing import IO, Any
 
 _BATCH = (".bat", ".cmd")
+_SEPARATORS = frozenset("/\\") if os.name == "nt" else frozenset("/")
 _BATCH_DANGER = frozenset('"%\r\n\0')
 
 
@@ -39,6 +42,8 @@ class Started:
         stderr: int | IO[Any] | None = None,
     ) -> None:
         words = [os.fspath(arg) for arg in args]
+        if words and not _SEPARATORS & set(words[0]):
+            words[0] = found(words[0], env)
         options: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
         options |= {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         if sys.platform == "win32":
@@ -126,14 +131,14 @@ def _hand_over(pipe: IO[bytes], arrived: queue.SimpleQueue[bytes | None]) -> Non
 def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
     """What Windows is told to run.
 
-    Windows looks for a bare name along *this* process's PATH, whatever environment the program gets, and only for
-    `.exe`; here it is looked for along the PATH that the program will have. A batch file is run by `cmd`, which reads
-    `&` and `|` in arguments as commands unless they are quoted, and cannot be stopped from reading `%` and `"`.
+    Windows looks for a bare name in the current folder, then along *this* process's PATH, whatever environment the
+    program gets, and only for `.exe`; here it is looked for along the PATH that the program will have. A batch file is
+    run by `cmd`, which reads `&` and `|` in arguments as commands unless they are quoted, and cannot be stopped from
+    reading `%` and `"`.
     """
     program = words[0]
     if not {"/", "\\"} & set(program):
-        path = next((value for name, value in (env or os.environ).items() if name.upper() == "PATH"), "")
-        program = found_on(program, path) or program
+        program = found_on(program, _path_of(env)) or _in_system(program)
     if not program.lower().endswith(_BATCH):
         return subprocess.list2cmdline([program, *words[1:]])
     for word in words[1:]:
@@ -145,13 +150,50 @@ def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
     return f'{shell} /d /v:off /s /c "{quoted}"'
 
 
+def which(name: str, path: str | None = None) -> str | None:
+    """The program of that name along `path`, or along this process's own. The current folder is no place to look."""
+    path = _path_of(None) if path is None else path
+    if os.name == "nt":
+        return found_on(name, path)
+    folders = [folder for folder in path.split(os.pathsep) if folder.startswith("/")]
+    return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
+
+
+def found(name: str, env: Mapping[str, str] | None) -> str:
+    """The path of a bare name, along the PATH that the program will have."""
+    path = which(name, _path_of(env))
+    if path is None and os.name == "nt":
+        path = _in_system(name)
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return path
+
+
+def _path_of(env: Mapping[str, str] | None) -> str:
+    return next((value for name, value in (os.environ if env is None else env).items() if name.upper() == "PATH"), "")
+
+
+def _in_system(name: str) -> str:
+    """Windows finds its own programs without PATH; nothing else may be left to it."""
+    hit = found_on(name, ntpath.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32"))
+    if hit is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return hit
+
+
 def found_on(name: str, path: str, endings: str | None = None) -> str | None:
     """The program of that name along a Windows `path`. The current folder is no place to look for one."""
     known = [ending for ending in (endings or os.environ.get("PATHEXT") or ".COM;.EXE;.BAT;.CMD").split(";") if ending]
     tried = [""] if name.upper().endswith(tuple(ending.upper() for ending in known)) else known
     for folder in path.split(";"):
-        for ending in tried if folder.strip('" ') else ():
+        for ending in tried if _absolute(folder.strip('" ')) else ():
             hit = ntpath.join(folder.strip('" '), name + ending.lower())
             if Path(hit).is_file():
                 return hit
     return None
+
+
+def _absolute(folder: str) -> bool:
+    drive, rest = ntpath.splitdrive(folder)
+    # Under test on another system a Windows PATH has ordinary folders.
+    return bool(drive and rest[:1] in ("\\", "/")) or (os.name != "nt" and folder.startswith("/"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from rekindle.audit.answer import Card, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.core.run import call
+from rekindle.core.python import ask
 from rekindle.core.version import Version
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Coverage
@@ -132,7 +133,7 @@ def _importable(folder: Path, modules: Sequence[Module], environment: Environmen
         return Finding(id="extension.import", state=State.UNVERIFIED, found=f"the import was not tried: {why}")
     # torch first: it brings the libraries that the modules are linked to.
     script = f"import sys; sys.path.insert(0, {str(folder)!r}); import torch; import {', '.join(names)}"
-    result = call([environment.interpreter, "-c", script], cwd=folder, timeout=600)
+    result = ask(environment.interpreter, "-c", script, env=os.environ, timeout=600)
     shown = ", ".join(names)
     if result.ok:
         return Finding(id="extension.import", state=State.PASS, found=f"`import {shown}` works with the torch here")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rekindle.core import run
+from rekindle.core import python, run
 from rekindle.model.environment import Environment
 
 
 def command(interpreter: str, words: Sequence[str]) -> list[str]:
-    return [interpreter, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+    return python.pip(interpreter, *words)
 
 
 def call(environment: Environment, words: Sequence[str], environ: Mapping[str, str], *, timeout: float) -> run.Result:

@@ -21,6 +21,7 @@ from rekindle.build.run import failure, program
 from rekindle.build.run.journal import Journal
 from rekindle.core import files
 from rekindle.core.errors import StepFailed
+from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.extension import pip
 from rekindle.extension.prepare import Preparation
@@ -169,7 +170,7 @@ def satisfied(text: str, environment: Environment, environ: Mapping[str, str]) -
     requirement = Requirement(text)
     if requirement.marker is not None and not requirement.marker.evaluate():
         return True
-    if requirement.name == "ninja" and shutil.which("ninja", path=environ.get("PATH", "")):
+    if requirement.name == "ninja" and which("ninja", environ.get("PATH", "")):
         return True
     for folder in environment.site_packages:
         for info in Path(folder).glob("*.dist-info"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, files, run
+from rekindle.core import codec, files, python, run
 from rekindle.core.errors import FetchFailed
 from rekindle.core.paths import sha256_of
 from rekindle.install.apply import request_of
@@ -84,7 +84,7 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
 
 def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folder: Path) -> None:
     """For the plan's system and Python, whatever this machine is."""
-    command = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-q"]
+    command = python.pip(sys.executable, "download", "-q")
     command += ["--only-binary=:all:", "--dest", str(folder), "--python-version", plan.python or "3.12"]
     command += [word for platform in _platforms(plan) for word in ("--platform", platform)]
     command += ["--index-url", index] if index else []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 from pathlib import Path
 
 from rekindle.core import files, run
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core.processes import which
 from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 
@@ -18,7 +18,7 @@ _LONG = 3600.0
 
 def program() -> str:
     """The conda that is active, or one on PATH; mamba does as well."""
-    found = os.environ.get("CONDA_EXE") or shutil.which("conda") or shutil.which("mamba")
+    found = os.environ.get("CONDA_EXE") or which("conda") or which("mamba")
     if not found:
         message = "conda is not on PATH"
         raise MissingTool(message, hint="open the prompt in which `conda` works, and run the same command there")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import msgspec
 
-from rekindle.core import run
+from rekindle.core import python, run
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core.processes import which
 from rekindle.core.version import Version
 from rekindle.model.environment import Environment
 
@@ -39,7 +39,7 @@ class Pip:
     name = "pip"
 
     def __init__(self, environment: Environment) -> None:
-        self._words = [environment.program, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        self._words = python.pip(environment.program)
 
     def download(self, request: Request, folder: Path) -> list[Path]:
         """Every wheel of the request and of what it needs."""
@@ -104,7 +104,7 @@ Installer = Pip | Uv
 
 def installer_of(environment: Environment, wanted: str | None = None) -> Installer:
     """The environment's pip if it has one, else uv; or the one that was asked for."""
-    uv = shutil.which("uv")
+    uv = which("uv")
     if wanted == "uv" or (wanted is None and environment.pip is None):
         if uv is None:
             message = "the environment has no pip, and uv is not on PATH" if wanted is None else "uv is not on PATH"

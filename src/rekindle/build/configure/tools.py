@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +10,8 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.core import run
+from rekindle.core import processes, run
 from rekindle.core.errors import MissingTool
-from rekindle.core.processes import found_on
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead
 from rekindle.machine.toolchain import nvcc
@@ -55,7 +53,7 @@ def find(request: BuildRequest, environ: Mapping[str, str]) -> Tools:
 def which(name: str, environ: Mapping[str, str]) -> str | None:
     """The program of that name along the PATH of `environ`."""
     path = next((value for key, value in environ.items() if key.upper() == "PATH"), "")
-    return found_on(name, path) if sys.platform == "win32" else shutil.which(name, path=path)
+    return processes.which(name, path)
 
 
 def _on_path(name: str, environ: Mapping[str, str], hint: str) -> str:

@@ -4,16 +4,18 @@ import sys
 
 
 def main() -> None:
-    sys.path = [folder for folder in sys.path if folder]  # a json.py in the working folder is not json
+    here = __file__.replace("\\", "/").rpartition("/")[0]
+    # What lies beside this script is not for the Python that runs it.
+    sys.path = [folder for folder in sys.path if folder and folder.replace("\\", "/") != here]
 
     import json
     import os
     import site
     import sysconfig
 
-    here = sysconfig.get_paths()
+    places = sysconfig.get_paths()
     folders = []
-    for folder in (here.get("platlib"), here.get("purelib"), site.ENABLE_USER_SITE and site.getusersitepackages()):
+    for folder in (places.get("platlib"), places.get("purelib"), site.ENABLE_USER_SITE and site.getusersitepackages()):
         if folder and folder not in folders:
             folders.append(folder)
     answer = {

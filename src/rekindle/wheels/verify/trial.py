@@ -20,6 +20,7 @@ from packaging.utils import parse_wheel_filename
 from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import venv_python
+from rekindle.core.python import ask, isolated, pip
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.gpu import cards
@@ -83,7 +84,7 @@ def cards_here() -> tuple[CardHere, ...]:
 def find(where: Path | None) -> InstalledTorch:
     """The torch of an environment; without one named, of the environment that every other verb looks at too."""
     found = find_environment(where)
-    said = call([found.program, "-c", _WHERE], env=_clean_environment(), timeout=_MINUTES)
+    said = ask(found.program, "-c", _WHERE, env=_clean_environment(), timeout=_MINUTES)
     if not said.ok:
         message = f"`{found.program}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
         raise MissingTool(message, hint="name the environment's folder or its python")
@@ -156,25 +157,13 @@ def _installed(place: TrialSetup, wheel: Path, folder: Path) -> Trial:
     foreign = None if place.python else _foreign(wheel)
     if foreign:
         return _without(foreign, State.UNVERIFIED)
-    # Isolated: a `venv.py` or `pip.py` in the working folder is not what is meant.
-    made = call([interpreter, "-I", "-m", "venv", folder], timeout=5 * _MINUTES)
+    made = call(isolated(interpreter, "-m", "venv", str(folder)), timeout=5 * _MINUTES)
     if not made.ok:
         return _without(f"no environment could be made with `{interpreter}`: {_last(made)}", State.UNVERIFIED)
     inner = venv_python(folder)
-    words: list[str | Path] = [
-        inner,
-        "-I",
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        wheel.absolute(),
-    ]
-    torch: list[str | Path] = (
-        [place.torch.absolute()] if place.torch is not None and place.torch.suffix == ".whl" else []
-    )
-    said = call([*words, *torch], timeout=30 * _MINUTES)
+    wheels = [wheel, *([place.torch] if place.torch is not None and place.torch.suffix == ".whl" else [])]
+    words = pip(inner, "install", "-q", *(str(each.absolute()) for each in wheels))
+    said = call(words, timeout=30 * _MINUTES)
     if not said.ok:
         last = _last(said)
         unsuited = "not a supported wheel" in said.err
@@ -205,7 +194,7 @@ def _foreign(wheel: Path) -> str | None:
 def _ask(environment: Trial, words: Sequence[str], *, timeout: float, **more: str) -> Result:
     assert environment.python is not None
     env = {**_clean_environment(), **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return call([environment.python, _SCRIPT, *words], env=env, timeout=timeout)
+    return ask(environment.python, str(_SCRIPT), *words, env=env, timeout=timeout)
 
 
 def _clean_environment() -> dict[str, str]:
