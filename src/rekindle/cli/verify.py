@@ -22,6 +22,14 @@ from rekindle.core import console
     help="The torch that an extension is meant for [a torch wheel beside it].",
 )
 @click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
+@click.option(
+    "--stand-in", is_flag=True, help="Run a wheel for an old card on a newer one, through the old card's PTX."
+)
+@click.option(
+    "--trial", type=click.Path(path_type=Path), metavar="FILE", help="A Python program that must exit with 0."
+)
+@click.option("--old-driver", type=click.Path(path_type=Path), metavar="FILE", help="libcuda.so.1 of the old driver.")
+@click.option("--time-limit", type=click.FloatRange(min=1), metavar="SECONDS", help="For each run of the operators.")
 @options.output("Where to write the report [a wheel's goes beside it].")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
 @options.as_json
@@ -34,6 +42,10 @@ def command(
     python: str | None,
     against: Path | None,
     no_run: bool,
+    stand_in: bool,
+    trial: Path | None,
+    old_driver: Path | None,
+    time_limit: float | None,
     output: Path | None,
     junit: Path | None,
     as_json: bool,
@@ -43,6 +55,12 @@ def command(
     Ends with 8 when a check failed, with 9 when nothing failed but something could not be checked.
     """
     from rekindle.core import codec, files, findings
+    from rekindle.core.errors import UsageError
+
+    if stand_in:
+        return _stand_in(subject, gpus, python, no_run, trial, old_driver, time_limit, output, as_json)
+    if trial or old_driver or time_limit:
+        raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
     from rekindle.wheels.verify import report, verify
 
     expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus) if plan is None else verify.expected_of(plan)
@@ -57,4 +75,46 @@ def command(
         console.out_json(done)
     else:
         console.out(report.text(done))
+    return findings.exit_code(done.state)
+
+
+def _stand_in(
+    subject: Path | None,
+    gpus: tuple[str, ...],
+    python: str | None,
+    no_run: bool,
+    trial: Path | None,
+    old_driver: Path | None,
+    time_limit: float | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    import os
+
+    from rekindle.core import codec, files, findings
+    from rekindle.core.errors import NotFound, UsageError
+    from rekindle.wheels.verify import stand_in, stand_in_report
+
+    if len(gpus) > 1:
+        raise UsageError("`--stand-in` takes one old card", hint="run it once per card")
+    for path in (trial, old_driver):
+        if path is not None and not path.is_file():
+            raise NotFound(f"no such file: `{path}`", hint="check the path; quote it if it has spaces")
+    request = stand_in.StandInRequest(
+        gpu=gpus[0] if gpus else None,
+        python=python,
+        trial=trial.resolve() if trial else None,
+        old_driver=old_driver,
+        processes=max(1, min(16, os.cpu_count() or 1)),
+        seconds=time_limit or 1800.0,
+        run=not no_run,
+    )
+    done = stand_in.stand_in(subject, request)
+    if output is not None:
+        files.write_text(output, codec.to_json(done) + "\n")
+        console.say(f"wrote {output}")
+    if as_json:
+        console.out_json(done)
+    else:
+        console.out(stand_in_report.text(done))
     return findings.exit_code(done.state)

@@ -58,6 +58,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/families": {"family": ("base",)},
     "gpu/names": {"alias": ("said",), "vendor": ("id",), "words": ("id",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
+    "gpu/launch_limits": {"limits": ("capability",)},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},

@@ -1,0 +1,322 @@
+"""`rekindle verify --stand-in`: run a wheel for an old card on a newer one, through the old card's own PTX.
+
+This never makes a PASS: what ran is the old card's code as this driver compiled it for another chip. The answer is
+UNVERIFIED with what was shown, or FAIL with what was caught.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.findings import Finding, State, worst
+from rekindle.formats import elf, package
+from rekindle.formats.access import File
+from rekindle.formats.package import Package
+from rekindle.knowledge.gpu import capabilities, gpus
+from rekindle.knowledge.gpu import launch_limits as limit_table
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.wheels.verify import stand_in_reading as reading
+from rekindle.wheels.verify import stand_in_run as runs
+from rekindle.wheels.verify import trial
+from rekindle.wheels.verify.operators import Operators
+from rekindle.wheels.verify.stand_in_reading import OwnCode
+from rekindle.wheels.verify.stand_in_run import RunResult, StandInSetup
+from rekindle.wheels.verify.trial import CardHere, InstalledTorch, TrialSetup
+
+_FAMILIES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 7: "Volta or Turing", 8: "Ampere or Ada", 9: "Hopper"}
+
+
+class StandInRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`gpu` is the old card; without one it is that of the wheel's oldest PTX."""
+
+    gpu: str | None = None
+    python: str | None = None
+    trial: Path | None = None
+    old_driver: Path | None = None
+    processes: int = 8
+    seconds: float = 1800.0
+    only: tuple[str, ...] = ()
+    run: bool = True
+
+
+class StandIn(msgspec.Struct, frozen=True, kw_only=True):
+    """What `verify --stand-in` prints with `--json`. `state` is UNVERIFIED at best."""
+
+    schema: str = "rekindle.stand-in/1"
+    subject: str
+    sha256: str | None = None
+    torch: str | None = None
+    old_card: str
+    ptx: str
+    stand_in: str | None = None
+    headline: str
+    lines: tuple[Finding, ...]
+    operators: Operators | None = None
+    masked_operators: Operators | None = None
+    state: State
+    seconds: float | None = None
+
+
+def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
+    begun = time.monotonic()
+    wheel = subject if subject is not None and subject.suffix == ".whl" else None
+    if wheel is not None and not wheel.is_file():
+        raise NotFound(f"no such wheel: `{wheel}`", hint="check the path; quote it if it has spaces")
+    home = None if wheel else trial.find(subject)
+    place = home.torch if home else cast(Path, wheel)
+    with package.open_package(place) as opened:
+        code = reading.own_code(opened)
+        old = _old_target(code, request.gpu)
+        here = _newest(trial.cards_here()) if request.run else None
+        lines, results = _lines(opened, code, old, here, request, wheel=wheel, home=home)
+    plain, masked = results
+    return StandIn(
+        subject=wheel.name if wheel else str(home.environment.root if home else subject),
+        sha256=_sha256(wheel) if wheel else None,
+        old_card=_old_card(old),
+        ptx=str(old),
+        stand_in=here.name if here else None,
+        headline=_headline(old, here, lines),
+        lines=tuple(lines),
+        operators=plain.operators if plain else None,
+        masked_operators=masked.operators if masked else None,
+        # Never better than that: another chip ran it.
+        state=max(worst(lines), State.UNVERIFIED, key=lambda state: state.rank),
+        seconds=round(time.monotonic() - begun, 2),
+    )
+
+
+def _lines(
+    opened: Package,
+    code: OwnCode,
+    old: Target,
+    here: CardHere | None,
+    request: StandInRequest,
+    *,
+    wheel: Path | None,
+    home: InstalledTorch | None,
+) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
+    refused = reading.refusal(code, old, here.capability) if here else _without_card(code, old)
+    static = _static(opened, code, old, request)
+    if refused is not None:
+        return [refused, *static], (None, None)
+    if here is None:
+        text = "nothing was run, as asked" if not request.run else "there is no NVIDIA card here to run it on"
+        return [Finding(id="operators", state=State.UNVERIFIED, found=text), *static], (None, None)
+    with trial.environment(TrialSetup(wheel=wheel, home=home, python=request.python)) as made, _folder() as folder:
+        if made.python is None:
+            return [made.finding, *static], (None, None)
+        setup = StandInSetup(
+            python=made.python,
+            folder=folder,
+            torch=_is_torch(opened),
+            trial=request.trial,
+            processes=request.processes,
+            seconds=request.seconds,
+            only=request.only,
+        )
+        ran, results = _run(setup, old)
+        if request.old_driver is not None and setup.torch:
+            static.append(runs.with_old_driver(setup, request.old_driver))
+    return [*ran, *static], results
+
+
+def _run(setup: StandInSetup, old: Target) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
+    if not setup.torch and setup.trial is None:
+        text = "this wheel is not torch, and no trial was given: nothing was run"
+        return [Finding(id="operators", state=State.UNVERIFIED, found=text)], (None, None)
+    control, _ = runs.without_jit(setup)
+    if control.state is State.FAIL:
+        return [control], (None, None)
+    plain = runs.run(setup, runs.variables(setup))
+    lines = [control, _result("operators" if setup.torch else "trial", plain, old)]
+    limits = limit_table.limits(old.capability)
+    if limits is None:
+        text = f"no card of compute capability {old.capability} is in the tables to be imitated"
+        return [*lines, Finding(id="host-branches", state=State.UNVERIFIED, found=text)], (plain, None)
+    masked, why = runs.masked(setup, limits)
+    lines.append(_mask_line(plain, masked, why, limits.card))
+    lines.append(_nvrtc_line(masked, old))
+    return lines, (plain, masked)
+
+
+def _result(name: str, ran: RunResult, old: Target) -> Finding:
+    """A refusal when the driver cannot compile the PTX; a failure when something was caught; else what was shown."""
+    failures = [one.why for one in ran.operators.results if one.result == "failed"] if ran.operators else []
+    said = [ran.said, *failures]
+    if any("PTX" in text and ("unsupported toolchain" in text or "JIT compil" in text) for text in said):
+        return Finding(
+            id="refused",
+            state=State.FAIL,
+            found=f"this driver cannot compile {old}: {next(text for text in said if 'PTX' in text)[:200]}",
+            why="without it nothing runs here",
+        )
+    operators = ran.operators
+    parts = []
+    if operators is not None:
+        if operators.problem:
+            return Finding(id=name, state=State.UNVERIFIED, found=f"the operators were not tried: {operators.problem}")
+        parts.append(
+            f"{operators.table} entries of PyTorch's own table: {operators.passed} comparisons with the CPU passed, "
+            f"{operators.failed} failed, {operators.crashed} crashed, {sum(operators.skipped.values())} skipped"
+        )
+        if operators.not_reached:
+            parts.append(f"{operators.not_reached} operators not reached in time")
+    if ran.trial is not None:
+        parts.append("the trial passed" if ran.trial else f"the trial failed: {ran.said}")
+    text = "; ".join(parts)
+    if ran.failed:
+        return Finding(id=name, state=State.FAIL, found=text, why="this code computed something else than the CPU")
+    state = State.UNVERIFIED if operators is not None and not operators.whole else State.PASS
+    return Finding(id=name, state=state, found=f"{text}, through {old}")
+
+
+def _mask_line(plain: RunResult, masked: RunResult | None, why: str, card: str) -> Finding:
+    """Line 1: the branches that the host takes by the card's properties."""
+    if masked is None:
+        return Finding(id="host-branches", state=State.UNVERIFIED, found=why)
+    if "properties masked" not in masked.log:
+        text = "the mask was never asked: the CUDA runtime is linked statically, or nothing looked at the card"
+        if any("layout" in line for line in masked.log):
+            text = "the mask does not know this CUDA runtime's cudaDeviceProp"
+        return Finding(id="host-branches", state=State.UNVERIFIED, found=text)
+    before = {one.key for one in plain.operators.results if one.result == "passed"} if plain.operators else set()
+    after = {one.key: one for one in masked.operators.results} if masked.operators else {}
+    broken = [after[key] for key in sorted(before) if key in after and after[key].result in ("failed", "crashed")]
+    if broken or (plain.trial and masked.trial is False):
+        named = ", ".join(f"{one.op} ({one.dtype}, {one.part})" for one in broken[:8]) or masked.said
+        return Finding(
+            id="host-branches",
+            state=State.FAIL,
+            found=f"fails when the card says it is {card}: {named}",
+            why="the program takes another way on the old card, and that way is wrong",
+        )
+    text = f"with a runtime that reports {card}"
+    if masked.operators is not None:
+        text += f", {masked.operators.passed} comparisons passed, none that had passed before failed"
+        if masked.operators.not_reached:
+            text += f", {masked.operators.not_reached} operators not reached in time"
+    if masked.trial is not None:
+        text += ", the trial passed" if masked.trial else ", the trial fails as before"
+    return Finding(id="host-branches", state=State.PASS, found=text)
+
+
+def _nvrtc_line(masked: RunResult | None, old: Target) -> Finding:
+    """Line 2: kernels that torch compiles while running."""
+    if masked is None:
+        return Finding(id="nvrtc", state=State.UNVERIFIED, found="not seen without the mask of the old card")
+    compiled, failed = masked.log.count("nvrtc compiled"), masked.log.count("nvrtc failed")
+    if failed:
+        text = f"NVRTC could not compile {failed} of {compiled + failed} kernels for {old.capability.sm}"
+        return Finding(id="nvrtc", state=State.FAIL, found=text)
+    if not compiled:
+        return Finding(id="nvrtc", state=State.UNVERIFIED, found="nothing was compiled by NVRTC in these runs")
+    text = f"NVRTC compiled {compiled} kernels for {old.capability.sm}, and they ran as {old}"
+    return Finding(id="nvrtc", state=State.PASS, found=text)
+
+
+def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest) -> list[Finding]:
+    kernels, unreadable = reading.readable(opened, code, old)
+    limits = limit_table.limits(old.capability)
+    branch = _last_branch(old.capability)
+    exported = _exported(request.old_driver) if request.old_driver else None
+    found = (
+        [unreadable]
+        if unreadable
+        else [
+            reading.launch_limits(kernels, limits, old),
+            reading.kernel_names(kernels, old),
+        ]
+    )
+    found.append(reading.vendor_libraries(code.vendor, old))
+    if _is_torch(opened):
+        found.append(reading.magma_line(code))
+        found.append(reading.driver_entry_points(code, exported, branch))
+    found.append(
+        Finding(
+            id="warps",
+            state=State.UNVERIFIED,
+            found="warps before Volta run in lockstep and newer ones do not: not proven either way",
+            why="code that relies on lockstep, or on its absence, behaves differently on the old card",
+        )
+    )
+    return found
+
+
+def _without_card(code: OwnCode, old: Target) -> Finding | None:
+    """Without a card at hand, it is held against the newest one: no PTX is a refusal everywhere."""
+    newest = max(capabilities.known())
+    return reading.refusal(code, old, newest)
+
+
+def _old_target(code: OwnCode, gpu: str | None) -> Target:
+    if gpu is not None:
+        found = gpus.find(gpu).capabilities
+        if len(found) != 1:
+            raise BadInput(
+                f"`{gpu}` may be a card of {' or '.join(str(one) for one in found)}",
+                hint="name the compute capability: `--gpu sm_35`",
+            )
+        return Target(next(iter(found)), ptx=True)
+    own = [target.capability for _, one in code.containers for target in one.targets]
+    if not own:
+        raise BadInput("it has no GPU code of its own", hint="`rekindle inspect` lists what is in it")
+    return Target(min(own), ptx=True)
+
+
+def _newest(cards: tuple[CardHere, ...]) -> CardHere | None:
+    return max(cards, key=lambda card: card.capability, default=None)
+
+
+def _old_card(old: Target) -> str:
+    limits = limit_table.limits(old.capability)
+    return limits.card if limits else old.capability.sm
+
+
+def _headline(old: Target, here: CardHere | None, lines: list[Finding]) -> str:
+    family = _FAMILIES.get(old.capability.major, old.capability.sm)
+    if any(line.id == "refused" for line in lines):
+        return f"refused: it cannot stand in for {family}"
+    ran = any(line.id in ("operators", "trial") and line.state is not State.UNVERIFIED for line in lines)
+    if here is None or not ran:
+        return f"UNVERIFIED on {family} (nothing was run)"
+    return f"UNVERIFIED on {family} (ran on {here.name} through {old})"
+
+
+def _last_branch(capability: Capability) -> str:
+    facts = capabilities.facts(capability)
+    return f"R{facts.last_driver_branch}" if facts and facts.last_driver_branch else "of the old card"
+
+
+def _exported(library: Path) -> frozenset[str]:
+    with File(library) as file:
+        return elf.symbols(file).defined
+
+
+def _is_torch(opened: Package) -> bool:
+    return any(
+        name.endswith(("torch/version.py", "/torch/version.py")) or name == "version.py" for name in opened.files
+    )
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rekindle-stand-in-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _sha256(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while data := stream.read(1 << 20):
+            sha.update(data)
+    return sha.hexdigest()

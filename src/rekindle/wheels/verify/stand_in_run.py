@@ -1,0 +1,174 @@
+"""The runs of `verify --stand-in`: plain, without the driver's compiler, and behind the mask of the old card."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.findings import Finding, State
+from rekindle.core.run import Result, call
+from rekindle.knowledge.gpu.launch_limits import LaunchLimits
+from rekindle.wheels.verify.operators import Operators, Trip, compare
+
+MASK_SOURCE = Path(__file__).with_name("mask.c")
+# Each needs a kernel of torch's own; none is a copy, a view or a call of a CUDA library.
+ELEMENTARY = ("add", "mul", "sin", "cumsum", "where", "index_select", "nn.functional.relu", "softmax")
+_CACHE_SIZE = str(4 << 30)
+_PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
+# Any of these would change which code the driver takes.
+_DRIVER_VARIABLES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUDA_CACHE_DISABLE", "CUDA_FORCE_JIT")
+_NO_CODE = ("no kernel image", "PTX JIT", "invalid device function", "named symbol not found", "error 209", "error 222")
+
+
+class StandInSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """`torch`: the operators are compared. `trial` is a program of the user's that must end with 0."""
+
+    python: Path
+    folder: Path
+    index: int = 0
+    torch: bool = True
+    trial: Path | None = None
+    processes: int = 8
+    seconds: float = 1800.0
+    only: tuple[str, ...] = ()
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the runs. `trial` is None when there was none; `log` is what the mask wrote down."""
+
+    operators: Operators | None = None
+    trial: bool | None = None
+    said: str = ""
+    log: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.trial is False or (
+            self.operators is not None and bool(self.operators.failed + self.operators.crashed)
+        )
+
+
+def variables(setup: StandInSetup, **more: str) -> dict[str, str]:
+    """The environment of a run: the driver's own choice of code, a cache of compiled PTX of its own, no TF32."""
+    kept = {name: value for name, value in os.environ.items() if name not in (*_PYTHON_VARIABLES, *_DRIVER_VARIABLES)}
+    cache = setup.folder / "jit-cache"
+    cache.mkdir(exist_ok=True)
+    return {
+        **kept,
+        "CUDA_CACHE_PATH": str(cache),
+        "CUDA_CACHE_MAXSIZE": _CACHE_SIZE,
+        "CUDA_MODULE_LOADING": "LAZY",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": str(setup.index),
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "PYTHONUTF8": "1",
+        **more,
+    }
+
+
+def run(setup: StandInSetup, env: Mapping[str, str], *, only: tuple[str, ...] = ()) -> RunResult:
+    """The operators and the user's trial in this environment."""
+    operators = None
+    if setup.torch:
+        trip = Trip(
+            python=setup.python,
+            env=env,
+            processes=1 if only else setup.processes,
+            seconds=setup.seconds,
+            only=only or setup.only,
+        )
+        operators = compare(trip)
+    if setup.trial is None:
+        return RunResult(operators=operators)
+    said = call([setup.python, setup.trial], env=env, timeout=setup.seconds + 60)
+    return RunResult(operators=operators, trial=said.ok, said=_tail(said))
+
+
+def without_jit(setup: StandInSetup) -> tuple[Finding, RunResult]:
+    """Control: where the driver may not compile PTX, nothing may run. What does run was native code."""
+    folder = setup.folder / "no-jit"
+    folder.mkdir(exist_ok=True)
+    env = variables(setup, CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_PATH=str(folder))
+    ran = run(setup, env, only=ELEMENTARY if setup.torch else ())
+    passed = [one for one in ran.operators.results if one.result == "passed"] if ran.operators else []
+    if passed or ran.trial:
+        what = ", ".join(sorted({one.op for one in passed})) or "the trial"
+        return (
+            Finding(
+                id="control-jit",
+                state=State.FAIL,
+                found=f"with the driver's compiler switched off these still ran: {what}",
+                why="what runs without it is native code, so nothing was shown about the PTX",
+            ),
+            ran,
+        )
+    said = " ".join([ran.said, *(one.why for one in (ran.operators.results if ran.operators else ()))])
+    if not any(word in said for word in _NO_CODE):
+        text = f"with the driver's compiler switched off it failed, but not for lack of code: {said.strip()[:200]}"
+        return Finding(id="control-jit", state=State.UNVERIFIED, found=text), ran
+    number = ran.operators.failed + ran.operators.crashed if ran.operators else 0
+    what = f"all {number} operators tried fail" if number else "the trial fails"
+    return (
+        Finding(id="control-jit", state=State.PASS, found=f"with the driver's compiler switched off {what}"),
+        ran,
+    )
+
+
+def masked(setup: StandInSetup, limits: LaunchLimits) -> tuple[RunResult | None, str]:
+    """The same behind the mask; None and the reason where there can be none."""
+    if not sys.platform.startswith("linux"):
+        return None, "the mask of the old card exists for Linux only"
+    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    if compiler is None:
+        return None, "no C compiler here to build the mask of the old card with"
+    library, log = setup.folder / "mask.so", setup.folder / "mask.log"
+    made = call([compiler, "-O1", "-shared", "-fPIC", "-o", library, MASK_SOURCE, "-ldl"], timeout=120)
+    if not made.ok:
+        return None, f"the mask of the old card does not compile: {_tail(made)}"
+    values = {
+        "major": limits.capability.major,
+        "minor": limits.capability.minor,
+        "multiprocessors": limits.multiprocessors,
+        "shared_per_block": limits.shared_per_block,
+        "shared_per_multiprocessor": limits.shared_per_multiprocessor,
+        "registers_per_block": limits.registers_per_block,
+        "registers_per_multiprocessor": limits.registers_per_multiprocessor,
+    }
+    env = variables(
+        setup,
+        LD_PRELOAD=str(library),
+        REKINDLE_MASK=" ".join(f"{name}={value}" for name, value in values.items()),
+        REKINDLE_MASK_LOG=str(log),
+    )
+    ran = run(setup, env)
+    lines = tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()) if log.exists() else ()
+    return msgspec.structs.replace(ran, log=lines), ""
+
+
+def with_old_driver(setup: StandInSetup, library: Path) -> Finding:
+    """Line 6: imported with the old card's last driver in front. That finds no card here; it must not crash."""
+    folder = setup.folder / "old-driver"
+    folder.mkdir(exist_ok=True)
+    shutil.copyfile(library, folder / "libcuda.so.1")
+    env = variables(setup, LD_LIBRARY_PATH=f"{folder}{os.pathsep}{os.environ.get('LD_LIBRARY_PATH', '')}")
+    program = "import torch; print('answered', torch.cuda.is_available())"
+    said = call([setup.python, "-c", program], env=env, timeout=300)
+    if said.ok and "answered" in said.out:
+        return Finding(
+            id="old-driver-import", state=State.PASS, found="`import torch` works with the old driver's library"
+        )
+    return Finding(
+        id="old-driver-import", state=State.FAIL, found=f"`import torch` with the old driver's library: {_tail(said)}"
+    )
+
+
+def _tail(said: Result) -> str:
+    if said.timed_out:
+        return "timed out"
+    lines = [line for line in (said.err + "\n" + said.out).splitlines() if line.strip()]
+    return " | ".join(lines[-3:])[:400] if lines else f"exited with code {said.code}"
