@@ -10,8 +10,9 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from rekindle.knowledge.logs.signatures import CauseRow, Step, cause, causes
+from rekindle.knowledge.logs.signatures import CauseRow, Signature, Step, cause, causes
 
+OFTEN = 0.5
 PAGES = Path(__file__).parents[1] / "docs" / "reference" / "causes"
 
 
@@ -39,7 +40,7 @@ def _page(row: CauseRow) -> str:
     ]
     parts.append("\n".join(_step(step) for step in row.fix) + "\n")
     parts.append("## How it looks in a log\n")
-    parts += [f"```text\n{signature.example.strip()}\n```\n" for signature in row.signature]
+    parts += [_sample(signature) for signature in row.signature]
     if row.over:
         parts.append("## What follows from it\n")
         parts.append("When this cause is there, messages of these are set aside:\n")
@@ -51,14 +52,22 @@ def _page(row: CauseRow) -> str:
     return "\n".join(parts)
 
 
+def _sample(signature: Signature) -> str:
+    """As it must stand in a log to be read as this cause; where it has other causes too, the page says so."""
+    shown = f"```text\n{(signature.sample or signature.example).strip()}\n```\n"
+    if signature.sure >= OFTEN:
+        return shown
+    return f"{shown}\nThis line has more frequent causes: without facts about the machine it is offered after them.\n"
+
+
 def _step(step: Step) -> str:
     where = {"windows": "On Windows: ", "linux": "On Linux: "}.get(step.os or "", "")
-    text = f"- {where}{step.text}"
+    text = f"- {where}{step.text}" + (" (The command is the one that `rekindle plan` prints.)" if step.plan else "")
     return _plain(f"{text}\n\n        {step.command}\n" if step.command else text)
 
 
 def _plain(text: str) -> str:
-    """What is filled from the log stands as a word in capitals."""
+    """What is filled from the log or the tables stands as a word in capitals."""
     return re.sub(r"\{(\w+)\}", lambda match: match[1].upper(), text)
 
 

@@ -7,11 +7,12 @@ import re
 import pytest
 import re2
 
+from rekindle.diagnose.conditions import CONDITIONS
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.scan import PREFILTER
 from rekindle.diagnose.text import bare
 from rekindle.knowledge.logs.signatures import CauseRow, Signature, causes
-from tools.causes import PAGES, pages
+from tools.causes import OFTEN, PAGES, pages
 
 ROWS = causes()
 SIGNATURES = [(row, signature) for row in ROWS for signature in row.signature]
@@ -52,7 +53,9 @@ def test_the_example_is_matched_and_found_in_a_large_log(row: CauseRow, signatur
 def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: Signature) -> None:
     if signature.near or signature.log or signature.soft:
         return
-    found = diagnose_text(signature.example + "\nninja: build stopped: subcommand failed.\n")
+    # What says that it is a build would turn a failure at run time into one of the compiler.
+    ending = "" if signature.unless else "\nninja: build stopped: subcommand failed."
+    found = diagnose_text(f"{signature.example}{ending}\n")
     assert found.causes, "the line was not seen as anybody's message"
     if signature.sure < 0.5:
         assert row.id in {cause.label for cause in found.causes}, "not even offered"
@@ -60,15 +63,28 @@ def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: Signatur
         assert found.causes[0].label == row.id
 
 
+@pytest.mark.parametrize(("row", "signature"), SIGNATURES, ids=NAMES)
+def test_what_a_page_shows_is_read_as_that_cause(row: CauseRow, signature: Signature) -> None:
+    found = diagnose_text((signature.sample or signature.example).strip("\n") + "\n")
+    labels = [cause.label for cause in found.causes]
+    if signature.sure >= OFTEN:
+        assert labels[:1] == [row.id]
+    else:
+        assert row.id in labels or signature.when is not None, "the page says that it is offered"
+
+
 def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known = {"os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "arch", "gpu", "cuda_dashed", "arch_asked"}
-    known |= {"fits_toolset", "fits_gcc"}
+    known |= {"fits_toolset", "fits_gcc", "gpu_sm", "last_cudnn", "last_branch", "driver", "package", "package_name"}
+    known |= {"failing", "failing_distribution", "distribution", "test_library", "toolkit"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))
         for step in row.fix:
             asked = set(re.findall(r"\{(\w+)\}", step.text + (step.command or "")))
             assert asked <= known | groups, (row.id, asked - known - groups)
+            named = step.needs is None or step.needs in CONDITIONS or step.needs.startswith("without ")
+            assert named, (row.id, step.needs)
 
 
 def test_every_cause_has_its_page_and_every_page_is_current() -> None:

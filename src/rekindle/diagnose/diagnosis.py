@@ -12,8 +12,9 @@ import msgspec
 
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
-from rekindle.diagnose import fix
+from rekindle.diagnose import fix, known_patches
 from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
 from rekindle.diagnose.events import Event, Kind, read
 from rekindle.diagnose.facts import Facts, gather
@@ -24,9 +25,13 @@ from rekindle.diagnose.overcome import passed_tests, tried_again
 from rekindle.diagnose.rank import Ranked, ranked
 from rekindle.diagnose.scan import BLOCK, Kept, scan
 from rekindle.diagnose.unwrap import unwrapped
+from rekindle.knowledge.cuda.libraries import is_test_library
+from rekindle.knowledge.logs import signatures
 
 _SHOWN = 240
 _WRAPPERS = 12
+# What a diagnosis repeats of the facts: not the whole of a recorded machine.
+_TOLD = tuple(name for name in Facts.__struct_fields__ if name not in ("situation", "triton"))
 
 
 def diagnose_text(text: str | bytes, *, known: Facts | None = None, source: str = "") -> Diagnosis:
@@ -59,10 +64,11 @@ def _answer(kept: Kept, known: Facts | None, source: str) -> Diagnosis:
     if order and tried_again(events, _failures(events, order)):
         order = []
     wrappers = [event for event in events if event.kind is Kind.WRAPPER and event.hit]
-    told = {name: str(value) for name in Facts.__struct_fields__ if (value := getattr(facts, name)) not in (None, ())}
+    told = {name: str(value) for name in _TOLD if (value := getattr(facts, name)) not in (None, ())}
     if facts.gpus:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
+    causes = _with_patches(causes, events)
     judged = Judgement(outcome=Outcome.CAUSE, summary=causes[0].title) if causes else judge(events)
     return Diagnosis(
         source=source,
@@ -89,6 +95,9 @@ def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], fact
     evidence: dict[int, Evidence] = {}
     for match in entry.matches[:6]:
         evidence[match.event.number] = _evidence(match.event)
+    fields["said"] = " ".join(match.event.text for match in entry.matches[:3])
+    if "dll" in fields and is_test_library(_file_name(fields["dll"]), "windows"):
+        fields["test_library"] = _file_name(fields["dll"])
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
@@ -110,6 +119,46 @@ def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], fact
         links=row.links,
         also=rivals,
     )
+
+
+def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[Cause, ...]:
+    """A fault of PyTorch's own source that the catalogue mends: said with the first cause, or as a cause of its own."""
+    heard = [event for event in events if event.kind not in (Kind.COMMAND, Kind.PROGRESS, Kind.SUCCESS)]
+    found = known_patches.shown(event.text for event in heard)
+    if not found:
+        return causes
+    names = " and ".join(f"`{patch.id}`" for patch in found)
+    text = f"If it is PyTorch's own source that fails, patch {names} mends it: run this in the folder of the source."
+    commands = tuple(f"rekindle patch . --only {patch.id}" for patch in found)
+    if not causes:
+        row = signatures.cause("source_code_error")
+        assert row is not None
+        first = next(event for event in heard if event.text)
+        causes = (_plain_cause(row, first),)
+    remedy = causes[0].fix
+    told = Fix(
+        text=f"{text} {remedy.text}".strip(),
+        commands=(*commands, *remedy.commands),
+        mechanical=remedy.mechanical,
+    )
+    return (msgspec.structs.replace(causes[0], fix=told), *causes[1:])
+
+
+def _plain_cause(row: signatures.CauseRow, event: Event) -> Cause:
+    return Cause(
+        label=row.id,
+        title=row.title,
+        family=row.family,
+        confidence=0.8,
+        line=event.number,
+        evidence=(_evidence(event),),
+        explanation=row.explanation,
+        fix=Fix(text=""),
+    )
+
+
+def _file_name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _evidence(event: Event) -> Evidence:

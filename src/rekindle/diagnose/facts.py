@@ -12,9 +12,12 @@ from functools import lru_cache
 import msgspec
 import re2
 
+from rekindle.diagnose import cards, coverage
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of
 from rekindle.machine.model import Machine
+from rekindle.stack.from_machine import situation_of
+from rekindle.stack.situation import Situation
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,20 +35,40 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gpu_name: str | None = None
     driver: str | None = None
     jobs: int | None = None
+    variant: str | None = None
+    """The `cu128` of `2.8.0+cu128`."""
+    toolkit: str | None = None
+    """The folder of the CUDA toolkit on a recorded machine."""
+    cudnn: str | None = None
+    package: str | None = None
+    """What pip was building or installing when it failed."""
+    triton: bool | None = None
+    torch_lacks_card: bool | None = None
+    cudnn_lacks_card: bool | None = None
+    situation: Situation | None = None
+    """All of a recorded machine, for the resolver."""
 
 
 _LONGEST = 4_000
 _WINDOWS = (
     r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
-    r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:"
+    r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b"
 )
 _LINUX = (
-    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
-    r"|\bapt(?:-get)?\b"
+    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
+    r"|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
+)
+_TORCH = (
+    r"(?i)(?:^|[^\w.-])(?:py)?torch(?:\.__version__|[ _-]version)?[ :='\"(-]{1,5}"
+    r"v?(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?"
+)
+_PACKAGE = (
+    r"(?i)(?:failed building (?:wheel|editable) for|building (?:wheel|editable) for|failed to build"
+    r"|could not build wheels for|running setup\.py install for) [`'\"]?([A-Za-z][\w.-]*[A-Za-z0-9])"
 )
 _SEEN: tuple[tuple[str, str], ...] = (
-    ("torch", r"\btorch[ =-]=?=?(\d+\.\d+\.\d+)"),
-    ("torch", r"PyTorch (\d+\.\d+\.\d+)"),
+    ("torch", _TORCH),
+    ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
     ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
     ("cuda", r"CUDA[/\\]v(\d+\.\d+)"),
     ("cuda", r"/cuda-(\d+\.\d+)"),
@@ -57,9 +80,12 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("python", r"python(3\.\d{1,2})/(?:site|dist)-packages"),
     ("toolset", r"[/\\]MSVC[/\\](14\.\d\d)\.\d+"),
     ("bits", r"\[MSC v\.\d+ (32|64) bit"),
-    ("gpu_name", r"(NVIDIA (?:GeForce|Tesla|Quadro|RTX|GTX|TITAN|A\d+|H\d+|T\d+)[\w -]{0,30}?) with CUDA capability"),
+    ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
+    ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),
+    ("package", _PACKAGE),
+    ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
-_CARD = r"with CUDA capability sm_(\d{2,3})|compute capability(?: among GPUs detected)?:? (\d{1,2}\.\d)"
+_CARD = r"(?i)capability|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
 _PROMPT = r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt|vcvars\w*\.bat"
 
 
@@ -87,16 +113,20 @@ def told(
 
 def of_machine(machine: Machine, said: Facts) -> Facts:
     """What a recorded machine tells; what was said on the command line wins."""
-    toolkit = next((found.version for found in machine.toolkits if found.version), None)
+    toolkit = next((found for found in machine.toolkits if found.version), None)
     prompt = machine.prompt
     found = Facts(
         os=machine.os,
         gpus=machine.capabilities,
-        cuda=str(toolkit.major_minor) if toolkit else None,
+        cuda=str(toolkit.version.major_minor) if toolkit and toolkit.version else None,
+        toolkit=toolkit.root if toolkit else None,
         torch=machine.torch.version.partition("+")[0] if machine.torch else None,
         toolset=str(prompt.toolset.major_minor) if prompt.toolset else None,
         msvc=bool(machine.toolsets) if machine.os == "windows" else None,
         developer_prompt=bool(prompt.toolset or prompt.cl) if machine.os == "windows" else None,
+        driver=str(machine.driver.version) if machine.driver and machine.driver.version else None,
+        variant=machine.torch.version.partition("+")[2] or None if machine.torch else None,
+        situation=situation_of(machine) if not said.gpus and said.os in (None, machine.os) else None,
     )
     return _over(found, said)
 
@@ -104,26 +134,50 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
 def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
     """`known` wins over what the log says."""
     found: dict[str, object] = {}
-    windows = linux = 0
-    cards: list[Capability] = []
+    seen: dict[Capability, None] = {}
+    systems = {"windows": 0, "linux": 0}
     for text in texts:
         for name, pattern in _in(text):
-            windows += name == "windows"
-            linux += name == "linux"
-            match = None if name in found or name in ("windows", "linux") else pattern.search(text)
-            if match and name == "card":
-                cards.append(Capability.parse(match.group(1) or match.group(2)))
-            elif match and name == "developer_prompt":
-                found[name] = True
-            elif match:
-                value = match.group(1)
-                found[name] = f"3.{value}" if name == "python" and "." not in value else value
-    if windows or linux:
-        found["os"] = "windows" if windows >= linux else "linux"
-    if "bits" in found:
-        found["bits"] = int(str(found["bits"]))
-    facts = Facts(gpus=tuple(dict.fromkeys(cards)), **found)  # type: ignore[arg-type]
-    return facts if known is None else _over(facts, known)
+            if name in systems:
+                systems[name] += 1
+            elif name == "card":
+                card = cards.in_line(text)
+                if card is not None:
+                    seen.setdefault(card[0])
+                    found.setdefault("gpu_name", card[1])
+            elif name not in found:
+                found |= _read(name, pattern, text)
+    if any(systems.values()):
+        found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
+    facts = Facts(gpus=tuple(seen), **found)  # type: ignore[arg-type]
+    return _covered(facts if known is None else _over(facts, known))
+
+
+def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
+    match = pattern.search(text)
+    if match is None:
+        return {}
+    if name in ("developer_prompt", "triton"):
+        return {name: True}
+    value = match.group(1)
+    if name == "python" and "." not in value:
+        return {name: f"3.{value}"}
+    if name == "bits":
+        return {name: int(value)}
+    if name == "torch":
+        local = match.groups()[1] if len(match.groups()) > 1 else None
+        return {name: value} | ({"variant": local} if local else {})
+    return {name: value}
+
+
+def _covered(facts: Facts) -> Facts:
+    """What the tables say of the torch and the cuDNN for the oldest card."""
+    if not facts.gpus:
+        return facts
+    card = min(facts.gpus)
+    lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, card) if facts.torch else None
+    cudnn = coverage.cudnn_lacks(facts.torch, facts.variant, facts.cudnn, card)
+    return msgspec.structs.replace(facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn)
 
 
 def _over(facts: Facts, known: Facts) -> Facts:

@@ -1,15 +1,21 @@
-"""The fix of a cause, written for this machine and plan: templates filled from the log and the facts."""
+"""The fix of a cause, written for this machine and plan: templates filled from the log, the facts and the tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
+from rekindle.diagnose import advice, coverage
+from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import host_compilers
+from rekindle.knowledge.gpu import drivers
+from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, Step
 
@@ -18,29 +24,53 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
 
+class _Filled(msgspec.Struct, frozen=True):
+    text: str
+    commands: tuple[str, ...]
+
+
 def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     """Every step that can be filled and fits the system, in order; the fall-back steps when there is none."""
+    fields = {"package": facts.package, **fields} if facts.package else fields
     values = _values(fields, facts)
-    steps = [_fill(step, values) for step in cause.fix if not step.fallback and _fits(step, facts)]
-    filled = [step for step in steps if step]
+    holds = holding(fields, facts)
+    fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
+    filled = _all(fitting, values, facts, fallback=False)
     if not filled:
-        steps = [_fill(step, values) for step in cause.fix if step.fallback]
-        filled = [step for step in steps if step]
-    texts = dict.fromkeys(text for text, _ in filled)
-    commands = dict.fromkeys(command for _, command in filled if command)
+        filled = _all(fitting, values, facts, fallback=True)
+    texts = dict.fromkeys(step.text for step in filled)
+    commands = dict.fromkeys(command for step in filled for command in step.commands)
     return Fix(text=" ".join(texts), commands=tuple(commands), mechanical=bool(of_cause(cause.id)))
+
+
+def _all(steps: Sequence[Step], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[_Filled]:
+    made = (_fill(step, values, facts) for step in steps if step.fallback is fallback)
+    return [step for step in made if step]
+
+
+def _wanted(step: Step, values: Mapping[str, str], holds: frozenset[str]) -> bool:
+    if step.needs is None:
+        return True
+    without, _, name = step.needs.partition(" ")
+    return name not in values if without == "without" else step.needs in holds
 
 
 def _fits(step: Step, facts: Facts) -> bool:
     return step.os is None or facts.os is None or step.os == facts.os
 
 
-def _fill(step: Step, values: Mapping[str, str]) -> tuple[str, str | None] | None:
+def _fill(step: Step, values: Mapping[str, str], facts: Facts) -> _Filled | None:
     text = _filled(step.text, values)
     command = _filled(step.command, values) if step.command else None
     if text is None or (step.command and command is None):
         return None
-    return text, command
+    commands = (command,) if command else ()
+    if not step.plan:
+        return _Filled(text, commands)
+    advised = advice.advise(facts, keep_torch=step.keep)
+    if advised is None:
+        return _Filled(text, commands) if step.alone else None
+    return _Filled(f"{text} {advised.text}", (*commands, *advised.commands))
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:
@@ -51,18 +81,35 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     values: dict[str, str] = {}
-    for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs"):
+    for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "driver", "toolkit"):
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
-    if facts.gpus:
-        values["arch"] = ";".join(str(gpu) for gpu in sorted(set(facts.gpus)))
-        values["gpu"] = str(max(facts.gpus))
+    values |= _of_cards(facts)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
             values[name] = kept
     return values | _spelled(values)
+
+
+def _of_cards(facts: Facts) -> dict[str, str]:
+    """What the tables know of the cards: the oldest sets the limits."""
+    if not facts.gpus:
+        return {}
+    oldest = min(facts.gpus)
+    values = {
+        "arch": ";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
+        "gpu": str(max(facts.gpus)),
+        "gpu_sm": oldest.sm,
+    }
+    last = coverage.last_cudnn(oldest)
+    if last is not None:
+        values["last_cudnn"] = ".".join(str(part) for part in last.parts[:3])
+    branch = drivers.window(oldest, facts.os or "linux").last
+    if branch is not None:
+        values["last_branch"] = str(branch)
+    return values
 
 
 def _fitting(cuda: str) -> dict[str, str]:
@@ -81,7 +128,7 @@ def _fitting(cuda: str) -> dict[str, str]:
 
 
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
-    """The same values as the steps want them: `sm_120` for 12.0, `12-4` for a package name."""
+    """The same values as the steps want them: `sm_120` for 12.0, `12-4` and `opencv-python` for package names."""
     more: dict[str, str] = {}
     if "cuda" in values:
         more["cuda_dashed"] = values["cuda"].replace(".", "-")
@@ -89,4 +136,10 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     asked = next((values[name] for name in ("arch_asked", "arch_number", "arch_dotted") if name in values), None)
     if asked:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")
+    if "package" in values:
+        more["package_name"] = plain_name(values["package"])
+    for name, target in (("module", "distribution"), ("failing", "failing_distribution")):
+        known = distribution(values[name]) if name in values else None
+        if known:
+            more[target] = known
     return more

@@ -18,6 +18,10 @@ from rekindle.knowledge.tables import cached
 _SILENT = frozenset({Kind.COMMAND, Kind.QUOTE, Kind.PROGRESS, Kind.SUCCESS, Kind.GOING})
 _GUARDED = frozenset({Kind.WARNING, Kind.PROBE, Kind.WRAPPER})
 _LONGEST = 8_000
+_CUT, _FRAMES = 48, 40
+_FRAME = re2.compile(r"""^File "[^"]*(?:site|dist)-packages[/\\]([\w-]+)""")
+# How a new message begins, whatever came before it.
+_OPENS = re2.compile(r"^(?:File |Traceback|\w+(?:Error|Warning|Exception)\b|\d+[|>:]|from |import |return |raise )")
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +74,8 @@ def matches(events: Sequence[Event], facts: Facts) -> list[Match]:
     for index, event in enumerate(events):
         if event.kind in _SILENT or not event.text:
             continue
-        for row, signature in catalogue().find(event.text):
+        text, found_here = _spoken(events, index)
+        for row, signature in found_here:
             if event.kind in _GUARDED and not signature.warns:
                 continue
             key = (row.id, signature.id, event.job)
@@ -79,9 +84,45 @@ def matches(events: Sequence[Event], facts: Facts) -> list[Match]:
             if not _log_allows(signature, everything, held) or not _near(signature, events, index):
                 continue
             seen.add(key)
-            fields = _fields(signature.match, event.text) | _near_fields(signature, events, index)
+            fields = _fields(signature.match, text) | _near_fields(signature, events, index)
+            fields.setdefault("failing", failing_module(events, index))
             found.append(Match(cause=row, signature=signature, event=event, index=index, fields=fields))
     return found
+
+
+def _spoken(events: Sequence[Event], index: int) -> tuple[str, list[tuple[CauseRow, Signature]]]:
+    """What the line shows, and what it shows together with the next one where a console or a mailer cut it in two."""
+    here = events[index]
+    alone = catalogue().find(here.text)
+    whole = joined(events, index)
+    if whole is None:
+        return here.text, alone
+    after = {signature.id for _, signature in catalogue().find(events[index + 1].text)}
+    both = [pair for pair in catalogue().find(whole) if pair in alone or pair[1].id not in after]
+    return whole, both
+
+
+def joined(events: Sequence[Event], index: int) -> str | None:
+    """The line and the next as one, if it looks cut: long, without an end of its own, and the next goes on."""
+    if index + 1 >= len(events):
+        return None
+    here, after = events[index], events[index + 1]
+    if after.number != here.number + 1 or len(here.raw) < _CUT or after.kind is not Kind.TEXT or not after.text:
+        return None
+    if here.text[-1] in ".:;!?)]}>\"'`," or not (after.text[0].isalnum() or after.text[0] == "("):
+        return None
+    return None if _OPENS.match(after.text) else f"{here.text} {after.text}"
+
+
+def failing_module(events: Sequence[Event], index: int) -> str:
+    """The installed package in which a traceback ends: `torch` where none shows."""
+    for event in reversed(events[max(0, index - _FRAMES) : index]):
+        if event.text.startswith("Traceback "):
+            break
+        frame = _FRAME.search(event.text)
+        if frame:
+            return str(frame.group(1))
+    return "torch"
 
 
 def _log_allows(signature: Signature, everything: str, held: dict[tuple[str, str], bool]) -> bool:
@@ -105,10 +146,14 @@ def _window(signature: Signature, events: Sequence[Event], index: int) -> Sequen
 
 
 def _near(signature: Signature, events: Sequence[Event], index: int) -> bool:
-    if not signature.near:
+    if not signature.near and not signature.unless:
         return True
-    around = _window(signature, events, index)
-    return all(any(compiled(pattern).search(event.text) for event in around) for pattern in signature.near)
+    around = [event.text for event in _window(signature, events, index)]
+
+    def has(pattern: str) -> bool:
+        return any(compiled(pattern).search(text) for text in around)
+
+    return all(has(pattern) for pattern in signature.near) and not any(has(pattern) for pattern in signature.unless)
 
 
 def _fields(patterns: Sequence[str], text: str) -> dict[str, str]:
@@ -137,6 +182,8 @@ def _near_fields(signature: Signature, events: Sequence[Event], index: int) -> d
 def _facts_allow(when: When | None, facts: Facts) -> bool:
     if when is None:
         return True
+    if (when.torch_lacks_card and not facts.torch_lacks_card) or (when.cudnn_lacks_card and not facts.cudnn_lacks_card):
+        return False
     if when.os and facts.os and when.os != facts.os:
         return False
     prompts = (when.developer_prompt, facts.developer_prompt)

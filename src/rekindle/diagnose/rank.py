@@ -35,6 +35,8 @@ def ranked(found: Sequence[Match], events: Sequence[Event]) -> list[Ranked]:
     """The causes, the one to fix first in front. Soft signs count only where something says that the work failed."""
     broken = failed(events)
     solid = [match for match in found if not match.signature.soft or broken]
+    if _goes_on_regardless(events):
+        solid = [match for match in solid if not match.cause.running]
     labels: dict[str, list[Match]] = {}
     for match in solid:
         labels.setdefault(match.cause.id, []).append(match)
@@ -46,6 +48,12 @@ def ranked(found: Sequence[Match], events: Sequence[Event]) -> list[Ranked]:
 def failed(events: Sequence[Event]) -> bool:
     """Whether the log itself says that something went wrong: an error or the report of one."""
     return any(event.kind in (Kind.ERROR, Kind.WRAPPER) and event.hit for event in events)
+
+
+def _goes_on_regardless(events: Sequence[Event]) -> bool:
+    """A program that trains or serves, with no error anywhere, is not stopped by what it was warned of."""
+    going = [event for event in events if event.kind is Kind.GOING and event.tool == "any"]
+    return len(going) > 1 and not failed(events)
 
 
 def _entry(label: str, matches: list[Match]) -> Ranked:

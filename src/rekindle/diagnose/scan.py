@@ -38,13 +38,14 @@ _WORDS = (
     rb"|too (?:old|long|new|large|many)|out of (?:memory|heap|host)"
     rb"|requires?\b|required|only supports|access violation|conflict|catastrophic|assertion|nonexistent|non-existent"
     rb"|removed|invalid|ambiguous|bad |refused|reset by|unreachable|core dumped|deprecated|dubious|terminated"
+    rb"|will ignore|is_available"
     rb"|longer than|has no (?:attribute|member)|was built for|was compiled|compiled using|is disabled|not all )"
 )
 _CODES = (
     rb"\b(?:[CD][1-9]\d{3}|LNK[12]\d{3}|MSB\d{4}|STL\d{4}|CVT\d{4}|RC\d{4}|U1\d{3}|CS\d{4}|NETSDK\d{4}|NU\d{4})\b"
     rb"|WinError|Errno|0x[cC]0000|-NOTFOUND|-107374|\*\*\*|sm_\d\d|\bSIG[A-Z]{3}|exit (?:code|status)|oom-kill|OMP:"
     rb"|OutOfMemory|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
-    rb"|(?:Error|Exception|Warning)\b(?::|$)"
+    rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI"
 )
 PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b")", _LATIN)
 # A compiler's warning is looked at only where it stands near a failure; a large build has a hundred thousand of them.

@@ -59,6 +59,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/names": {"alias": ("said",), "vendor": ("id",), "words": ("id",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "gpu/launch_limits": {"limits": ("capability",)},
+    "logs/import_names": {"row": ("name",)},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},

@@ -29,13 +29,20 @@ FAMILIES: tuple[str, ...] = (
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step of a fix. `{name}` is filled from the log, the machine or the plan; a step with a gap is left out.
 
-    `os` limits it to one system. `fallback` marks a step shown only when no other step could be filled.
+    `os` limits it to one system. `fallback` marks a step shown only when no other step could be filled. `plan`: the
+    resolver's commands for the known card and system go with it; without them the step is left out; with
+    `keep` they stay at the torch that is installed, where that can be had; with `alone` the text
+    stands without them too. `needs` names a condition that must hold (see `diagnose/conditions.py`), or `without X`.
     """
 
     text: str
     command: str | None = None
     os: str | None = None
     fallback: bool = False
+    plan: bool = False
+    keep: bool = False
+    alone: bool = False
+    needs: str | None = None
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,15 +53,21 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     gpu_from: str | None = None
     developer_prompt: bool | None = None
     msvc: bool | None = None
+    torch_lacks_card: bool = False
+    """Must be known: the torch that the log names has no code for the card that it names."""
+    cudnn_lacks_card: bool = False
+    """Must be known: the cuDNN of that torch has none."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way in which a cause shows itself.
 
     - `match`: any of these, in one line of the log, cleaned of colours, timestamps and quoting.
-    - `near`: all of these within `within` lines of it; `log`: all of these anywhere; `absent`: none of these anywhere.
+    - `near`: all of these within `within` lines of it, `unless`: none of these; `log`: all of these anywhere; `absent`:
+      none of these anywhere.
     - `warns`: the line may be a warning or a status line and still be the cause (most are not).
     - `soft`: the text alone is no failure; it counts only where something else says that the work failed.
+    - `sample`: the example with the lines that must be near it, where it has the meaning only together with them.
     - `weight`: how specific it is. An ordinary compile error is 20; a message that has one cause only is 80.
     - `sure`: how often this text means this cause.
     """
@@ -62,7 +75,9 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     id: str
     match: tuple[str, ...]
     example: str
+    sample: str = ""
     near: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
     within: int = 40
     log: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()

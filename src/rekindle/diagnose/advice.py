@@ -1,0 +1,80 @@
+"""The resolver's answer for the known card and system: the command of a fix is the one `rekindle plan` prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.diagnose import cards
+from rekindle.diagnose.facts import Facts
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Situation, Wish, named
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to install for this card. No commands: nothing can be had, and `text` says why."""
+
+    text: str
+    commands: tuple[str, ...]
+
+
+def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
+    """None where card or system is not known. `keep_torch`: the release that is installed, if it can be had."""
+    if not facts.gpus or facts.os not in ("windows", "linux"):
+        return None
+    situation = facts.situation or _named(facts)
+    if situation is None:
+        return None
+    wishes = [Wish(torch=facts.torch)] if keep_torch and facts.torch else []
+    for wish in (*wishes, Wish()):
+        route = _route(situation, wish)
+        if route is not None and route.route is not RouteKind.NONE:
+            break
+    if route is None:
+        return None
+    return Advice(text=_sentence(route), commands=route.commands)
+
+
+def _named(facts: Facts) -> Situation | None:
+    try:
+        return named(
+            _names(facts),
+            system=facts.os or "linux",
+            driver=facts.driver if facts.driver and _is_version(facts.driver) else None,
+            python=facts.python,
+        )
+    except RekindleError:
+        return None
+
+
+def _names(facts: Facts) -> list[str]:
+    """The card by its name where that leaves nothing open, else by its capability."""
+    numbers = sorted(set(facts.gpus))
+    if facts.gpu_name and len(numbers) == 1:
+        found = cards.named(f"GPU: {facts.gpu_name}")
+        if found and found[0] == numbers[0]:
+            return [facts.gpu_name]
+    return [gpu.sm for gpu in numbers]
+
+
+def _route(situation: Situation, wish: Wish) -> Route | None:
+    try:
+        return resolve(situation, wish).recommended
+    except RekindleError:
+        return None
+
+
+def _sentence(route: Route) -> str:
+    text = route.summary[:1].upper() + route.summary[1:]
+    return text if text.endswith(".") else text + "."
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,72 @@
+"""The cards that a log names: by capability, or by name where the line speaks of a device that is there.
+
+A log also names cards it does not run on ("supports A100 and RTX 3090"); such lines do not count.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import re2
+
+from rekindle.core.errors import RekindleError
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.gpus import find_all
+
+_CAPABILITY = re2.compile(
+    r"with CUDA capability sm_(\d{2,3})\b"
+    r"|(?i:(?:compute|cuda|\bcc|\bsm)[ _]?capability(?: among GPUs detected)?[ :=]{0,3}\(?(\d{1,2}\.\d)\b)"
+    r"|(?i:, capability (\d{1,2}\.\d)\b)"
+    r"|(?i:--gpu-name[= ]sm_(\d{2,3})\b)"
+)
+_DEMANDED = re2.compile(
+    r"(?i)(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|only|>=?|<=?)[^.;]{0,50}$"
+)
+_NAME = re2.compile(
+    r"\b((?:NVIDIA )?(?:(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
+    r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: [A-Z][a-z]?)?)"
+    r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB))*(?:-(?:PCIE|SXM\d)-\d+GB)?)"
+)
+_FAMILY = re2.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b")
+_HERE = re2.compile(
+    r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
+    r"|\bdetected\b"
+    r"|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
+)
+_NOT_HERE = re2.compile(
+    r"(?i)(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
+    r"[^.;]{0,80}$"
+)
+
+
+def in_line(text: str) -> tuple[Capability, str | None] | None:
+    """The capability that the line tells of a card that is there, and the card's name where it has one."""
+    name = named(text)
+    for match in _CAPABILITY.finditer(text):
+        number = next(group for group in match.groups() if group)
+        if not _DEMANDED.search(text[: match.start()]):
+            return Capability.parse(number), name[1] if name else None
+    return name
+
+
+def named(text: str) -> tuple[Capability, str] | None:
+    if not _FAMILY.search(text) or not _HERE.search(text):
+        return None
+    for match in _NAME.finditer(text):
+        spelled = match.group(1)
+        if _FAMILY.search(spelled) and not _NOT_HERE.search(text[: match.start()]):
+            capability = _capability(spelled)
+            if capability is not None:
+                return capability, spelled
+    return None
+
+
+@lru_cache(maxsize=256)
+def _capability(name: str) -> Capability | None:
+    """None where no card has the name, or cards of several capabilities do."""
+    try:
+        found = find_all([name])
+    except RekindleError:
+        return None
+    every = {capability for match in found for capability in match.capabilities}
+    return every.pop() if len(every) == 1 else None

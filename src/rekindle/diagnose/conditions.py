@@ -1,0 +1,107 @@
+"""The conditions under which a step of a fix is shown: what the signature data calls `needs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rekindle.diagnose import coverage
+from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.gpu.capability import Capability
+
+# Triton 3 begins with Volta; every card below is too old for it, every other that it does not know is too new.
+_TRITON_FLOOR = Capability(7, 0)
+_TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
+
+# fmt: off
+CONDITIONS = frozenset({
+    "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
+    "card_is_new", "card_is_old", "card_known", "card_unknown", "cublas", "cublas_open", "driver_open",
+    "no_cudnn", "no_ssl", "not_bitsandbytes", "not_cublas", "not_nvrtc", "not_test_library",
+    "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
+    "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_package",
+    "torch_package_open", "triton", "zlib",
+})
+# fmt: on
+
+
+def holding(fields: Mapping[str, str], facts: Facts) -> frozenset[str]:
+    """The names of the conditions that hold. `fields["said"]` is the text of the lines that show the cause."""
+    found = _of_card(fields, facts) | _of_text(fields.get("said", ""), facts) | _of_package(fields, facts)
+    return frozenset(name for name, holds in found.items() if holds)
+
+
+def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
+    card = max(facts.gpus) if facts.gpus else None
+    judged = _asked(fields) or card
+    found = {
+        "card_known": card is not None,
+        "card_unknown": card is None,
+        "card_is_new": judged is not None and judged >= _TRITON_FLOOR,
+        "card_is_old": judged is not None and judged < _TRITON_FLOOR,
+        "no_cudnn": card is not None and coverage.never_in_cudnn(card),
+        "driver_open": facts.driver is None,
+        "toolkit_open": facts.toolkit is None and "first_folder" not in fields,
+    }
+    needs = fields.get("ptx_needs")
+    if needs and card is not None:
+        enough = card >= Capability.parse(needs)
+        found |= {"arch_enough": enough, "arch_too_old": not enough}
+    return found
+
+
+def _of_text(said: str, facts: Facts) -> dict[str, bool]:
+    known = bool(facts.gpus) and facts.os is not None
+    nvrtc = "nvrtc: error" in said
+    cublas = any(word in said for word in ("CUBLAS_STATUS", "CUSPARSE_STATUS", "CUSOLVER_STATUS"))
+    loading = any(word in said for word in (".dll", ".so.", "SUBLIBRARY")) and "zlibwapi" not in said
+    no_ssl = "ssl module" in said.lower()
+    proxy = not no_ssl and "proxy" in said.lower()
+    tls = not no_ssl and not proxy and any(word in said for word in ("CERTIFICATE", "certificate", "SSLError", "x509"))
+    return {
+        "triton": facts.triton is True,
+        "nvrtc_in_torch": nvrtc and known,
+        "nvrtc_open": nvrtc and not known,
+        "not_nvrtc": not nvrtc,
+        "zlib": "zlibwapi" in said,
+        "at_run_time": loading,
+        "at_build_time": not loading and "zlibwapi" not in said,
+        "cublas": cublas and known,
+        "cublas_open": cublas and not known,
+        "not_cublas": not cublas,
+        "bitsandbytes": "bitsandbytes" in said or "CUDA S" in said,
+        "not_bitsandbytes": "bitsandbytes" not in said and "CUDA S" not in said,
+        "no_ssl": no_ssl,
+        "proxy": proxy,
+        "tls": tls,
+        "plain_network": not (no_ssl or proxy or tls),
+    }
+
+
+def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
+    failing = fields.get("failing", "torch")
+    package = plain_name(fields["package"]) if "package" in fields else None
+    known = bool(facts.gpus) and facts.os is not None
+    return {
+        "torch_itself": failing in _TORCH_FAMILY,
+        "an_extension": failing not in _TORCH_FAMILY,
+        "python_32_bit": facts.bits == 32,
+        "test_library": "test_library" in fields,
+        "not_test_library": "test_library" not in fields,
+        "package_unknown": package is None,
+        "torch_package": package in _TORCH_FAMILY and known,
+        "torch_package_open": package in _TORCH_FAMILY and not known,
+        "other_package": package is not None and package not in _TORCH_FAMILY,
+    }
+
+
+def _asked(fields: Mapping[str, str]) -> Capability | None:
+    text = fields.get("arch_asked", "")
+    return Capability.parse(text) if text.startswith("sm_") and text[3:].isdigit() else None
+
+
+def plain_name(requirement: str) -> str:
+    """`torch==2.1.0+cu121` is torch."""
+    for index, letter in enumerate(requirement):
+        if letter in "=<>!~[; ":
+            return requirement[:index].lower()
+    return requirement.lower()

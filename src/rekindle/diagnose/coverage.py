@@ -1,0 +1,73 @@
+"""Whether the torch, and the cuDNN, that a log names have code for the card it names: from the tables, or not known."""
+
+from __future__ import annotations
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import cudnn
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.gpu_code import served
+from rekindle.knowledge.torch import releases
+from rekindle.stack import offers
+
+_SYSTEMS = ("linux", "windows")
+
+
+def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capability) -> bool | None:
+    """`variant` is the `cu128` of `2.8.0+cu128`; without it every line of the release has to agree."""
+    try:
+        found = [
+            offer
+            for each in ([system] if system else _SYSTEMS)
+            for offer in offers.official_of(torch, each, "x86_64")
+            if variant in (None, offer.variant)
+        ]
+    except RekindleError:
+        return None
+    answers = {_main(offer, card) is not Coverage.SERVES for offer in found if offer.code}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:
+    """`said` is the cuDNN that the log itself names (`91002`, `8.9.2`); otherwise it is the one of torch's wheel."""
+    version = _cudnn(said) if said else None
+    release = _release(torch) if torch else None
+    if version is None and release is not None and variant:
+        row = release.variant(variant)
+        version = row.cudnn if row else None
+    if version is None:
+        return None
+    served = cudnn.serves(version, card)
+    return None if served is None else not served
+
+
+def _main(offer: offers.Offer, card: Capability) -> Coverage:
+    """The largest library decides, as in the plan."""
+    return served(max(offer.code, key=lambda code: code.containers), card).coverage
+
+
+def last_cudnn(card: Capability) -> Version | None:
+    return cudnn.last_for(card)
+
+
+def never_in_cudnn(card: Capability) -> bool:
+    """No cuDNN of the tables ever held its code."""
+    newest = cudnn.releases()[-1].version
+    return cudnn.last_for(card) is None and cudnn.serves(newest, card) is False
+
+
+def _release(torch: str) -> releases.TorchRelease | None:
+    try:
+        return releases.torch_release(torch)
+    except RekindleError:
+        return None
+
+
+def _cudnn(said: str) -> Version | None:
+    """`91002` is 9.10.2, `8902` is 8.9.2, and `8.9.2` itself."""
+    if "." in said:
+        return Version(said)
+    number = int(said)
+    if number >= 90000:
+        return Version(f"{number // 10000}.{number // 100 % 100}.{number % 100}")
+    return Version(f"{number // 1000}.{number // 100 % 10}.{number % 100}") if number >= 1000 else None

@@ -1,0 +1,52 @@
+"""Patches of the catalogue whose symptom a log shows: the faults of PyTorch's own source that Rekindle can mend.
+
+A symptom is read as a pattern: its numbers may be others, `...` stands for anything, and it may be wrapped elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import re2
+
+from rekindle.knowledge.tables import cached
+from rekindle.knowledge.torch.patches import Patch, patches
+
+# A heading or a mere report of a failure says nothing by itself.
+_HEADINGS = re.compile(r"^(?:CMake Error at |File |subprocess\.CalledProcessError)")
+_SHORTEST = 18
+
+
+def shown(texts: Iterable[str]) -> tuple[Patch, ...]:
+    """The patches of which every telling part of the symptom is in the log."""
+    whole = _flat(" ".join(texts))
+    return tuple(patch for patch, pattern in _patterns() if pattern.search(whole))
+
+
+@cached
+def _patterns() -> tuple[tuple[Patch, re2._Regexp], ...]:
+    return tuple((patch, re2.compile(_pattern(patch.symptom))) for patch in patches() if _told(patch.symptom))
+
+
+def _told(symptom: str) -> list[str]:
+    lines = [line.strip() for line in symptom.strip().splitlines()]
+    return [line for line in lines if line and not _HEADINGS.match(line)]
+
+
+def _pattern(symptom: str) -> str:
+    """The lines that tell, in order, as one pattern over a log without line ends."""
+    parts = [_escaped(_flat(line)) for line in _told(symptom)]
+    telling = [part for part in parts if len(part) >= _SHORTEST] or parts
+    return r"\s.{0,400}?".join(telling) if len(telling) > 1 else telling[0]
+
+
+def _escaped(line: str) -> str:
+    escaped = re.sub(r"\d+", r"\\d+", re2.escape(line))
+    return escaped.replace(r"\.\.\.", ".{0,200}?").replace(r"\ ", " ").replace(r"\\\\", r"[\\\\/]+")
+
+
+def _flat(text: str) -> str:
+    """One space for any run of them, one kind of quote, one kind of slash."""
+    plain = text.replace("\N{LEFT SINGLE QUOTATION MARK}", "'").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    return re.sub(r"\s+", " ", plain.replace("\\", "/").replace("//", "/")).strip()

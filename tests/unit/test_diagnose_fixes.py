@@ -1,0 +1,177 @@
+"""A fix is made from what is known: the resolver's command for the card, a value of the log, or what to find out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rekindle.diagnose.answer import Cause
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.facts import told
+from rekindle.knowledge.logs.signatures import causes
+from rekindle.knowledge.torch.patches import Patch, patches
+from rekindle.stack.resolver import resolve
+from rekindle.stack.situation import Wish, named
+from support.command import rekindle_command
+
+MACHINES = Path(__file__).parents[1] / "machines"
+CPU_ONLY = "AssertionError: Torch not compiled with CUDA enabled\n"
+NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+
+
+def first(log: str, **known: object) -> Cause:
+    return diagnose_text(log, known=told(**known)).causes[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("log", [CPU_ONLY, "ERROR: No matching distribution found for torch==1.13.1\n"])
+@pytest.mark.parametrize(("gpu", "system"), [("RTX 5070", "windows"), ("GTX 1080", "linux"), ("RTX 3090", "windows")])
+def test_the_command_for_a_card_is_the_one_that_the_plan_prints(log: str, gpu: str, system: str) -> None:
+    planned = resolve(named([gpu], system=system), Wish()).recommended.commands
+    assert planned
+    assert set(planned) <= set(first(log, gpus=(gpu,), system=system).fix.commands)
+
+
+def test_no_fix_sends_an_rtx_5070_to_an_index_without_its_code() -> None:
+    for log in (CPU_ONLY, "RuntimeError: operator torchvision::nms does not exist\n", NO_IMAGE):
+        fix = first(log, gpus=("RTX 5070",), system="windows").fix
+        assert not any(re.search(r"cu(?:11\d|12[0-7])\b", command) for command in fix.commands)
+
+
+@pytest.mark.parametrize("log", [CPU_ONLY, "RuntimeError: operator torchvision::nms does not exist\n"])
+def test_without_a_card_no_index_is_guessed(log: str) -> None:
+    fix = first(log).fix
+    assert not any("--index-url" in command for command in fix.commands)
+    assert "rekindle plan" in fix.commands
+
+
+def test_a_recorded_machine_gives_the_plan_of_that_machine(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(CPU_ONLY, encoding="utf-8")
+    machine = MACHINES / "rtx5070-windows.json"
+    planned = rekindle_command("plan", "--machine", str(machine), "--json").json()["recommended"]["commands"]
+    given = rekindle_command("diagnose", str(log), "--machine", str(machine), "--json").json()
+    assert set(planned) <= set(given["causes"][0]["fix"]["commands"])
+
+
+def test_the_card_and_torch_that_the_log_names_are_enough() -> None:
+    log = f"Ubuntu 22.04\ntorch 2.9.0+cu128\nGPU 0: NVIDIA GeForce GTX 1070\n{NO_IMAGE}"
+    found = diagnose_text(log).causes[0]
+    assert found.label == "torch_lacks_gpu_arch"
+    assert any("cu126" in command for command in found.fix.commands)
+    # The same message where torch has the card: then it is an extension.
+    frame = '  File "/e/lib/python3.11/site-packages/flash_attn/x.py", line 5, in fwd'
+    log = f"torch 2.9.0+cu126\nGPU 0: NVIDIA GeForce GTX 1070\n{frame}\n{NO_IMAGE}"
+    found = diagnose_text(log).causes[0]
+    assert found.label == "no_kernel_image"
+    assert "flash_attn" in found.fix.text
+    assert any(command.endswith("flash-attn") for command in found.fix.commands)
+
+
+def test_no_kernel_image_of_torch_itself_asks_for_the_right_torch_first() -> None:
+    fix = first(NO_IMAGE, gpus=("GTX 1080",), system="linux").fix
+    assert "torch" in fix.commands[0]
+    assert "--index-url" in fix.commands[0]
+
+
+def test_a_wrapped_message_gives_the_same_fix() -> None:
+    card = "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not"
+    whole = f"{card} compatible with the current PyTorch installation.\n"
+    cut = f"{card}\ncompatible with the current PyTorch installation.\n"
+    one, two = (first(log, system="windows") for log in (whole, cut))
+    assert (one.label, one.fix) == (two.label, two.fix)
+    missing = "ImportError: /srv/env/lib/python3.11/site-packages/foo/bar.so: undefined\nsymbol: _ZN3c105ErrorC1Ev\n"
+    assert first(missing).fix == first(missing.replace("undefined\n", "undefined ")).fix
+
+
+def test_cudnn_is_told_by_the_card() -> None:
+    engine = "RuntimeError: GET was unable to find an engine to execute this computation\n"
+    assert first(engine).label == "cudnn_runtime_failed"
+    log = f"device cuda:0 NVIDIA GeForce GTX 1080\ncuDNN 91100\n{engine}"
+    found = diagnose_text(log).causes[0]
+    assert found.label == "cudnn_lacks_gpu_arch"
+    assert "9.10.2" in found.fix.text
+    kepler = first("RuntimeError: cuDNN error: CUDNN_STATUS_ARCH_MISMATCH\n", gpus=("Tesla K80",), system="linux")
+    assert "8.7.0" in kepler.fix.text
+
+
+def test_no_package_is_made_up() -> None:
+    for module in ("mmcv._ext", "flash_attn_2_cuda", "MultiScaleDeformableAttention", "detectron2"):
+        fix = first(f"ModuleNotFoundError: No module named '{module}'\n").fix
+        assert not any(module in command for command in fix.commands)
+    assert "python -m pip install opencv-python" in first("ModuleNotFoundError: No module named 'cv2'\n").fix.commands
+
+
+def test_the_setting_that_failed_is_not_repeated() -> None:
+    log = (
+        "C:\\CUDA\\v12.3\\bin\\nvcc.exe -c k.cu\nyvals_core.h(902): error: static assertion failed with "
+        '"error STL1002: Unexpected compiler version, expected CUDA 12.4 or newer."\n'
+    )
+    fix = first(log, gpus=("RTX 5070",), system="windows").fix
+    assert not any("--cuda 12.3" in command for command in fix.commands)
+    assert any("torch" in command for command in fix.commands)
+
+
+def test_what_the_log_names_stands_in_the_command() -> None:
+    log = (
+        "  Getting requirements to build wheel ... error\nModuleNotFoundError: No module named 'torch'\n"
+        "Failed to build flash-attn\n"
+    )
+    assert "pip install --no-build-isolation flash-attn" in first(log).fix.commands
+
+
+@pytest.mark.parametrize("dll", ["aoti_custom_ops.dll", "backend_with_compiler.dll", "c10d_cuda_test.dll"])
+def test_a_test_library_is_named_as_one(dll: str) -> None:
+    log = (
+        "OSError: [WinError 126] The specified module could not be found. "
+        f'Error loading "C:\\v\\Lib\\site-packages\\torch\\lib\\{dll}" or one of its dependencies.\n'
+    )
+    fix = first(log).fix
+    assert f"--remove {dll}" in fix.text
+    assert "set BUILD_TEST=0" in fix.commands
+    assert not any("VCRedist" in command for command in fix.commands)
+
+
+@pytest.mark.parametrize("patch", patches(), ids=lambda patch: patch.id)
+def test_every_patch_is_reached_by_its_symptom(patch: Patch) -> None:
+    found = diagnose_text(patch.symptom)
+    assert found.causes
+    assert f"rekindle patch . --only {patch.id}" in found.causes[0].fix.commands
+    assert f"`{patch.id}`" in found.causes[0].fix.text
+
+
+@pytest.mark.parametrize(
+    ("log", "label"),
+    [
+        (
+            "pip._vendor: SSLError(SSLCertVerificationError(1, 'self-signed certificate'))",
+            "tls",
+        ),
+        (
+            "ERROR: Cannot connect to proxy. ProxyError('407 Proxy Authentication Required')",
+            "proxy",
+        ),
+        (
+            '(Caused by SSLError("Can\'t connect to HTTPS URL because the SSL module is not available."))',
+            "ssl",
+        ),
+    ],
+)
+def test_a_download_fails_for_different_reasons(log: str, label: str) -> None:
+    found = first(log + "\nERROR: Could not install\n")
+    assert found.label == "network_download_failed"
+    assert {"tls": "root certificate", "proxy": "HTTPS_PROXY", "ssl": "no ssl module"}[label] in found.fix.text
+
+
+PLACEHOLDERS = re.compile(r"\b(?:PACKAGE|NAME|VERSION|FILE|SCRIPT)\b|\{\w+\}|/folder/")
+
+
+def test_no_fix_prints_a_placeholder_or_a_fragment() -> None:
+    for row in causes():
+        for signature in row.signature:
+            for cause in diagnose_text(f"{signature.sample or signature.example}\n").causes:
+                assert cause.fix.text.strip(), cause.label
+                assert cause.fix.text[0].isupper() or cause.fix.text[0] == "`", cause.fix.text
+                for text in (cause.fix.text, *cause.fix.commands):
+                    assert not PLACEHOLDERS.search(text), (cause.label, text)
