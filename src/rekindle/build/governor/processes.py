@@ -23,6 +23,11 @@ def largest_below(pid: int) -> int | None:
     return max(found, key=lambda each: found[each]) if found else None
 
 
+def any_below(pid: int) -> bool:
+    """Whether the process has started another that lives."""
+    return _has_children(pid) if sys.platform == "win32" else len(_tree(pid)) > 1
+
+
 def _read(pid: int) -> int | None:
     sizes = [size for size in map(_resident, _tree(pid)) if size is not None]
     return sum(sizes) if sizes else None
@@ -58,3 +63,12 @@ def _asked(pid: int) -> int | None:
         return sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))
     except psutil.Error:
         return None
+
+
+def _has_children(pid: int) -> bool:
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).children())
+    except (psutil.Error, OverflowError):
+        return False

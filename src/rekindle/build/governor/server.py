@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import selectors
 import shutil
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -34,13 +36,19 @@ from rekindle.build.governor.admission import Compiling, choose
 from rekindle.build.governor.expectation import Expectation
 from rekindle.build.governor.jobserver import JobServer
 from rekindle.build.governor.memory import Sample, Watch
-from rekindle.build.governor.processes import held_by, largest_below
+from rekindle.build.governor.processes import any_below, held_by, largest_below
 from rekindle.build.governor.record import Compile, GovernorUse
+from rekindle.core import console
 
 VARIABLE = "REKINDLE_GATE"
 _UNBOUNDED = 1 << 62
 _SIGN_OF_LIFE = 10.0
 _LONGEST_LINE = 64 * 1024
+_LONGEST_NAME = 4096
+_MOST_GATES = 1000
+"""More clients than any build has; the rest are sent away."""
+_IDLE = 15.0
+"""Seconds after which a client that waits for nothing and runs nothing gives its place to one that does."""
 _SOON = 0.01
 """Seconds between two looks at what every running compile holds: it costs about a millisecond."""
 
@@ -220,11 +228,19 @@ class Governor:
             connection, _ = self._listening.accept()
         except OSError:
             return
+        if len(self._gates) >= _MOST_GATES:
+            self._send_away_idle(time.monotonic())
+        peer = _peer(connection)
+        if len(self._gates) >= _MOST_GATES or (peer is not None and peer[1] != _me()):
+            connection.close()
+            return
         connection.setblocking(False)
         if self._folder is None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._count += 1
         gate = Gate(number=self._count, need=0, connection=connection, trusted=self._folder is not None)
+        gate.pid = peer[0] if peer is not None else 0
+        gate.arrived = time.monotonic()
         self._gates[gate.number] = gate
         self._selector.register(connection, selectors.EVENT_READ, gate)
         # It speaks at once: most often its first line is there already.
@@ -255,12 +271,14 @@ class Governor:
         word, _, rest = line.partition(" ")
         if word == "start" and gate.phase == "new":
             pid, _, name = rest.partition(" ")
-            gate.pid, gate.object = int(pid) if pid.isdigit() else 0, name.replace("\\", "/")
+            # Whom the kernel names is believed before what the client says: what runs below may be ended.
+            gate.pid = gate.pid or _number(pid) or 0
+            gate.object = console.clean(name.replace("\\", "/"))[:_LONGEST_NAME]
             self._arrive(gate)
         elif word == "end" and gate.phase == "running":
-            numbers = rest.split()
-            if len(numbers) == 3 and all(number.lstrip("-").isdigit() for number in numbers):
-                self._ended(gate, int(numbers[0]), numbers[1] == "1", int(numbers[2]))
+            numbers = [_number(each) for each in rest.split()]
+            if len(numbers) == 3 and numbers[0] is not None and numbers[1] is not None and numbers[2] is not None:
+                self._ended(gate, numbers[0], numbers[1] == 1, max(0, numbers[2]))
 
     def _arrive(self, gate: Gate) -> None:
         if gate.object in self._unfit:
@@ -363,10 +381,13 @@ class Governor:
             self._set_tokens(self._server)
 
     def _choose(self, waiting: list[Gate]) -> None:
+        now = time.monotonic()
         running = [gate for gate in self._gates.values() if gate.phase == "running"]
+        if len(running) >= self.jobs and now - min(gate.arrived for gate in waiting) > _IDLE:
+            self._send_away_idle(now)
+            running = [gate for gate in self._gates.values() if gate.phase == "running"]
         if len(running) >= self.jobs:
             return
-        now = time.monotonic()
         if now - self._sampled > 1.0:
             self._sample, self._sampled = self._watch.sample(), now
         # First the careful sum, which counts twice what the running ones hold already. It costs nothing.
@@ -386,6 +407,15 @@ class Governor:
                 self._gates[number].short_since = now
         for number in choice.start:
             self._let_in(self._gates[number], now)
+
+    def _send_away_idle(self, now: float) -> None:
+        """A gate that runs has its compiler below it; one that has none is no gate of ours, or has lost it."""
+        for gate in list(self._gates.values()):
+            since = gate.began if gate.phase == "running" else gate.arrived
+            if gate.phase == "waiting" or now - since < _IDLE:
+                continue
+            if gate.phase != "running" or not any_below(gate.pid):
+                self._drop(gate)
 
     def _take_back(self) -> None:
         """Memory is about to run out while several compile: the youngest has to wait its turn after all.
@@ -458,9 +488,28 @@ def _listening() -> tuple[socket.socket, Path | None]:
             folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-", dir="/tmp"))
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         made.bind(str(folder / "gate"))
+        (folder / "gate").chmod(0o600)
         made.listen(128)
     made.setblocking(False)
     return made, folder
+
+
+def _peer(connection: socket.socket) -> tuple[int, int] | None:
+    """(process, user) at the other end, by the kernel's word; None where it gives none."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if sys.platform == "win32" or option is None or connection.family != socket.AF_UNIX:
+        return None
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
+    return pid, uid
+
+
+def _me() -> int:
+    return 0 if sys.platform == "win32" else os.geteuid()
+
+
+def _number(text: str) -> int | None:
+    """A number that a gate would send: plain digits, and not too many."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,15}", text) else None
 
 
 def _free(sample: Sample) -> int:
