@@ -33,6 +33,15 @@ def render(template: str, /, *, script: str | None = None, **values: Any) -> str
     return _templates().get_template(template).render(style=style, script=code, policy=policy, **values)
 
 
+def render_linked(template: str, /, *, root: str, **values: Any) -> str:
+    """A page of the site: its style and scripts are files beside it, under `root`.
+
+    `file:` is for a site opened from disk, where a page has no address of its own that `'self'` could mean.
+    """
+    policy = "default-src 'none'; style-src 'self' file:; script-src 'self' file:; base-uri 'none'; form-action 'none'"
+    return _templates().get_template(template).render(policy=policy, root=root, **values)
+
+
 @cache
 def asset(name: str) -> str:
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")

@@ -38,7 +38,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cached
-def _known() -> tuple[int, ...]:
+def branches() -> tuple[int, ...]:
+    """Every branch the tables know, oldest first."""
     rows = decided("driver_branches", dict[str, tuple[_Branches, ...]])["branches"]
     return tuple(sorted({branch for row in rows for branch in row.branches}))
 
@@ -46,8 +47,8 @@ def _known() -> tuple[int, ...]:
 @cached
 def branch_of(driver: Version) -> int:
     """472.50 belongs to branch R470; a driver newer than the tables to a branch of its own first number."""
-    known = [branch for branch in _known() if branch <= driver.major]
-    if not known or driver.major > _known()[-1]:
+    known = [branch for branch in branches() if branch <= driver.major]
+    if not known or driver.major > branches()[-1]:
         return driver.major
     return known[-1]
 

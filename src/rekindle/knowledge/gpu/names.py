@@ -26,7 +26,7 @@ _MEMORY = r"(?:\d{1,3}(?:gb|g|gib)|gb)\Z"
 _SLICE = r"(?i)\s*\bmig\s+\d+g\.\d+gb\b.*|\s*\b\d+g\.\d+gb\b.*|-\d+[qcabv]\b.*"
 _COUNT = r"(?i)(?:(\d{1,3})\s*[x×*]\s+|(\d{1,3})[x×*](?=[a-z]))(.+)\Z|(.+?)\s+[x×*]\s*(\d{1,3})\Z"
 _LSPCI = r"\[((?:geforce|quadro|tesla|titan|nvidia|rtx|gtx|grid|nvs)[^\]]+)\]"
-_NOISE = frozenset(
+NOISE = frozenset(
     {"nvidia", "graphics", "card", "gpu", "gpus", "the", "corporation", "inc", "r", "tm", "with", "design"}
 )
 FAMILY = frozenset({"geforce", "tesla", "quadro", "titan", "grid"})
@@ -86,6 +86,10 @@ def alias(text: str) -> tuple[str, ...]:
     return next((row.names for row in _tables().alias if row.said == said), ())
 
 
+def vendors() -> tuple[Vendor, ...]:
+    return _tables().vendor
+
+
 def vendor(text: str) -> Vendor | None:
     lowered = " ".join(text.lower().replace("-", " ").split())
     if re.search(r"\b(nvidia|geforce|gtx|rtx|quadro|tesla)\b", lowered):
@@ -127,7 +131,7 @@ def tokens(name: str) -> list[str]:
     """A name as comparable words: `NVIDIA GeForce RTX 5070 Laptop GPU` and `rtx5070 laptop` meet in the middle."""
     lowered = name.lower().replace("(tm)", " ").replace("(r)", " ").replace("®", " ").replace("™", " ")
     split = re.sub(_AFTER, r" \1 ", re.sub(_BEFORE, r"\1 ", lowered))
-    return [word for word in re.split(_BREAK, split) if word and word not in _NOISE]
+    return [word for word in re.split(_BREAK, split) if word and word not in NOISE]
 
 
 def without_family(words: list[str]) -> list[str]:
