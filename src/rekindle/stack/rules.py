@@ -15,6 +15,8 @@ class RouteKind(str, Enum):
 
     INSTALLED = "installed"
     OFFICIAL_WHEEL = "official-wheel"
+    NVIDIA_WHEEL = "nvidia-wheel"
+    """NVIDIA's own, for a Jetson's JetPack."""
     CONDA_FORGE = "conda-forge"
     SHELF = "shelf"
     COMMUNITY = "community"
@@ -39,6 +41,8 @@ class Rule(Row, frozen=True, kw_only=True):
     id: str
     kind: Effect
     sentence: str
+    instead: str = ""
+    """What to do about it, where it is the place that is in the way."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +74,10 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 @cached
 def _rules() -> dict[str, Rule]:
     return {rule.id: rule for rule in decided("rules", dict[str, tuple[Rule, ...]])["rules"]}
+
+
+def rule(id: str) -> Rule:
+    return _rules()[id]
 
 
 def rules() -> tuple[Rule, ...]:

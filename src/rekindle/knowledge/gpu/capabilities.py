@@ -19,8 +19,17 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
     last_cudnn: Version | None = None
 
 
+class Need(Row, frozen=True, kw_only=True):
+    """Something a program may ask of a card, and the first capability that has it."""
+
+    id: str
+    name: str
+    floor: Capability
+
+
 class _Table(msgspec.Struct, frozen=True):
     limits: dict[str, str]
+    need: tuple[Need, ...]
     capability: tuple[CapabilityFacts, ...]
 
 
@@ -41,3 +50,11 @@ def facts(capability: Capability) -> CapabilityFacts | None:
 
 def known() -> tuple[Capability, ...]:
     return tuple(sorted(_rows()))
+
+
+def needs() -> tuple[Need, ...]:
+    return decided("capabilities", _Table).need
+
+
+def need(id: str) -> Need:
+    return next(row for row in needs() if row.id == id)

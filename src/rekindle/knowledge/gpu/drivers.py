@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability
@@ -14,6 +14,33 @@ from rekindle.knowledge.tables import Row, cached, decided
 class _Branches(Row, frozen=True, kw_only=True):
     name: str
     branches: tuple[int, ...]
+
+
+class _Newest(Row, frozen=True, kw_only=True):
+    branch: int
+    linux: Version
+    windows: Version
+
+
+class _BranchTables(msgspec.Struct, frozen=True):
+    branches: tuple[_Branches, ...]
+    newest: tuple[_Newest, ...]
+
+
+class Package(Row, frozen=True, kw_only=True):
+    """How one system installs a driver branch, and keeps it."""
+
+    id: str
+    system: str
+    distribution: str
+    branch: int
+    install: tuple[str, ...]
+    hold: tuple[str, ...]
+
+
+class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
+    version: Version
+    note: str | None = None
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +67,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 @cached
 def branches() -> tuple[int, ...]:
     """Every branch the tables know, oldest first."""
-    rows = decided("driver_branches", dict[str, tuple[_Branches, ...]])["branches"]
+    rows = decided("driver_branches", _BranchTables).branches
     return tuple(sorted({branch for row in rows for branch in row.branches}))
 
 
@@ -51,6 +78,29 @@ def branch_of(driver: Version) -> int:
     if not known or driver.major > branches()[-1]:
         return driver.major
     return known[-1]
+
+
+def typed_driver(text: str, system: str) -> TypedDriver:
+    """A driver as people write it: `550.54.14`, or a bare branch, which means its newest release."""
+    version = typed(text.strip().lower().removeprefix("r"), "`--driver`", "550.54.14")
+    if len(version.parts) > 1 or version.major < 100:
+        return TypedDriver(version=version)
+    rows = decided("driver_branches", _BranchTables).newest
+    row = next((row for row in rows if row.branch == version.major), None)
+    if row is None:
+        return TypedDriver(version=version, note=f"driver {text} is taken as {version}, the first of that number")
+    newest = row.windows if system == "windows" else row.linux
+    return TypedDriver(version=newest, note=f"driver {text} is taken as {newest}, the newest of branch R{row.branch}")
+
+
+def packages(branch: int, system: str, distribution: str | None = None) -> tuple[Package, ...]:
+    """How to install a branch: on one distribution, or on each that is known."""
+    rows = decided("driver_packages", dict[str, tuple[Package, ...]])["package"]
+    return tuple(
+        row
+        for row in rows
+        if row.branch == branch and row.system == system and distribution in (None, row.distribution)
+    )
 
 
 @cached

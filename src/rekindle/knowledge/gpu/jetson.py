@@ -1,0 +1,60 @@
+"""Jetson boards and other GPUs that come with an Arm processor: which software they run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class JetPack(Row, frozen=True, kw_only=True):
+    """NVIDIA's system for a board, with the wheel of PyTorch that NVIDIA made for it."""
+
+    version: str
+    covers: str
+    l4t: int
+    python: str
+    cuda: Version
+    torch: str
+    wheel: str
+
+
+class _Board(Row, frozen=True, kw_only=True):
+    chip: str
+    jetpacks: tuple[str, ...]
+
+
+class _Arm(Row, frozen=True, kw_only=True):
+    id: str
+    names: tuple[str, ...]
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    board: tuple[_Board, ...]
+    jetpack: tuple[JetPack, ...]
+    arm: tuple[_Arm, ...]
+
+
+@cached
+def _tables() -> _Tables:
+    return decided("jetson", _Tables)
+
+
+@cached
+def is_jetson(chip: str) -> bool:
+    return any(row.chip == chip for row in _tables().board)
+
+
+@cached
+def jetpacks(chip: str) -> tuple[JetPack, ...]:
+    """What a board can run, newest first; empty when no JetPack of it has a PyTorch."""
+    named = next((row.jetpacks for row in _tables().board if row.chip == chip), ())
+    return tuple(row for version in named for row in _tables().jetpack if row.version == version)
+
+
+@cached
+def only_on_arm(name: str) -> bool:
+    """Is this GPU sold with an Arm processor only?"""
+    first = name.removeprefix("NVIDIA ").split()[0] if name else ""
+    return any(first in row.names for row in _tables().arm)
