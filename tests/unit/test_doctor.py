@@ -428,4 +428,4 @@ def test_it_reads_well_in_ascii_and_eighty_columns(name: str, capsys: pytest.Cap
     lines = capsys.readouterr().out.splitlines()
     long = [line for line in lines if len(line) > 80]
     # A command or a path is never broken: it is there to be copied.
-    assert all("\\" in line or "/" in line or "rekindle" in line for line in long), long
+    assert all("\\" in line or "/" in line or "rekindle" in line or "pip install" in line for line in long), long

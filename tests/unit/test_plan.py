@@ -127,11 +127,15 @@ def test_the_verb_answers_json_and_exit_codes(capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["recommended"]["route"] == "none"
 
 
-def test_a_build_is_two_commands_that_keep_what_was_wished_and_fetch_the_source_once() -> None:
+def test_a_build_keeps_what_was_wished_and_goes_on_to_its_companions() -> None:
+    """Without its own torchvision the next `pip install torchvision` would bring the index's torch back."""
     wish = Wish(torch="1.13.1", cuda=Version("11.8"), profile="compat")
-    plan, build = resolve(named(["Tesla K40c"], system="linux", python="3.10"), wish).recommended.commands
-    assert plan.endswith("--torch 1.13.1 --cuda 11.8 --python 3.10 --profile compat -o plan.toml")
-    assert build == "rekindle build plan.toml"
+    steps = resolve(named(["Tesla K40c"], system="linux", python="3.10"), wish).recommended.commands
+    assert steps[0].endswith("--torch 1.13.1 --cuda 11.8 --python 3.10 --profile compat -o plan.toml")
+    assert steps[1] == "rekindle build plan.toml"
+    assert steps[2] == 'rekindle install --gpu "Tesla K40c" --torch 1.13.1'
+    assert steps[3].startswith("rekindle extension build torchvision==0.14.1 ")
+    assert steps[-1] == "pip install --no-deps --no-index --find-links wheels torchvision torchaudio"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
 from rekindle.stack import offers, prebuilt
-from rekindle.stack.resolver import Verdict, resolve
+from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Wish, named
+from rekindle.stack.verdict import Verdict
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml"))
 SCENARIOS = [row for file in FILES for row in codec.from_toml(file.read_bytes(), dict[str, Any])["scenario"]]
@@ -37,7 +38,7 @@ def test_scenario(scenario: dict[str, Any]) -> None:
         assert route.cudnn is not None
         assert route.cudnn.starts_with(Version(expect.pop("cudnn")))
     if "driver" in expect:
-        assert expect.pop("driver") in (route.driver or "")
+        assert expect.pop("driver") in f"{route.driver} {route.driver_detail}"
     if "loses" in expect:
         assert bool(route.loses) == expect.pop("loses"), route.loses
     if "command" in expect:

@@ -14,13 +14,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 gpus = click.option(
-    "--gpu", "gpus", multiple=True, metavar="NAME", help="A card by name, PCI id or sm_XX. May be repeated."
+    "--gpu",
+    "gpus",
+    multiple=True,
+    metavar="NAME",
+    help="A card by name, PCI id or sm_XX, or a list of them: '8x A100', 'V100,P100'. May be repeated.",
 )
+arch = click.option("--arch", metavar="ARCH", help="The processor to answer for: x86_64 or aarch64.")
+any_system = click.option("--os", "system", metavar="OS", help="The system to answer for: windows or linux.")
+torchvision = click.option("--torchvision", metavar="X.Y", help="The torchvision it must be made with.")
 system = click.option("--os", "system", type=click.Choice(["windows", "linux"]), help="The system to answer for.")
 python = click.option("--python", metavar="X.Y", help="The Python to answer for, e.g. 3.11.")
-torch = click.option("--torch", metavar="X.Y.Z", help="The PyTorch release.")
+torch = click.option("--torch", metavar="X.Y.Z", help="The PyTorch release, or a range: '>=2.6,<2.9'.")
 cuda = click.option("--cuda", metavar="X.Y", help="The CUDA toolkit.")
-driver = click.option("--driver", metavar="VERSION", help="The NVIDIA driver, e.g. 472.50.")
+driver = click.option("--driver", metavar="VERSION", help="The NVIDIA driver, e.g. 550.54.14, or its branch: 550.")
 toolset = click.option("--toolset", metavar="14.X", help="The MSVC toolset.")
 profile = click.option("--profile", type=click.Choice(["fast", "compat", "minimal"]), help="What to build in.")
 machine = click.option(

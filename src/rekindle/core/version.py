@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache, total_ordering
+from typing import Any
 
 from rekindle.core.errors import UsageError
 
@@ -83,3 +84,32 @@ def typed(text: str, what: str, example: str) -> Version:
     except ValueError:
         message = f"`{text[:40]}` is not a version number"
         raise UsageError(message, hint=f"write {what} like `{example}`") from None
+
+
+class Range:
+    """Which versions are wanted: `2.7` (any 2.7.x), `2.7.1`, or as pip writes it, `>=2.6,<2.9`, `~=2.6`."""
+
+    def __init__(self, text: str, what: str = "the version", example: str = "2.7.1") -> None:
+        self.text = text.strip().lower().removeprefix("v").partition("+")[0]
+        self._specifiers: Any = None
+        self._beginning: Version | None = None
+        if self.text[:1] in "<>=!~":
+            from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+            try:
+                self._specifiers = SpecifierSet(self.text)
+            except InvalidSpecifier:
+                message = f"`{text[:60]}` is not a range of versions"
+                raise UsageError(message, hint=f"write {what} like `{example}` or `>=2.6,<2.9`") from None
+        else:
+            self._beginning = typed(self.text, what, f"{example}` or `>=2.6,<2.9")
+
+    @property
+    def exact(self) -> bool:
+        """One version or one minor, and not a range."""
+        return self._specifiers is None
+
+    def holds(self, version: str) -> bool:
+        if self._beginning is not None:
+            return Version(version).starts_with(self._beginning)
+        return bool(self._specifiers.contains(version, prereleases=True))

@@ -13,8 +13,8 @@ from rekindle.core.paths import sha256_of
 from rekindle.install.apply import request_of
 from rekindle.install.installer import quoted
 from rekindle.stack import plan as lock
-from rekindle.stack.resolver import Verdict
 from rekindle.stack.rules import RouteKind
+from rekindle.stack.verdict import Verdict
 
 _LONG = 3600.0
 _TAGS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")

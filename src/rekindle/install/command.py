@@ -23,10 +23,11 @@ from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.stack.prebuilt import coverage
-from rekindle.stack.resolver import Verdict, resolve
+from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish, named
+from rekindle.stack.verdict import Verdict
 from rekindle.wheels.inspect import inspection
 
 

@@ -66,6 +66,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},
     "torch/community_wheels": {"wheels": ("id",)},
+    "torch/aarch64_lines": {"line": ("minor", "variant")},
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/option_verdicts": {"verdicts": ("name",)},

@@ -259,6 +259,12 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     release: str | None = None
     """`Windows-10-10.0.19045`, `Debian GNU/Linux 12 (bookworm)`."""
     glibc: Version | None = None
+    libc: str | None = None
+    """`glibc` or `musl`; None where it is not known."""
+    l4t: int | None = None
+    """The major release of L4T on a Jetson: `36` belongs to JetPack 6."""
+    distribution: str | None = None
+    """`ubuntu`, `debian`, `fedora`, `arch`, `nixos`, `suse`: the family whose packages it takes."""
     wsl: str | None = None
     """`1` or `2` inside WSL."""
     container: bool = False

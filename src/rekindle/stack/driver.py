@@ -19,6 +19,7 @@ class Driving(msgspec.Struct, frozen=True, kw_only=True):
     full: Version
     jit: bool
     text: str
+    detail: str
 
 
 def window_of(situation: Situation) -> Window:
@@ -85,7 +86,11 @@ def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Can
     jit = reachable if situation.driver is None else situation.driver >= full
     need = max(floor, window.first) if window.first else floor
     return Driving(
-        need=need, full=full, jit=jit, text=_text(toolkit, situation.system, full, need, window.last, reachable)
+        need=need,
+        full=full,
+        jit=jit,
+        text=_text(max(full, need) if reachable else need, window.last),
+        detail=_detail(toolkit, situation.system, full, need, window.last, reachable),
     )
 
 
@@ -94,7 +99,14 @@ def spelled(driver: Version) -> str:
     return str(driver) if "." in driver.text else f"R{driver}"
 
 
-def _text(toolkit: Toolkit, system: str, full: Version, need: Version, last: int | None, reachable: bool) -> str:
+def _text(need: Version, last: int | None) -> str:
+    """`525.60.13 or newer`; for a card whose drivers have ended, `R470, 450.80.02 or newer`."""
+    if last is not None and drivers.branch_of(need) == last:
+        return f"R{last} ({spelled(need)} or newer)" if "." in need.text else f"R{last}"
+    return f"{spelled(need)} or newer" + (f", up to R{last}" if last is not None else "")
+
+
+def _detail(toolkit: Toolkit, system: str, full: Version, need: Version, last: int | None, reachable: bool) -> str:
     if not reachable:
         return f"R{last}, {spelled(need)} or newer (by minor-version compatibility: native code only, no JIT)"
     upto = f", up to R{last}" if last is not None else ""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.core import paths
 from rekindle.core.console import clean
+from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu import jetson
+from rekindle.knowledge.gpu.drivers import typed_driver
+from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, FoundTorch, Machine
-from rekindle.stack.situation import Card, Installed, Situation, cards_named, named, python_of, version_of
+from rekindle.stack.situation import Card, Installed, Situation, arch_of, cards_named, named, os_of, python_of
 
 
 def situation_of(
@@ -22,14 +27,25 @@ def situation_of(
 ) -> Situation:
     """What the resolver needs of a machine. `gpus`, `driver` and `python` stand in for what it has."""
     found = machine.driver.version if machine.driver else None
+    cards = cards_named(gpus) if gpus else _cards(machine)
+    typed = typed_driver(driver, machine.os) if driver is not None else None
+    # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
+    running = None if gpus and not machine.gpus else found
+    version, bits = python_of(python)
+    here = machine.python
     return Situation(
         system=machine.os,
         machine=machine.arch,
-        cards=cards_named(gpus) if gpus else _cards(machine),
-        # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
-        driver=version_of(driver, "--driver") or (None if gpus and not machine.gpus else found),
-        python=python_of(python) or _python(machine),
+        cards=cards,
+        driver=typed.version if typed else running,
+        driver_note=typed.note if typed else None,
+        python=version or _python(machine),
+        bits=bits if python is not None else here.bits if here else None,
+        release=_old_windows(machine),
         glibc=machine.surroundings.glibc,
+        libc=machine.surroundings.libc,
+        jetpack=machine.surroundings.l4t,
+        distribution=machine.surroundings.distribution,
         cpu=machine.processor.flags if machine.processor.flags_known else None,
         installed=_installed(machine.torch),
         conda=machine.python.kind == "conda" if machine.python else None,
@@ -46,6 +62,12 @@ def situation_of(
     )
 
 
+def _old_windows(machine: Machine) -> str | None:
+    """`7` of `Windows-7-6.1.7601`."""
+    match = re.match(r"Windows-(7|8\.1|8|Vista|XP)\b", machine.surroundings.release or "")
+    return match[1] if match else None
+
+
 def _cards(machine: Machine) -> tuple[Card, ...]:
     """The cards that count: an embedded or unknown one without a capability is left out, and the doctor says so."""
     return tuple(card for gpu in machine.gpus if (card := _card(gpu)) is not None)
@@ -57,7 +79,14 @@ def _card(gpu: FoundGpu) -> Card | None:
         return None
     # A snapshot is somebody else's text: its names reach sentences and commands, and must not drive a terminal.
     name = clean(gpu.name or gpu.pci_id or "") or "a card without a name"
-    return Card(name=name, capabilities=capabilities)
+    return Card(name=name, capabilities=capabilities, jetson=_jetson(name))
+
+
+def _jetson(name: str) -> str | None:
+    try:
+        return next((gpu.chip for gpu in find(name).gpus if jetson.is_jetson(gpu.chip)), None)
+    except RekindleError:
+        return None
 
 
 def _installed(torch: FoundTorch | None) -> Installed | None:
@@ -72,8 +101,11 @@ def _installed(torch: FoundTorch | None) -> Installed | None:
 
 
 def _python(machine: Machine) -> str | None:
-    version = machine.python.version if machine.python else None
-    return f"{version.major}.{version.minor}" if version else None
+    found = machine.python
+    if found is None or found.version is None:
+        return None
+    free = "t" if (found.tag or "").endswith("t") else ""
+    return f"{found.version.major}.{found.version.minor}{free}"
 
 
 def _program(machine: Machine, name: str) -> Version | None:
@@ -85,6 +117,7 @@ def asked(
     *,
     gpus: Sequence[str] = (),
     system: str | None = None,
+    machine: str | None = None,
     driver: str | None = None,
     python: str | None = None,
     snapshot: Path | None = None,
@@ -93,6 +126,7 @@ def asked(
     if snapshot is not None:
         return situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
     own = paths.system()
-    if gpus or (system is not None and system != own):
-        return named(gpus, system=system or own, driver=driver, python=python)
+    elsewhere = system is not None and os_of(system)[0] != own
+    if gpus or elsewhere or machine is not None:
+        return named(gpus, system=system or own, machine=arch_of(machine), driver=driver, python=python)
     return situation_of(snapshots.here(), driver=driver, python=python)

@@ -244,7 +244,32 @@ def _of_release(release: releases.TorchRelease, version: str, system: str, machi
     if machine != "x86_64":
         platform = wheel_platforms.of(release.minor, machine) if system == "linux" else None
         variants = tuple(each for each in variants if each.index_default_linux and platform and platform.cuda)
-    return [_official(release, variant, version, system, machine) for variant in variants]
+    found = [_official(release, variant, version, system, machine) for variant in variants]
+    if (system, machine) == ("linux", "aarch64"):
+        known = {offer.variant for offer in found}
+        lines = wheel_platforms.aarch64_lines(release.minor)
+        found += [_on_arm(release, line, version) for line in lines if line.variant not in known]
+    return found
+
+
+def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, version: str) -> Offer:
+    """A CUDA build for aarch64 that only PyTorch's own index has."""
+    variant = release.variant(line.variant)
+    return Offer(
+        route=RouteKind.OFFICIAL_WHEEL,
+        torch=version,
+        variant=line.variant,
+        cuda=line.cuda,
+        cudnn=variant.cudnn if variant else None,
+        system="linux",
+        machine="aarch64",
+        pythons=release.pythons("linux"),
+        code=(listed(releases.parse_arch_list(line.arch_list)),),
+        index_url=f"{PYTORCH_INDEX}/{line.variant}",
+        experimental=variant.experimental if variant else False,
+        source=line.source,
+        evidence=line.evidence,
+    )
 
 
 def _official(

@@ -20,10 +20,11 @@ from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.torch import patches, releases, setup_py
 from rekindle.stack.offers import opened_wheels
-from rekindle.stack.resolver import Verdict, resolve
+from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
+from rekindle.stack.verdict import Verdict
 
 SCHEMA = "rekindle.lock/1"
 _STANDS_ON = (
@@ -32,6 +33,7 @@ _STANDS_ON = (
     "torch/community_wheels.toml",
     "gpu/driver_branches.toml",
     "builds/rules.toml",
+    "torch/aarch64_lines.toml",
     "torch/companions.json",
     "torch/conda_forge.json",
     "cuda/cudnn.json",

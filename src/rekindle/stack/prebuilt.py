@@ -14,7 +14,18 @@ from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
-from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, spread, weakest
+from rekindle.stack.route import (
+    Missing,
+    Route,
+    Setting,
+    choose_python,
+    environment_steps,
+    lacks,
+    numpy_pin,
+    python_missing,
+    spread,
+    weakest,
+)
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Situation, Wish
 
@@ -128,6 +139,7 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
     choice = choose_python(situation, offer.pythons, offer.torch)
     official = offer.route is RouteKind.OFFICIAL_WHEEL
     beside = _companions(offer, choice.python) if official else {}
+    requirements = _requirements(offer, beside) if official else ()
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
@@ -136,6 +148,8 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         why.append(f"CUDA {offer.cuda} on an older driver: only the native code inside runs, and it is all there")
     if offer.note:
         why.append(offer.note)
+    if official:
+        why += _left_out(offer, choice.python, beside)
     return Route(
         route=offer.route,
         torch=offer.torch,
@@ -144,6 +158,7 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         cudnn=offer.cudnn,
         python=choice.python,
         driver=driving.text,
+        driver_detail=driving.detail,
         driver_jit=driving.jit,
         arch_list=";".join(_arch_words(offer)),
         index_url=offer.index_url,
@@ -152,10 +167,15 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         numpy=numpy,
         builder=offer.builder,
         location=offer.location,
-        commands=_commands(offer, choice.python, numpy, beside, situation),
+        requirements=requirements,
+        commands=(
+            *environment_steps(situation, choice),
+            *_commands(offer, choice.python, numpy, requirements, situation),
+        ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
         why=tuple(why),
+        settings=_settings(found),
         lacks=lacks(situation),
         unverified=_unverified(offer, situation),
         missing=(
@@ -174,14 +194,13 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
 def _companions(offer: Offer, python: str | None) -> dict[str, str]:
     """torchvision and torchaudio for this line, Python and platform, as far as there are any."""
     line = offer.variant or "cpu"
-    found = {}
-    for project in companions.PROJECTS:
-        row = companions.companion(
+    rows = {
+        project: companions.companion(
             project, offer.torch, line=line, python=python, system=offer.system, machine=offer.machine
         )
-        if row is not None:
-            found[project] = row.version
-    return found
+        for project in companions.PROJECTS
+    }
+    return {project: row.version for project, row in rows.items() if row is not None}
 
 
 def _summary(offer: Offer, situation: Situation) -> str:
@@ -209,7 +228,7 @@ def _arch_words(offer: Offer) -> list[str]:
 
 
 def _commands(
-    offer: Offer, python: str | None, numpy: str | None, beside: dict[str, str], situation: Situation
+    offer: Offer, python: str | None, numpy: str | None, requirements: tuple[str, ...], situation: Situation
 ) -> tuple[str, ...]:
     if offer.route is RouteKind.CONDA_FORGE:
         pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
@@ -222,12 +241,29 @@ def _commands(
         return (f"rekindle inspect WHEEL  # after you have downloaded it from {offer.location}", "pip install WHEEL")
     if offer.route is RouteKind.SHELF:
         return (f'pip install "{offer.location}"',)
-    local = f"+{offer.variant}" if offer.variant and not offer.on_configured_index else ""
-    words = [f"torch=={offer.torch}{local}"]
-    words += [f"{project}=={version}{local}" for project, version in beside.items()]
     index = "" if offer.on_configured_index else f" --index-url {offer.index_url}"
     first = (f'pip install "{numpy}"',) if numpy else ()
-    return (*first, f"pip install {' '.join(words)}{index}")
+    return (*first, f"pip install {' '.join(requirements)}{index}")
+
+
+def _requirements(offer: Offer, beside: dict[str, str]) -> tuple[str, ...]:
+    """torch and its companions, each with its pin."""
+    local = f"+{offer.variant}" if offer.variant and not offer.on_configured_index else ""
+    return (f"torch=={offer.torch}{local}", *(f"{project}=={version}{local}" for project, version in beside.items()))
+
+
+def _left_out(offer: Offer, python: str | None, beside: dict[str, str]) -> list[str]:
+    """A companion that is not in the command, and why."""
+    where = f"torch {offer.torch}+{offer.variant}, Python {python} and {offer.system.capitalize()}"
+    return [f"{name} is left out: none is known for {where}" for name in companions.PROJECTS if name not in beside]
+
+
+def _settings(found: list[Rejection]) -> tuple[Setting, ...]:
+    """A cuDNN without code for a card has to be switched off before the first convolution."""
+    without = next((each for each in found if each.rule == "cudnn-code"), None)
+    if without is None:
+        return ()
+    return (Setting(code="torch.backends.cudnn.enabled = False", why=without.sentence),)
 
 
 def _oldest_cudnn_end(situation: Situation) -> Version | None:
@@ -258,7 +294,7 @@ def driver_missing(driving: Driving) -> Missing:
         what="driver",
         need=driving.text,
         why="no NVIDIA driver was found",
-        commands=("https://www.nvidia.com/Download/index.aspx",),
+        commands=("https://www.nvidia.com/en-us/drivers/",),
     )
 
 

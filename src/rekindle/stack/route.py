@@ -36,6 +36,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Version | None = None
 
 
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of Python that must run before a program uses torch, and why."""
+
+    code: str
+    why: str
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """`loses` is what this route lacks and another has; `lacks` what no PyTorch can do on the card.
 
@@ -48,9 +55,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     cudnn: Version | None = None
     python: str | None = None
     driver: str | None = None
+    """The driver it needs, in one plain line."""
+    driver_detail: str | None = None
+    """The same with the releases behind it."""
     toolset: str | None = None
     arch_list: str | None = None
     commands: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    """What pip is asked for, pin by pin."""
     loses: tuple[str, ...] = ()
     evidence: Evidence = Evidence.NOTES
     summary: str = ""
@@ -62,6 +74,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     builder: str | None = None
     location: str | None = None
     why: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    """What has to be set while it runs, which `install` puts in place."""
     lacks: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -90,13 +104,32 @@ class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) -> PythonChoice:
     """The Python that is there if the release has it, else the one most packages have wheels for, and why."""
-    if situation.python in pythons:
-        return PythonChoice(python=situation.python, changed=False, why="")
+    have = situation.python
+    if have in pythons:
+        return PythonChoice(python=have, changed=False, why="")
     best = limits.preferred_python(pythons)
-    if situation.python is None:
+    if have is None:
         return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
-    why = f"Python {best} instead of {situation.python}: PyTorch {torch} is for Python {spread(pythons)}"
+    if have.endswith("t"):
+        plain = have.removesuffix("t")
+        best = plain if plain in pythons else best
+        why = (
+            f"Python {best} instead of {have}: a free-threaded Python takes wheels of its own, and whether PyTorch "
+            f"{torch} has one is not in Rekindle's data (UNVERIFIED)"
+        )
+        return PythonChoice(python=best, changed=True, why=why)
+    why = f"Python {best} instead of {have}: PyTorch {torch} is for Python {spread(pythons)}"
     return PythonChoice(python=best, changed=True, why=why)
+
+
+def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[str, ...]:
+    """A fresh environment with another Python, where the one that is there will not do; else nothing."""
+    if not choice.changed or choice.python is None:
+        return ()
+    activate = r".venv\Scripts\activate" if situation.system == "windows" else ". .venv/bin/activate"
+    if Version(choice.python) < Version("3.8"):
+        return (f"conda create -y -n torch python={choice.python}", "conda activate torch")
+    return (f"uv venv --seed --python {choice.python} .venv", activate)
 
 
 def spread(versions: Iterable[str]) -> str:
@@ -121,7 +154,7 @@ def lacks(situation: Situation) -> tuple[str, ...]:
 
 
 def weakest(evidence: Iterable[Evidence]) -> Evidence:
-    order = [Evidence.BINARY, Evidence.SCRIPT, Evidence.NOTES]
+    order = list(Evidence)
     return max(evidence, key=order.index, default=Evidence.NOTES)
 
 
@@ -134,6 +167,6 @@ def python_missing(situation: Situation, choice: PythonChoice) -> tuple[Missing,
             need=choice.python,
             have=situation.python,
             why=choice.why,
-            commands=(f"uv venv --python {choice.python}",),
+            commands=environment_steps(situation, choice),
         ),
     )

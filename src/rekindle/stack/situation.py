@@ -6,16 +6,20 @@ not known: None means "not known", and then the answer says what is needed inste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
 
 from rekindle.core.errors import UsageError
-from rekindle.core.version import Version, typed
+from rekindle.core.version import Range, Version, typed
 from rekindle.knowledge.builds.profiles import for_processor
-from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu import drivers, gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.torch import companions
+from rekindle.knowledge.torch.releases import TorchRelease
 
 SYSTEMS = ("windows", "linux")
 
@@ -23,11 +27,15 @@ SYSTEMS = ("windows", "linux")
 class Prefer(str, Enum):
     """Which of several routes that work as well is taken.
 
-    `newest`: the newest release. `stable`: the newest whose wheel line is not experimental and whose pair of release
-    and toolkit has been built before, one release behind the newest. `smallest`: the least to download and to build.
+    `newest`: the newest release. `quickest`: what is ready in minutes, even where it loses something. `complete`: what
+    loses nothing, even where it takes hours. `stable`: the newest whose wheel line is not experimental and whose pair
+    of release and toolkit has been built before, one release behind the newest. `smallest`: the least to download and
+    to build.
     """
 
     NEWEST = "newest"
+    QUICKEST = "quickest"
+    COMPLETE = "complete"
     STABLE = "stable"
     SMALLEST = "smallest"
 
@@ -41,6 +49,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     last_driver_branch: str | None = None
     count: int = 1
     """How many of it there are."""
+    jetson: str | None = None
+    """The chip of a Jetson board."""
     notes: tuple[str, ...] = ()
     """What was assumed about its name."""
 
@@ -67,7 +77,19 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     machine: str = "x86_64"
     driver: Version | None = None
     python: str | None = None
+    """`3.11`, or `3.13t` for a free-threaded one."""
+    bits: int | None = None
+    """Of the Python."""
+    release: str | None = None
+    """Which Windows, where that matters: `7`."""
+    libc: str | None = None
+    """`glibc` or `musl`."""
     glibc: Version | None = None
+    jetpack: int | None = None
+    """The major release of L4T that a Jetson runs."""
+    distribution: str | None = None
+    """`ubuntu`, `debian`, `fedora`, `arch`, `nixos`, `suse`: whose driver packages are meant."""
+    driver_note: str | None = None
     cpu: tuple[str, ...] | None = None
     """Of `sse4.1`, `avx`, `avx2`, `avx512`; None when not known."""
     installed: Installed | None = None
@@ -108,16 +130,31 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     configured_index: bool = False
     """Only wheels of the package index that pip is configured for, not PyTorch's own."""
 
+    torchvision: str | None = None
+    """A version or range of torchvision that the PyTorch must have been made with."""
+    needs: tuple[str, ...] = ()
+    """What the card must be able to do: `bf16`, `compile`."""
+
     def admits_cuda(self, cuda: Version) -> bool:
         """`12` admits every 12.x, `12.6` and `12.6.85` admit 12.6."""
         wanted = self.cuda.parts[:2] if self.cuda else ()
         return cuda.parts[: len(wanted)] == wanted
 
     def admits(self, torch: str) -> bool:
-        if self.torch is None:
-            return True
-        wanted = self.torch.removeprefix("v").partition("+")[0]
-        return torch == wanted or torch.startswith(f"{wanted}.")
+        if self.torch is not None and not _range(self.torch).holds(torch):
+            return False
+        return self.torchvision is None or torch in companions.made_with("torchvision", self.torchvision)
+
+    def version_of(self, release: TorchRelease) -> str | None:
+        """The patch release to take of a minor one: the newest that is admitted; None when none is."""
+        if self.torch is None and self.torchvision is None:
+            return release.newest
+        return max((patch for patch in release.patches if self.admits(patch)), key=Version, default=None)
+
+
+@lru_cache(maxsize=64)
+def _range(text: str) -> Range:
+    return Range(text, "`--torch`")
 
 
 def cards_named(queries: Sequence[str]) -> tuple[Card, ...]:
@@ -136,6 +173,7 @@ def _card(match: gpus.Match) -> Card:
         last_driver_branch=branches.pop() if len(branches) == 1 and not by_number else None,
         count=match.count,
         notes=match.notes,
+        jetson=next((gpu.chip for gpu in match.gpus if jetson.is_jetson(gpu.chip)), None),
     )
 
 
@@ -145,16 +183,68 @@ def named(
     system: str,
     driver: str | None = None,
     python: str | None = None,
-    machine: str = "x86_64",
+    machine: str | None = None,
 ) -> Situation:
     """The situation of cards that were only named: nothing else is known of the machine."""
+    cards = cards_named(queries)
+    os, release = os_of(system)
+    asked = drivers.typed_driver(driver, os) if driver is not None else None
+    version, bits = python_of(python)
     return Situation(
-        system=system,
-        machine=machine,
-        cards=cards_named(queries),
-        driver=version_of(driver, "--driver"),
-        python=python_of(python),
+        system=os,
+        release=release,
+        machine=machine or machine_of(cards),
+        cards=cards,
+        driver=asked.version if asked else None,
+        driver_note=asked.note if asked else None,
+        python=version,
+        bits=bits,
     )
+
+
+def machine_of(cards: Sequence[Card]) -> str:
+    """A Jetson, a DGX Spark or a GH200 says by itself which processor it comes with."""
+    arm = any(card.jetson or jetson.only_on_arm(card.name) for card in cards)
+    return "aarch64" if arm else "x86_64"
+
+
+_SYSTEMS = {
+    "windows": "windows",
+    "win": "windows",
+    "win64": "windows",
+    "linux": "linux",
+    "ubuntu": "linux",
+    "debian": "linux",
+    "wsl": "linux",
+    "wsl2": "linux",
+}
+_OLD_WINDOWS = ("7", "8", "8.1", "xp", "vista")
+
+
+def os_of(text: str) -> tuple[str, str | None]:
+    """`windows`, `linux`, and of an old Windows which: `windows 7`."""
+    name, _, release = text.strip().lower().replace("_", " ").partition(" ")
+    match = re.fullmatch(r"(windows|win)(\d[\d.]*)?", name)
+    if match and match[2] and match[2] != "64":
+        name, release = match[1], match[2]
+    if name in ("macos", "mac", "darwin", "osx"):
+        message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
+        raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
+    if name not in _SYSTEMS:
+        raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
+    return _SYSTEMS[name], release if release in _OLD_WINDOWS else None
+
+
+_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+
+def arch_of(text: str | None) -> str | None:
+    """`x86_64` or `aarch64`, however a system calls it."""
+    if text is None:
+        return None
+    if text.strip().lower() not in _MACHINES:
+        raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")
+    return _MACHINES[text.strip().lower()]
 
 
 def version_of(text: str | None, option: str) -> Version | None:
@@ -163,15 +253,13 @@ def version_of(text: str | None, option: str) -> Version | None:
     return typed(text, f"`{option}`", example) if text is not None else None
 
 
-def python_of(text: str | None) -> str | None:
-    """`3.11` of `3.11`, `3.11.9` or `cp311`."""
+def python_of(text: str | None) -> tuple[str | None, int | None]:
+    """`3.11` of `3.11`, `3.11.9` or `cp311`; `3.13t` stays free-threaded; `3.7-32` is a 32-bit one."""
     if text is None:
-        return None
-    plain = text.strip().lower().removeprefix("python").removeprefix("py")
-    if plain.startswith("cp3") and plain[2:].isdigit():
-        plain = f"3.{plain[3:]}"
-    parts = plain.split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]) or int(parts[0]) != 3:
+        return None, None
+    plain = text.strip().lower().removeprefix("python").removeprefix("py").strip()
+    match = re.fullmatch(r"(?:cp)?(\d)\.?(\d{1,2})(?:\.\d+)?(t?)(?:-(32|64))?", plain)
+    if not match or match[1] not in "23" or (match[1] == "2" and match[2] != "7"):
         message = f"`{text[:40]}` is not a Python version"
         raise UsageError(message, hint="write `--python 3.11`")
-    return f"3.{int(parts[1])}"
+    return f"{match[1]}.{int(match[2])}{match[3]}", int(match[4]) if match[4] else None

@@ -16,6 +16,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.chips import architecture
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
@@ -176,6 +177,7 @@ def _built(
         cudnn=chosen,
         python=choice.python,
         driver=driving.text,
+        driver_detail=driving.detail,
         driver_jit=driving.jit,
         toolset=toolset.text,
         arch_list=arch_list,
@@ -399,8 +401,17 @@ def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Sit
     words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
     words += f" --toolset {wish.toolset}" if wish.toolset else ""
     words += f" --profile {wish.profile}" if wish.profile else ""
-    # The build brings the source itself.
-    return (f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml")
+    # The build brings the source itself, and puts the wheel on the shelf, from which `install` takes it.
+    steps = [f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml"]
+    steps.append(f"rekindle install {cards} --torch {version}")
+    beside = [(name, found) for name in companions.PROJECTS if (found := companions.version_for(name, version))]
+    for name, found in beside:
+        steps += [f"rekindle extension build {name}=={found} {cards} -o wheels"]
+    if beside:
+        # Without its dependencies: they would bring the index's torch back.
+        named = " ".join(name for name, _ in beside)
+        steps.append(f"pip install --no-deps --no-index --find-links wheels {named}")
+    return tuple(steps)
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:

@@ -10,10 +10,11 @@ from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
-from rekindle.stack.resolver import Verdict, WhyNot, resolve
+from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, spread
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish, python_of
+from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 _QUESTION = re.compile(r"(torch|cuda|python)\s*={1,2}\s*([\w.+]+)\Z", re.IGNORECASE)
 
@@ -53,7 +54,7 @@ def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: 
 
 
 def _python(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
-    python = python_of(value) or value
+    python = python_of(value)[0] or value
     asked = resolve(msgspec.structs.replace(situation, python=python), wish)
     chain = [
         broken(
@@ -80,14 +81,14 @@ def _answer(
     chain = [*costs, *[each for each in chain if each.kind is not Effect.COSTS]]
     if best.route is not RouteKind.NONE and granted and _same(best, other):
         sentence = f"nothing speaks against {spoken}: it is what is recommended"
-        answer = "recommended"
+        answer = Answer.RECOMMENDED
     elif other.route is RouteKind.NONE or not granted:
         sentence = f"{spoken} does not go together with this: {chain[0].sentence if chain else other.summary}"
-        answer = "impossible"
+        answer = Answer.IMPOSSIBLE
     else:
         ways = "; ".join(_way(route) for route in _kinds(asked))
         sentence = f"{spoken} can be had: {ways}. Recommended is {describe(best)}: {_because(best, other)}"
-        answer = "possible"
+        answer = Answer.POSSIBLE
     return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=describe(best))
 
 

@@ -21,8 +21,9 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers, gpus
 from rekindle.knowledge.torch import releases
 from rekindle.stack.from_machine import asked
-from rekindle.stack.resolver import Verdict, resolve
+from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
+from rekindle.stack.verdict import Verdict
 
 CARD = "\u27e6card\u27e7"
 DRIVER = "\u27e6driver\u27e7"

@@ -18,7 +18,7 @@ CAPABILITY = (
     r"(?i)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
     r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)(?:\+ptx)?)\Z"
 )
-_BEFORE = r"\b(gtx|rtx|gts|gt|mx|geforce|quadro|tesla)(?=\d)"
+_BEFORE = r"\b((?:gtx|rtx|gts|gt|mx)(?=\d)|(?:geforce|quadro|tesla|nvidia)(?=[a-z]{0,3}\d))"
 _AFTER = r"(?<=\d)(ti|super|laptop|mobile)(?=\b|super)"
 _SHORT_SUPER = r"\b(1650|1660|2060|2070|2080|4070|4080|5070|5080)s\b"
 _BREAK = r"[^a-z0-9.+]+"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from rekindle.core.version import Version
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Range, Version
 from rekindle.knowledge.tables import Row, cached, observed
 from rekindle.knowledge.torch.releases import full_version
 
@@ -71,6 +72,17 @@ def companion(
         and row.serves(wanted)
     ]
     return next((row for row in fitting if row.torch == wanted), fitting[0] if fitting else None)
+
+
+@cached
+def made_with(project: str, wanted: str) -> frozenset[str]:
+    """The releases of torch that this version or range of a companion (`0.15`, `>=0.20`) was built with."""
+    asked = Range(wanted, f"`--{project}`", "0.15")
+    found = frozenset(row.torch for row in _by_project()[project] if asked.holds(row.version))
+    if not found:
+        newest = _by_project()[project][0].version
+        raise UnknownName(f"no {project} {wanted} is in Rekindle's data", hint=f"its newest is {newest}")
+    return found
 
 
 def version_for(project: str, torch: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 
 class WheelPlatform(Row, frozen=True, kw_only=True):
@@ -25,3 +25,18 @@ def wheel_platforms() -> tuple[WheelPlatform, ...]:
 def of(minor: str, machine: str) -> WheelPlatform | None:
     """The row of a minor release; None when the index has no wheel of it for that machine."""
     return next((row for row in wheel_platforms() if row.minor == minor and row.machine == machine), None)
+
+
+class Aarch64Line(Row, frozen=True, kw_only=True):
+    """A CUDA line for aarch64 on PyTorch's own index."""
+
+    minor: str
+    variant: str
+    cuda: Version
+    arch_list: str
+
+
+@cached
+def aarch64_lines(minor: str) -> tuple[Aarch64Line, ...]:
+    rows = decided("aarch64_lines", dict[str, tuple[Aarch64Line, ...]])["line"]
+    return tuple(row for row in rows if row.minor == minor)

@@ -14,6 +14,7 @@ from rekindle.machine.host import Run, readable
 from rekindle.machine.model import Disk, Surroundings
 from rekindle.machine.system import windows
 
+_MUSL = re.compile(r"ld-musl-.*\.so\.1")
 _DEFENDER = "HKLM\\SOFTWARE\\Microsoft\\Windows Defender\\Exclusions\\Paths"
 
 
@@ -24,9 +25,13 @@ def probe(run: Run) -> Surroundings:
     console = console if isinstance(console, dict) else {}
     release = run.ask("platform", _ask_platform) if run.windows or not run.exists("/etc/os-release") else None
     glibc = run.ask("glibc", _ask_glibc)
+    musl = not run.windows and bool(run.names("/lib", _MUSL))
     return Surroundings(
         release=_release(run, release if isinstance(release, str) else None),
         glibc=Version.find(glibc) if isinstance(glibc, str) else None,
+        libc="musl" if musl else "glibc" if isinstance(glibc, str) else None,
+        l4t=None if run.windows else l4t(run.text("/etc/nv_tegra_release")),
+        distribution=None if run.windows else distribution(run.text("/etc/os-release")),
         wsl=wsl(run),
         container=run.exists("/.dockerenv") or run.exists("/run/.containerenv"),
         long_paths=_long_paths(run),
@@ -49,6 +54,22 @@ def disks(run: Run) -> tuple[Disk, ...]:
             total, free = (row.get(key) if isinstance(row.get(key), int) else None for key in ("total", "free"))
             found.append(Disk(role=row["role"], path=row["path"], total=total, free=free))
     return tuple(found)
+
+
+def l4t(text: str | None) -> int | None:
+    """`36` of `# R36 (release), REVISION: 4.3`, which every Jetson has."""
+    match = re.match(r"#\s*R(\d{2})\b", text or "")
+    return int(match[1]) if match else None
+
+
+_FAMILIES = ("ubuntu", "debian", "fedora", "arch", "nixos", "suse")
+
+
+def distribution(text: str | None) -> str | None:
+    """The family whose packages a distribution takes: `ubuntu` for Linux Mint and Pop!_OS."""
+    said = dict(re.findall(r"(?m)^(ID|ID_LIKE)=\"?([^\"\n]*)", text or ""))
+    words = [said.get("ID", ""), *said.get("ID_LIKE", "").split()]
+    return next((word for word in words if word in _FAMILIES), None)
 
 
 def wsl(run: Run) -> str | None:

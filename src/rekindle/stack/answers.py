@@ -1,0 +1,166 @@
+"""The answer of `rekindle plan` as a person reads it: what to do first, then why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rekindle.core import console
+from rekindle.stack.nodes import Nodes
+from rekindle.stack.route import Route
+from rekindle.stack.rules import Rejection, RouteKind
+from rekindle.stack.situation import Situation
+from rekindle.stack.verdict import Answer, Verdict, WhyNot
+
+_FEW = 3
+
+
+def verdict(answer: Verdict, *, everything: bool = False) -> str:
+    lines = [heading(answer.situation)]
+    lines += [console.wrap(note) for note in answer.notes]
+    lines += ["", *_route(answer.recommended, answer, everything=everything)]
+    if answer.cheaper is not None:
+        lines += ["", *_cheaper(answer.cheaper, answer.recommended)]
+    others = [route for route in answer.routes if route not in (answer.recommended, answer.cheaper)]
+    shown = others if everything else others[:_FEW]
+    if shown:
+        lines += ["", "Other routes that work", console.table([_line(route) for route in shown], indent="  ")]
+        if len(others) > len(shown):
+            lines.append(f"  and {len(others) - len(shown)} more: `--all` lists them")
+    if answer.candidates:
+        rows = [(str(each.capability), each.route.value, each.summary) for each in answer.candidates]
+        lines += ["", "Per chip", console.table(rows, indent="  ")]
+    return "\n".join(lines)
+
+
+def why_not(answer: WhyNot, *, everything: bool = False) -> str:
+    """Three lines: the question, the one reason that decides, what is recommended instead."""
+    lines = [console.paint(f"why not {answer.question}?", "bold"), console.wrap(answer.sentence, indent="  ")]
+    if everything:
+        lines += _chain(answer.chain)
+    if answer.answer is not Answer.RECOMMENDED:
+        lines.append(console.wrap(f"recommended instead: {answer.instead}", indent="  "))
+    hidden = len({each.sentence for each in answer.chain})
+    if not everything and hidden > 1:
+        lines.append(console.paint(f"  {hidden} reasons in all: `--all` shows them with their sources", "dim"))
+    return "\n".join(lines)
+
+
+def nodes(answer: Nodes) -> str:
+    """A line for each machine."""
+    rows = [
+        (
+            node.name,
+            ", ".join(node.cards) or "no card",
+            f"torch {node.torch}{'+' + node.variant if node.variant else ''}" if node.torch else "nothing works",
+            node.route.value,
+            f"Python {node.python}" if node.python else "",
+        )
+        for node in answer.nodes
+    ]
+    served = sum(node.route is not RouteKind.NONE for node in answer.nodes)
+    said = "one stack serves all of them" if answer.stacks == 1 and served == len(rows) else f"{answer.stacks} stacks"
+    head = ("machine", "cards", "stack", "route", "python")
+    return "\n".join([console.table(rows, head=head), "", f"{served} of {len(rows)} machines served: {said}"])
+
+
+def heading(situation: Situation) -> str:
+    cards = " + ".join(
+        f"{f'{card.count} x ' if card.count > 1 else ''}{card.name} ({', '.join(map(str, card.capabilities))})"
+        for card in situation.cards
+    )
+    driver = f", driver {situation.driver}" if situation.driver else ""
+    python = f", Python {situation.python}" if situation.python else ""
+    system = situation.system.capitalize() + (f" {situation.release}" if situation.release else "")
+    machine = f" on {situation.machine}" if situation.machine != "x86_64" else ""
+    return console.paint(f"{cards or 'no NVIDIA card'} on {system}{machine}{driver}{python}", "bold")
+
+
+def _chain(chain: Iterable[Rejection]) -> list[str]:
+    said: dict[str, str] = {}
+    for each in chain:
+        said.setdefault(each.sentence, each.source)
+    lines: list[str] = []
+    for sentence, source in said.items():
+        lines += ["", console.wrap(sentence, first="  - ", indent="    ")]
+        lines.append(console.paint(console.wrap(f"source: {source}", indent="    "), "dim"))
+    return [*lines, ""]
+
+
+def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
+    lines = [console.wrap(f"{route.route.value}: {route.summary}", first="", indent="  ")]
+    shown = [row for row in _facts(route, everything=everything) if row[1]]
+    lines += [console.table(shown, indent="  ")] if shown else []
+    why = [*([answer.decisive] if answer.decisive else []), *route.why]
+    for title, items in (
+        ("why", why),
+        ("loses", route.loses),
+        ("unverified", route.unverified),
+        ("not supported on this GPU", route.lacks if len(answer.situation.cards) == 1 else ()),
+    ):
+        lines += _items(title, items)
+    lines += _per_card(answer) if len(answer.situation.cards) > 1 else []
+    if route.missing:
+        lines += ["", "  missing"]
+        for piece in route.missing:
+            have = f" (here: {piece.have})" if piece.have else ""
+            lines.append(console.wrap(f"{piece.need}{have}", first="    - ", indent="      "))
+            lines += [f"        {line}" for line in piece.commands]
+    if route.change:
+        lines += ["", console.wrap(f"what would help: {route.change.text}", indent="  ")]
+        if route.change.torch:
+            lines.append(f"    then {route.change.route.value}: torch {route.change.torch}, CUDA {route.change.cuda}")
+    if route.commands:
+        lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
+    return lines
+
+
+def _facts(route: Route, *, everything: bool) -> list[tuple[str, str]]:
+    return [
+        ("torch", route.version if route.torch else ""),
+        ("cuda", str(route.cuda or "")),
+        ("cudnn", str(route.cudnn or "")),
+        ("python", route.python or ""),
+        ("driver", (route.driver_detail if everything else None) or route.driver or ""),
+        ("toolset", route.toolset or ""),
+        ("built for", route.arch_list or ""),
+        ("takes", takes(route)),
+        ("evidence", route.evidence.phrase if route.torch else ""),
+    ]
+
+
+def _per_card(answer: Verdict) -> list[str]:
+    """What each of several cards cannot do: one that can is not blamed for another."""
+    from rekindle.knowledge.gpu import capabilities
+
+    lines: list[str] = []
+    for card in answer.situation.cards:
+        facts = [facts for each in card.capabilities if (facts := capabilities.facts(each))]
+        lines += _items(f"not supported on {card.name}", dict.fromkeys(lack for row in facts for lack in row.lacks))
+    return lines
+
+
+def _items(title: str, items: Iterable[str]) -> list[str]:
+    told = [console.wrap(item, first="    - ", indent="      ") for item in items]
+    return ["", f"  {title}", *told] if told else []
+
+
+def _cheaper(route: Route, best: Route) -> list[str]:
+    """The quicker way, with what it costs and what is lost, beside the complete one."""
+    lines = [f"Or, quicker: {route.route.value} torch {route.version}, {takes(route)} instead of {takes(best)}"]
+    lines += [console.wrap(f"without {loss}", first="  - ", indent="    ") for loss in route.loses]
+    lines += ["  Run", *(f"    {line}" for line in route.commands)]
+    return [*lines, "  `--prefer quickest` chooses this one, `--prefer complete` hides it"]
+
+
+def takes(route: Route) -> str:
+    guess = route.estimate
+    if guess is None:
+        return ""
+    hours = f"about {guess.minutes} min" if guess.minutes < 90 else f"about {guess.minutes / 60:.1f} h"
+    return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {hours}"
+
+
+def _line(route: Route) -> tuple[str, str, str]:
+    cost = f"loses: {route.loses[0]}" if route.loses else ""
+    who = f"by {route.builder}" if route.builder else ""
+    return route.route.value, f"torch {route.version}", f"CUDA {route.cuda}, Python {route.python} {who} {cost}".strip()

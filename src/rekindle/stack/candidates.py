@@ -1,0 +1,180 @@
+"""Every way to a PyTorch for a situation and a wish, and every rule that ruled one out.
+
+Candidates are enumerated, not searched: what is installed, every official wheel line, conda-forge, the shelf, listed
+wheels of other people, and every pair of release and toolkit. Each is held against the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from rekindle.core.errors import UnknownName
+from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.drivers import Window
+from rekindle.knowledge.torch import releases
+from rekindle.stack import jetson, offers, place, prebuilt, source_build
+from rekindle.stack.driver import cards_driven, drive, window_of
+from rekindle.stack.offers import Offer
+from rekindle.stack.ranking import Ranked, is_ready, ranked
+from rekindle.stack.route import Route, lacks
+from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.situation import Situation, Wish
+
+_WSL_FLOOR = Capability(6, 0)
+
+
+def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> tuple[list[Ranked], list[Rejection]]:
+    """Every route that works, at most one per kind and release, and every rule that was broken."""
+    _checked(wish)
+    window = window_of(situation)
+    rejections = [*place.against(situation, wish), *cards_driven(situation, window)]
+    if rejections or not situation.cards:
+        return [], rejections
+    if any(card.jetson for card in situation.cards):
+        routes, rejections = jetson.consider(situation, wish)
+        return [Ranked(route=route) for route in routes], rejections
+    found = _installed(situation, wish)
+    for offer in _offers(situation, wish, shelf):
+        if not wish.admits(offer.torch) or not wish.admits_cuda(offer.cuda):
+            continue
+        route, broken_rules = prebuilt.consider(offer, situation, wish, window)
+        rejections += broken_rules
+        if route is None:
+            continue
+        if route.route is RouteKind.COMMUNITY:
+            candidate = Candidate(name=offer.label, route=offer.route, torch=offer.torch, cuda=offer.cuda)
+            if wish.community:
+                route = msgspec.structs.replace(route, consent=True)
+            else:
+                rejections.append(
+                    broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
+                )
+        found.append(_ready(route, offer))
+    built, broken_rules = _source_builds(situation, wish, window)
+    found += built
+    rejections += broken_rules
+    found += _wsl(situation, wish, found)
+    return found, rejections
+
+
+def _checked(wish: Wish) -> None:
+    """A release or toolkit that is not in the data is an error of its own, with what is."""
+    if wish.torch is not None and wish.torch[:1] not in "<>=!~":
+        releases.torch_release(wish.torch)
+    elif wish.torch is not None and not any(wish.version_of(row) for row in releases.torch_releases()):
+        every = releases.torch_releases()
+        message = f"no PyTorch of Rekindle's data is in the range `{wish.torch}`"
+        raise UnknownName(message, hint=f"the data has {every[0].minor} to {every[-1].newest}")
+    if wish.cuda is not None and len(wish.cuda.parts) > 1:
+        toolkits.toolkit(wish.cuda)
+
+
+def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:
+    where = (situation.system, situation.machine)
+    if wish.torch is None and wish.torchvision is None:
+        yield from offers.official(*where)
+    else:
+        for release in reversed(releases.torch_releases()):
+            version = wish.version_of(release)
+            if version is not None:
+                yield from offers.official_of(version, *where)
+    yield from offers.conda(*where)
+    yield from (offer for offer in shelf if (offer.system, offer.machine) == where)
+    yield from offers.community(*where)
+
+
+def _ready(route: Route, offer: Offer) -> Ranked:
+    return Ranked(
+        route=route,
+        default_variant=offer.default_variant,
+        experimental=offer.experimental,
+        jit=route.driver_jit,
+    )
+
+
+def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[list[Ranked], list[Rejection]]:
+    """For every release the best toolkit to build it with."""
+    usable, rejections = source_build.usable_toolkits(situation, window, wish)
+    found: list[Ranked] = []
+    for release in reversed(releases.torch_releases()):
+        version = wish.version_of(release)
+        if version is None:
+            continue
+        built, broken_rules = source_build.consider(release, version, usable, situation, wish)
+        rejections += broken_rules
+        if built:
+            found.append(Ranked(route=built.route, proof=built.proof.rank))
+    return found, rejections
+
+
+def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
+    """What is in the environment already, if its code runs on every card and its driver runs its CUDA."""
+    have = situation.installed
+    if have is None or have.cuda is None or not have.targets or not wish.admits(have.version.partition("+")[0]):
+        return []
+    if not wish.admits_cuda(have.cuda):
+        return []
+    candidate = Candidate(name=f"the installed torch {have.version}", route=RouteKind.INSTALLED, torch=have.version)
+    try:
+        driving = drive(toolkits.toolkit(have.cuda), situation, window_of(situation), candidate)
+    except UnknownName:
+        return []
+    whole = [target for target in have.targets if target not in have.partial]
+    native = all(
+        any(runs(target, capability) is Runs.NATIVE for target in whole) for capability in situation.capabilities
+    )
+    if isinstance(driving, Rejection) or not native:
+        return []
+    loses = tuple(
+        f"cuDNN {have.cudnn} has no code for {capability}"
+        for capability in situation.capabilities
+        if have.cudnn is not None and cudnn.serves(have.cudnn, capability, cuda_major=have.cuda.major) is False
+    )
+    route = Route(
+        route=RouteKind.INSTALLED,
+        torch=have.version.partition("+")[0],
+        variant=have.version.partition("+")[2] or None,
+        cuda=have.cuda,
+        cudnn=have.cudnn,
+        python=situation.python,
+        driver=driving.text,
+        driver_detail=driving.detail,
+        driver_jit=driving.jit,
+        loses=loses,
+        summary=f"torch {have.version}, which is installed already, has code for the card",
+        lacks=lacks(situation),
+        targets=tuple(str(target) for target in whole),
+    )
+    return [Ranked(route=route)]
+
+
+def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
+    """Linux inside Windows, where a ready-made build exists there and here only a build from source, or nothing."""
+    if situation.system != "windows" or situation.wsl or any(is_ready(each.route) for each in found):
+        return []
+    if min(situation.capabilities) < _WSL_FLOOR:
+        return []
+    linux = Situation(system="linux", cards=situation.cards, machine=situation.machine, python=situation.python)
+    there, _ = candidates(linux, wish, ())
+    best = next((route for route in ranked(there, linux, wish) if is_ready(route) and _drives(route, situation)), None)
+    if best is None:
+        return []
+    route = msgspec.structs.replace(
+        best,
+        route=RouteKind.WSL,
+        commands=("wsl --install", *best.commands),
+        summary=f"in WSL 2 (or on Linux) {best.summary}",
+    )
+    return [Ranked(route=route)]
+
+
+def _drives(route: Route, situation: Situation) -> bool:
+    """WSL 2 runs on the driver of Windows, so that one must run the CUDA."""
+    if route.cuda is None:
+        return False
+    candidate = Candidate(name="WSL 2", route=RouteKind.WSL)
+    answer = drive(toolkits.toolkit(route.cuda), situation, window_of(situation), candidate)
+    return not isinstance(answer, Rejection)

@@ -1,0 +1,92 @@
+"""Several machines at once: one stack for all of them, or the fewest that together serve every one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Situation, Wish
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine and the stack that was chosen for it."""
+
+    name: str
+    cards: tuple[str, ...]
+    route: RouteKind
+    torch: str | None
+    variant: str | None
+    cuda: Version | None
+    python: str | None
+    commands: tuple[str, ...]
+    summary: str
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle plan` for several machines. `stacks` is how many different ones are needed."""
+
+    schema: str = "rekindle.nodes/1"
+    nodes: tuple[Node, ...]
+    stacks: int
+
+
+def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
+    """A stack that serves most of the machines that are left, again and again, until each has one."""
+    routes = {name: _routes(place, wish) for name, place in places.items()}
+    chosen: dict[str, Route] = {}
+    stacks = 0
+    while left := [name for name in places if name not in chosen]:
+        best = _serving_most(routes, left)
+        if best is None:
+            break
+        stacks += 1
+        for name in left:
+            fitting = next((route for route in routes[name] if _stack(route) == best), None)
+            if fitting is not None:
+                chosen[name] = fitting
+    rest = {name: resolve(place, wish).recommended for name, place in places.items() if name not in chosen}
+    every = {**chosen, **rest}
+    return Nodes(nodes=tuple(_node(name, places[name], every[name]) for name in places), stacks=stacks)
+
+
+def _routes(place: Situation, wish: Wish) -> list[Route]:
+    """The routes of a machine that lose no more than its best one."""
+    verdict = resolve(place, wish)
+    best = verdict.recommended
+    return [
+        route
+        for route in verdict.routes
+        if route.consent and bool(route.loses) <= bool(best.loses) and route.route.tier <= best.route.tier
+    ]
+
+
+def _stack(route: Route) -> tuple[object, ...]:
+    return (route.torch, str(route.cuda), route.python)
+
+
+def _serving_most(routes: Mapping[str, list[Route]], left: list[str]) -> tuple[object, ...] | None:
+    count: dict[tuple[object, ...], int] = {}
+    for name in left:
+        for stack in {_stack(route) for route in routes[name]}:
+            count[stack] = count.get(stack, 0) + 1
+    newest = {stack: Version(str(stack[0] or "0")) for stack in count}
+    return max(count, key=lambda stack: (count[stack], newest[stack]), default=None)
+
+
+def _node(name: str, place: Situation, route: Route) -> Node:
+    return Node(
+        name=name,
+        cards=tuple(card.name for card in place.cards),
+        route=route.route,
+        torch=route.torch,
+        variant=route.variant,
+        cuda=route.cuda,
+        python=route.python,
+        commands=route.commands,
+        summary=route.summary,
+    )

@@ -1,0 +1,96 @@
+"""The one reason that decides, in words: why nothing works, why not a newer release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.torch import releases
+from rekindle.stack.route import Change, Route
+from rekindle.stack.rules import Effect, Rejection, RouteKind
+from rekindle.stack.situation import Situation, Wish
+
+
+def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection], change: Change) -> str:
+    """Why no PyTorch can be had as it was asked for."""
+    if not situation.cards:
+        return "no NVIDIA card was found or named"
+    whole = next((each for each in rejections if each.candidate.is_any), None)
+    if whole:
+        return whole.sentence
+    if wish.cuda is not None:
+        about = _about_cuda(wish, rejections)
+        if about:
+            return about.sentence
+    if change.what == "driver":
+        old = [each for each in rejections if each.rule == "driver-too-old"]
+        near = next((each for each in old if each.candidate.cuda == change.cuda), None)
+        if near:
+            return near.sentence
+    if wish.torch is not None or wish.torchvision is not None:
+        return _no_release(situation, wish, rejections)
+    oldest = min(situation.capabilities)
+    facts = capabilities.facts(oldest)
+    card = next(card.name for card in situation.cards if oldest in card.capabilities)
+    said = facts.torch.removeprefix("never: ") if facts else "it is not in Rekindle's data"
+    return f"no PyTorch runs on {card} ({oldest}): {said}"
+
+
+def _about_cuda(wish: Wish, rejections: Sequence[Rejection]) -> Rejection | None:
+    return next(
+        (
+            each
+            for each in rejections
+            if each.candidate.cuda is not None
+            and each.candidate.torch is None
+            and wish.admits_cuda(each.candidate.cuda)
+        ),
+        None,
+    )
+
+
+def _no_release(situation: Situation, wish: Wish, rejections: Sequence[Rejection]) -> str:
+    """A release that cannot be had: what its own wheels lack, and why it cannot be built."""
+    asked = f"PyTorch {wish.torch}" if wish.torch is not None else f"torchvision {wish.torchvision}"
+    cards = " and ".join(card.name for card in situation.cards)
+    told = [
+        _first(rejections, kind)
+        for kind in (
+            ("wheel-code", "wheel-code-partial", "wheel-jit-driver", "wheel-unknown"),
+            ("torch-arch-syntax", "torch-cuda-max", "torch-cuda-min", "toolkit-target", "cuda-gcc", "cuda-msvc"),
+        )
+    ]
+    reasons = "; ".join(each.sentence for each in told if each is not None)
+    return f"{asked} cannot run on {cards}: {reasons}" if reasons else f"{asked} cannot run on {cards}"
+
+
+def _first(rejections: Sequence[Rejection], rules: tuple[str, ...]) -> Rejection | None:
+    return next((each for name in rules for each in rejections if each.rule == name), None)
+
+
+def why_not_newest(best: Route, wish: Wish, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
+    """Why the recommended release is not the newest; None when it is, or when an older one was asked for."""
+    newest = releases.torch_releases()[-1].newest
+    if best.torch is None or wish.torch is not None or wish.torchvision is not None or best.route is RouteKind.NONE:
+        return None
+    if Version(best.torch) >= Version(newest):
+        return None
+    return _against(_next_after(best.torch), best, rejections, routes)
+
+
+def _next_after(torch: str) -> str:
+    """The release that the recommended one stops short of."""
+    later = [row.newest for row in releases.torch_releases() if Version(row.newest) > Version(torch)]
+    return later[0]
+
+
+def _against(version: str, best: Route, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
+    about = [each for each in rejections if each.candidate.torch == version]
+    about = [each for each in about if each.candidate.route is best.route] or about
+    losing = next((each for each in routes if each.torch == version and each.loses), None)
+    if losing is not None:
+        return f"not {losing.version}: {losing.loses[0]}"
+    order = ("wheel-glibc", "driver-too-old", "driver-branch", "torch-python", "wheel-code", "wheel-code-partial")
+    chosen = _first(about, order) or next((each for each in about if each.kind is not Effect.COSTS), None)
+    return f"not {version}: {chosen.sentence}" if chosen else None

@@ -1,0 +1,119 @@
+"""Nothing works: the smallest change that would open a route, and the route it would open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.torch import releases
+from rekindle.stack.candidates import candidates
+from rekindle.stack.offers import Offer
+from rekindle.stack.ranking import ranked
+from rekindle.stack.route import Change, Route
+from rekindle.stack.rules import Rejection, RouteKind, rule
+from rekindle.stack.situation import Situation, Wish
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing let go of."""
+
+    what: str
+    text: str
+    situation: Situation
+    wish: Wish
+
+
+def smallest_change(
+    situation: Situation, wish: Wish, shelf: Sequence[Offer], rejections: Sequence[Rejection] = ()
+) -> Change:
+    """Relax one thing at a time, the easiest first, until a route opens."""
+    fixed = next((each for each in rejections if each.candidate.is_any and rule(each.rule).instead), None)
+    if fixed is not None:
+        return Change(what="place", text=rule(fixed.rule).instead, route=RouteKind.NONE)
+    for trial in _trials(situation, wish):
+        found, _ = candidates(trial.situation, trial.wish, shelf)
+        usable = [each for each in found if each.route.consent]
+        if usable:
+            routes = ranked(usable, trial.situation, trial.wish)
+            best = _nearest(routes, wish) if trial.what == "torch" else routes[0]
+            return _change(trial, best)
+    if not situation.cards:
+        return Change(what="card", text='name one, e.g. `rekindle plan --gpu "Tesla K40c"`', route=RouteKind.NONE)
+    if len(situation.cards) > 1:
+        text = f"use separate environments: {_apart(situation, wish, shelf)}"
+        return Change(what="card", text=text, route=RouteKind.NONE)
+    return Change(what="card", text="another card", route=RouteKind.NONE)
+
+
+def _change(trial: Trial, best: Route) -> Change:
+    words = {
+        "driver": best.driver,
+        "toolset": best.toolset,
+        "cuda": best.cuda,
+        "builder": best.builder,
+        "torch": best.version,
+        "python": best.python,
+    }
+    text = trial.text.format(**words)
+    return Change(what=trial.what, text=text, route=best.route, torch=best.torch, cuda=best.cuda)
+
+
+def _nearest(routes: list[Route], wish: Wish) -> Route:
+    """The release that is nearest to the one asked for: the oldest that is newer, else the newest that is older.
+
+    A ready-made one comes before a build, however near.
+    """
+    asked = _asked(wish)
+    if asked is None:
+        return routes[0]
+    cheapest = min(route.route.tier for route in routes)
+    usual = [route for route in routes if route.route.tier == cheapest and not route.loses] or routes
+    newer = [route for route in usual if Version(route.torch or "0") >= asked]
+    if newer:
+        return min(newer, key=lambda route: Version(route.torch or "0"))
+    return max(usual, key=lambda route: Version(route.torch or "0"))
+
+
+def _asked(wish: Wish) -> Version | None:
+    """The release that was asked for; of a range the newest in it."""
+    versions = [version for row in releases.torch_releases() if (version := wish.version_of(row))]
+    return max(map(Version, versions), default=None)
+
+
+def _trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
+    def trial(what: str, text: str, where: Situation = situation, **changed: object) -> Trial:
+        return Trial(what=what, text=text, situation=where, wish=msgspec.structs.replace(wish, **changed))
+
+    if situation.driver is not None:
+        free = msgspec.structs.replace(situation, driver=None)
+        yield trial("driver", "a different driver: {driver}", free)
+    if situation.python is not None and any(card.jetson for card in situation.cards):
+        yield trial("python", "Python {python}", msgspec.structs.replace(situation, python=None))
+    if wish.toolset is not None:
+        yield trial("toolset", "a different MSVC toolset: {toolset}", toolset=None)
+    if wish.configured_index:
+        yield trial("index", "PyTorch's own package index: leave out `--configured-index`", configured_index=False)
+    if wish.cuda is not None:
+        yield trial("cuda", "a different CUDA: {cuda}", cuda=None)
+    if not wish.community:
+        yield trial("community", "a wheel by {builder}, with `--community`", community=True)
+    if wish.torch is not None or wish.torchvision is not None:
+        yield trial("torch", "a different PyTorch: {torch}", torch=None, torchvision=None, cuda=None)
+    if wish.needs:
+        yield trial("needs", "a program that does without it", needs=())
+    if situation.system == "windows":
+        yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None))
+
+
+def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
+    """What each card would get alone."""
+    said: list[str] = []
+    for card in situation.cards:
+        alone = msgspec.structs.replace(situation, cards=(card,), driver=None)
+        found, _ = candidates(alone, wish, shelf)
+        best = next((route for route in ranked(found, alone, wish) if route.consent), None)
+        answer = f"{best.route.value} torch {best.version} on driver {best.driver}" if best else "nothing"
+        said.append(f"{card.name} alone gets {answer}")
+    return "; ".join(said)

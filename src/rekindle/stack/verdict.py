@@ -1,0 +1,61 @@
+"""What `rekindle plan` answers."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.stack.route import Missing, Route
+from rekindle.stack.rules import Rejection, RouteKind
+from rekindle.stack.situation import Situation, Wish
+
+
+class Answer(str, Enum):
+    """To `--why-not`: it cannot be, it can and something else is better, or it is what is recommended."""
+
+    IMPOSSIBLE = "impossible"
+    POSSIBLE = "possible"
+    RECOMMENDED = "recommended"
+
+
+class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
+    """`chain` is every rule behind the answer, the decisive one first."""
+
+    question: str
+    answer: Answer
+    sentence: str
+    chain: tuple[Rejection, ...]
+    instead: str
+
+
+class AnswerFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answer would be if the card had this capability."""
+
+    capability: Capability
+    route: RouteKind
+    torch: str | None
+    cuda: Version | None
+    summary: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle plan`. `recommended` has route `none` when nothing works."""
+
+    schema: str = "rekindle.plan/1"
+    situation: Situation
+    wish: Wish
+    recommended: Route
+    cheaper: Route | None = None
+    """What is ready in minutes and loses something, where the recommended route takes hours to lose nothing."""
+    routes: tuple[Route, ...]
+    rejections: tuple[Rejection, ...]
+    missing: tuple[Missing, ...]
+    candidates: tuple[AnswerFor, ...] = ()
+    """For a name that stands for several chips: the answer for each."""
+    notes: tuple[str, ...] = ()
+    decisive: str | None = None
+    """Why not the newest release: the one reason."""
+    why_not: WhyNot | None = None
