@@ -50,9 +50,7 @@ def reviewed(path: Path, known: dict[str, Any]) -> tuple[list[dict[str, Any]], i
     return [item for item in answer["remarks"] if item["state"] in ("FAIL", "WARN")], unread
 
 
-def judged(
-    faults: list[dict[str, Any]], findings: list[dict[str, Any]]
-) -> tuple[int, list[Any], list[Any], list[Any]]:
+def judged(faults: list[dict[str, Any]], findings: list[dict[str, Any]]) -> tuple[int, list[Any], list[Any], list[Any]]:
     used: set[int] = set()
     missed = []
     for fault in faults:

@@ -15,31 +15,51 @@ from rekindle.core.errors import UsageError
 @click.argument("scripts", metavar="SCRIPT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.gpus
 @options.torch
-@click.option("--fix", is_flag=True, help="Write the script with every correction that needs no decision.")
+@options.system
+@click.option("--fix", is_flag=True, help="Show the corrections that are certain; with -o, write the corrected script.")
 @options.output("Where --fix writes the corrected script.")
+@click.option("--sarif", is_flag=True, help="Print SARIF, which code hosts show beside the lines.")
 @options.as_json
 def command(
-    scripts: tuple[Path, ...], gpus: tuple[str, ...], torch: str | None, fix: bool, output: Path | None, as_json: bool
+    scripts: tuple[Path, ...],
+    gpus: tuple[str, ...],
+    torch: str | None,
+    system: str | None,
+    fix: bool,
+    output: Path | None,
+    sarif: bool,
+    as_json: bool,
 ) -> int:
-    """What is wrong with a build SCRIPT (.bat, .cmd, .ps1, .sh, or a document with such blocks).
+    """Find what is wrong with a build SCRIPT before it runs for hours.
 
-    Several scripts give a table that compares them. Ends with 8 when one of them cannot work.
+    Reads .bat, .cmd, .ps1, .sh, Dockerfiles, GitHub and GitLab workflows, and the code blocks of .md and .txt notes.
+    Nothing is run. Several scripts give a table that compares them. Exits with 8 if a script cannot work.
     """
     from rekindle.core.errors import ChecksFailed
     from rekindle.diagnose import facts
-    from rekindle.review import report, review
+    from rekindle.review import correct, report, review
 
-    if fix and (output is None or len(scripts) != 1):
-        message = "`--fix` corrects one script and needs `-o FILE`"
+    if fix and len(scripts) != 1:
+        message = "`--fix` corrects one script at a time"
         raise UsageError(message, hint="for example `rekindle review build.bat --fix -o build_fixed.bat`")
+    if output is not None and not fix:
+        message = "`-o` only goes with `--fix`"
+        raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
     cards = facts.told(gpus=gpus).gpus
     release = review.release(torch)
-    answer = review.review(scripts, gpus=cards, torch=release)
-    if fix and output is not None:
-        review.write_corrected(scripts[0], output, gpus=cards, torch=release)
-        console.say(f"wrote {output}")
-    if as_json:
+    answer = review.review(scripts, gpus=cards, torch=release, system=system)
+    if sarif:
+        console.out_json(report.sarif(answer))
+    elif as_json:
         console.out_json(answer)
     else:
         console.out(report.text(answer))
+    if fix:
+        result = correct.corrected(scripts[0], gpus=cards, torch=release, system=system)
+        console.say(result.difference or "nothing to correct that is certain")
+        if output is not None:
+            correct.write(result, output)
+            console.say(f"wrote {output}")
+        elif result.difference:
+            console.say("nothing was written; add `-o FILE` to write the corrected script")
     return ChecksFailed.exit_code if any(one.refused for one in answer.scripts) else 0

@@ -1,1 +1,1 @@
-"""A build script to the faults in it."""
+"""Script in, faults out: readers make a trace of what a script does, rules judge the trace."""

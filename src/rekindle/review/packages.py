@@ -1,238 +1,186 @@
-"""What the script installs and how it builds: pins, the Python, the build command."""
+"""What a command installs: pip, uv and conda in one form."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
-from rekindle.core.findings import State
-from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import script_rules
-from rekindle.review.cuda import release_of
-from rekindle.review.remark import Remark
-from rekindle.review.said import Command, Said
+from rekindle.review.trace import Invocation, Word, program_of
 
-
-def check(said: Said) -> Iterator[Remark]:
-    wanted = list(_requirements(said))
-    yield from _pins(said, wanted)
-    yield from _names(said, wanted)
-    yield from _python(said)
-    yield from _build(said, wanted)
+_VALUED = frozenset(
+    {"-r", "-c", "-i", "-f", "-t", "-d", "-w", "-n", "-p", "--index-url", "--extra-index-url", "--find-links"}
+    | {"--target", "--requirement", "--constraint", "--python", "--wheel-dir", "--dest", "--prefix", "--root", "--name"}
+    | {"--config-settings", "--config-setting", "-C", "--global-option", "--install-option", "--no-binary"}
+    | {"--only-binary", "--platform", "--python-version", "--abi", "--implementation", "--timeout", "--retries"}
+    | {"--trusted-host", "--cache-dir", "--channel", "--log", "--progress-bar", "--upgrade-strategy", "--file"}
+    | {"--index", "--torch-backend", "--default-index", "--proxy", "--src", "--report"}
+)
 
 
-# A list of requirements, rather than a package or two.
-_LIST = 4
-Wanted = tuple[Command, Requirement]
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to install: a requirement of the index, or a place with a source (`.`, a folder, an address)."""
+
+    name: str
+    line: int
+    raw: str
+    requirement: str | None = None
+    source: str | None = None
+    quoted: bool = False
 
 
-def _requirements(said: Said) -> Iterator[Wanted]:
-    for command in said.commands:
-        text = " ".join(command.words)
-        if re.fullmatch(r"[A-Za-z][\w.-]*==[\w.+]+", text):
-            # A line of a list of requirements.
-            yield command, Requirement(text)
+class Install(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool`: pip, uv or conda. `verb`: install, wheel, uninstall, create."""
+
+    item: Invocation
+    tool: str
+    verb: str
+    wanted: tuple[Wanted, ...]
+    index: str | None = None
+    index_line: int = 0
+    isolated: bool = True
+    files: bool = False
+    binary: bool = False
+
+    def named(self, name: str) -> Wanted | None:
+        return next((item for item in self.wanted if item.name == name), None)
+
+
+def install_of(item: Invocation) -> Install | None:
+    """What this command installs; None when it installs nothing."""
+    words = list(item.words)
+    found = _split(words)
+    if found is None:
+        return None
+    tool, verb, rest = found
+    wanted: list[Wanted] = []
+    index: str | None = None
+    index_line = item.line
+    isolated, files, editable, binary = True, False, False, False
+    skip = ""
+    for word in rest:
+        text = word.text
+        if skip:
+            if skip in ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links"):
+                index, index_line = (text, word.line) if "pytorch.org" in text or index is None else (index, index_line)
+            files = files or skip in ("-r", "--requirement", "--file")
+            if skip in ("-c", "--channel") and tool == "conda":
+                label = re.search(r"cuda-([\d.]+)", text)
+                if label:
+                    wanted.append(Wanted(name="cuda-label", line=word.line, raw=text, requirement=f"=={label[1]}"))
+            skip = ""
             continue
-        if not re.search(r"\bpip\d?(?:\.exe)?\s+install\b|\buv pip install\b", text):
-            continue
-        after = command.words[command.words.index("install") + 1 :]
-        skip = False
-        for word in after:
-            if skip or word.startswith("-"):
-                skip = word in (
-                    "-r",
-                    "-c",
-                    "-i",
-                    "-f",
-                    "--index-url",
-                    "--extra-index-url",
-                    "--find-links",
-                    "-t",
-                    "--target",
-                )
-                continue
-            try:
-                yield command, Requirement(word)
-            except InvalidRequirement:
-                continue
+        if text == "--no-build-isolation" or text.startswith("--no-build-isolation"):
+            isolated = False
+        elif text in ("-e", "--editable"):
+            editable = True
+        elif text.startswith(("--index-url=", "--extra-index-url=", "--find-links=", "--index=")):
+            index, index_line = text.partition("=")[2], word.line
+        elif text.startswith(("--prefer-binary", "--only-binary")):
+            binary = True
+        elif text in _VALUED and not (tool == "conda" and text in ("-t", "-w")):
+            skip = text
+        elif text.startswith("-") and not re.match(r"-[eE]\S", text):
+            files = files or bool(re.match(r"-r\S", text))
+        else:
+            place = _wanted(word, tool, editable=editable)
+            if place is not None:
+                wanted.append(place)
+            editable = False
+    if any(own.name == "PIP_NO_BUILD_ISOLATION" for own in item.prefix):
+        isolated = False
+    return Install(
+        item=item, tool=tool, verb=verb, wanted=tuple(wanted), index=index, index_line=index_line, isolated=isolated,
+        files=files, binary=binary,
+    )  # fmt: skip
 
 
-def _pins(said: Said, wanted: list[Wanted]) -> Iterator[Remark]:
-    for command, requirement in wanted:
-        version = next((spec.version for spec in requirement.specifier if spec.operator in ("==", "===")), None)
-        for pin in script_rules().pin:
-            if pin.package != requirement.name.lower() or version is None:
-                continue
-            if version not in SpecifierSet(pin.versions) or (pin.system == "windows" and not said.windows):
-                continue
-            if pin.python_below and (said.python is None or said.python >= pin.python_below):
-                continue
-            line = _line(said, command.line)
-            yield Remark(
-                id="bad-pin",
-                state=State.WARN,
-                line=command.line,
-                text=line,
-                found=f"{requirement} is a bad pin",
-                why=pin.why,
-                source=pin.source,
-                corrected=line.replace(str(requirement), f'"{pin.instead}"', 1),
-            )
-        release = release_of(said)
+def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
+    """The tool, its verb, and the words behind it."""
+    texts = [word.text for word in words]
+    program = program_of(texts[0]) if texts else ""
+    at = 0
+    if program in ("python", "py"):
         if (
-            release
-            and version
-            and requirement.name.lower() == "setuptools"
-            and version not in SpecifierSet(release.setuptools)
+            "-m" not in texts
+            or texts.index("-m") + 1 >= len(texts)
+            or not re.fullmatch(r"pip", texts[texts.index("-m") + 1])
         ):
-            yield _at(
-                said,
-                command.line,
-                "bad-pin",
-                f"setuptools {version} does not build torch {said.torch}",
-                f"torch {release.minor} wants setuptools{release.setuptools}",
-                release.source,
-            )
+            return None
+        at, tool = texts.index("-m") + 2, "pip"
+    elif re.fullmatch(r"pip[\d.]*", program):
+        at, tool = 1, "pip"
+    elif program == "uv" and len(texts) > 2 and texts[1] == "pip":
+        at, tool = 2, "uv"
+    elif program in ("conda", "mamba", "micromamba", "conda.bat"):
+        at, tool = 1, "conda"
+    else:
+        return None
+    while at < len(texts) and texts[at].startswith("-"):
+        at += 2 if texts[at] in _VALUED else 1
+    verb = texts[at] if at < len(texts) else ""
+    if tool == "conda" and verb == "env" and at + 1 < len(texts):
+        at += 1
+        verb = texts[at]
+    if verb not in ("install", "wheel", "uninstall", "create", "download"):
+        return None
+    return tool, verb, words[at + 1 :]
 
 
-def _names(said: Said, wanted: list[Wanted]) -> Iterator[Remark]:
-    for line, names in _by_line(wanted).items():
-        for name, count in Counter(names).items():
-            if count > 1:
-                yield _at(
-                    said,
-                    line,
-                    "requirement-twice",
-                    f"{name} is listed {count} times",
-                    "pip refuses two different demands for one package, or takes the stricter one",
-                    "pip",
-                )
-    installed = {requirement.name.lower() for _, requirement in wanted}
-    release = release_of(said)
-    if release and len(installed) >= _LIST and "setuptools" not in installed:
-        yield _at(
-            said,
-            wanted[0][0].line,
-            "setuptools-free",
-            "the list leaves setuptools free",
-            f"torch {release.minor} wants setuptools{release.setuptools}; the newest one may lack what its setup uses",
-            release.source,
-        )
-    for command in said.commands:
-        if re.search(r"-m build\b", " ".join(command.words)) and installed and "build" not in installed:
-            yield _at(
-                said,
-                command.line,
-                "build-not-installed",
-                "`build` is used and nowhere installed",
-                "python ends with: No module named build",
-                "PyPA build",
-            )
+def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
+    text = word.text.strip().strip("\"'")
+    text = re.sub(r"^-[eE](?=\S)", "", text)
+    if not text:
+        return None
+    if tool == "conda":
+        return _conda(word, text)
+    at = re.match(r"([\w.-]+)\s*@\s*(.+)", text)
+    if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):
+        address = at[2] if at and "://" in at[2] else text
+        return Wanted(name=_name_of(text), line=word.line, raw=word.raw, source=address, quoted=word.quoted)
+    if editable or re.match(r"[.~/\\$%]|[A-Za-z]:[\\/]", text) or re.search(r"[\\/]", text):
+        name = _name_of(text)
+        wheel = bool(re.search(r"(?i)\.whl$|[*?]|^(?:\./)?dist[\\/]", text))
+        return Wanted(name=name, line=word.line, raw=word.raw, source=None if wheel else text, quoted=word.quoted)
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return Wanted(name=canonicalize_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
+    return Wanted(
+        name=canonicalize_name(requirement.name), line=word.line, raw=word.raw, requirement=str(requirement.specifier),
+        quoted=word.quoted,
+    )  # fmt: skip
 
 
-def _by_line(wanted: list[Wanted]) -> dict[int, list[str]]:
-    lines: dict[int, list[str]] = {}
-    for command, requirement in wanted:
-        lines.setdefault(command.line, []).append(requirement.name.lower())
-    return lines
+def _conda(word: Word, text: str) -> Wanted:
+    text = text.rpartition("::")[2] if "::" in text else text
+    label = re.search(r"cuda-([\d.]+)", word.text) if "::" in word.text else None
+    match = re.match(r"([\w.-]+)\s*(?:(==?|[<>]=?)\s*([\w.*]+))?", text)
+    if match is None:
+        return Wanted(name=text, line=word.line, raw=word.raw)
+    number = match[3]
+    sign = match[2]
+    specifier = ""
+    if number and sign in ("=", "=="):
+        clean = number.rstrip("*").rstrip(".")
+        specifier = f"=={clean}" if sign == "==" or clean.count(".") > 1 else f"=={clean}.*"
+    elif number and sign:
+        specifier = sign + number.rstrip("*").rstrip(".")
+    elif label:
+        specifier = f"=={label[1]}"
+    return Wanted(name=canonicalize_name(match[1]), line=word.line, raw=word.raw, requirement=specifier)
 
 
-def _python(said: Said) -> Iterator[Remark]:
-    release = release_of(said)
-    if release is None or said.python is None:
-        return
-    known = release.pythons("windows" if said.windows else "linux")
-    if known and str(said.python.major_minor) not in known:
-        yield Remark(
-            id="python-not-supported",
-            state=State.FAIL,
-            line=said.python_line or 1,
-            text=_line(said, said.python_line or 1),
-            found=f"torch {said.torch} does not go with Python {said.python}",
-            why=f"it was made for Python {', '.join(known)}",
-            source=release.source,
-        )
-
-
-def _build(said: Said, wanted: list[Wanted]) -> Iterator[Remark]:
-    release = release_of(said)
-    text = "\n".join(item.text for item in said.script.commands)
-    wheel = re.search(r"setup\.py|-m build\b|pip3? wheel|pip3? install\b.*(?:\s-e\s|\s\.(?:\s|$))", text)
-    configures = [item for item in said.ran("cmake") if any(word.startswith("-D") for word in item.words)]
-    if configures and not wheel and any(re.match(r"-D(?:USE|BUILD|TORCH)_", word) for word in configures[0].words):
-        yield _at(
-            said,
-            configures[0].line,
-            "libtorch-only",
-            "a bare cmake makes libtorch, not a wheel for Python",
-            "the Python package is made by setup.py or `python -m build --wheel`, which start CMake themselves",
-            "pytorch setup.py",
-        )
-    prompt = re.search(r"(?i)vcvars\w*\.bat|VsDevCmd", text)
-    if prompt and wheel and said.windows and not said.setting("DISTUTILS_USE_SDK"):
-        place = next(item for item in said.script.commands if prompt[0] in item.text)
-        yield _at(
-            said,
-            place.line,
-            "distutils-use-sdk",
-            "Visual C++ is loaded here, and setuptools is not told to use it",
-            "without DISTUTILS_USE_SDK=1 it looks for a compiler of its own and may take another toolset",
-            "setuptools _distutils/_msvccompiler.py",
-        )
-    for command in said.commands:
-        joined = " ".join(command.words)
-        if "setup.py" in joined and said.torch and said.torch.major_minor >= Version("2.14"):
-            yield _at(
-                said,
-                command.line,
-                "setup-py-gone",
-                f"torch {said.torch} is no longer built by setup.py",
-                "use `python -m build --wheel --no-isolation`",
-                "pyproject.toml of 2.14",
-            )
-        clones = command.program == "git" and "clone" in command.words and re.search(r"pytorch/pytorch", joined)
-        if clones and not re.search(r"--recurs", joined) and "submodule update" not in text:
-            yield _at(
-                said,
-                command.line,
-                "clone-not-recursive",
-                "the clone leaves the submodules out",
-                "third_party stays empty and CMake stops",
-                "pytorch README",
-                _line(said, command.line).replace("clone", "clone --recursive", 1),
-            )
-    four = any(
-        requirement.name.lower() == "cmake"
-        and any(s.operator == "==" and s.version.startswith("4.") for s in requirement.specifier)
-        for _, requirement in wanted
-    )
-    if four and release and not release.cmake4_unpatched and not said.setting("CMAKE_POLICY_VERSION_MINIMUM"):
-        yield _at(
-            said,
-            next(c.line for c, r in wanted if r.name.lower() == "cmake"),
-            "cmake-four",
-            f"torch {said.torch} does not configure with CMake 4",
-            "set CMAKE_POLICY_VERSION_MINIMUM=3.5 in the environment, or take cmake<4",
-            release.source,
-        )
-
-
-def _line(said: Said, line: int) -> str:
-    return said.script.lines[line - 1].strip() if 0 < line <= len(said.script.lines) else ""
-
-
-def _at(said: Said, line: int, name: str, found: str, why: str, source: str, corrected: str | None = None) -> Remark:
-    return Remark(
-        id=name,
-        state=State.WARN,
-        line=line,
-        text=_line(said, line),
-        found=found,
-        why=why,
-        source=source,
-        corrected=corrected,
-    )
+def _name_of(text: str) -> str:
+    egg = re.search(r"[#&]egg=([\w.-]+)", text)
+    if egg:
+        return str(canonicalize_name(egg[1]))
+    sub = re.search(r"#subdirectory=([^&\s]+)", text)
+    plain = re.split(r"[@#]", re.sub(r"^(?:git\+)?\w+://(?:[^/@]*@)?", "", text))[0]
+    last = [part for part in re.split(r"[\\/]", plain) if part and part not in (".", "..")]
+    name = last[-1] if last else "."
+    if sub:
+        return str(canonicalize_name(name.removesuffix(".git"))) + "#" + sub[1]
+    return str(canonicalize_name(name.removesuffix(".git").removesuffix(".whl"))) or "."

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from rekindle.core.findings import State
+from rekindle.core.findings import Finding
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """FAIL: it cannot work. WARN: it does nothing, or goes wrong one day. PASS: true, and changes nothing.
+class Remark(Finding, frozen=True, kw_only=True):
+    """A finding with its place. FAIL: it stops the build or makes it useless. WARN: it may. PASS: it changes nothing.
 
     `corrected` is the line as it should read; empty means that the line should go; None that a person must decide.
+    `certain`: `--fix` may write it.
     """
 
-    id: str
-    state: State
     line: int
     text: str
-    found: str
-    why: str
-    source: str
     corrected: str | None = None
+    certain: bool = False

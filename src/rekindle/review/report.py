@@ -1,8 +1,9 @@
-"""A review as a person reads it."""
+"""A review as a person reads it, and as code hosts read it (SARIF)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rekindle.core.console import paint, table, wrap
 from rekindle.core.findings import State
@@ -10,6 +11,7 @@ from rekindle.review.remark import Remark
 from rekindle.review.review import Review, Reviewed
 
 _WORD = {State.FAIL: ("wrong", "red"), State.WARN: ("careful", "yellow"), State.PASS: ("note", "dim")}
+_LEVEL = {State.FAIL: "error", State.WARN: "warning", State.PASS: "note"}
 
 
 def text(answer: Review) -> str:
@@ -38,6 +40,33 @@ def comparison(answer: Review) -> str:
     return table(rows, head=("script", "torch", "CUDA", "code for", "toolset", "found", "verdict"))
 
 
+def sarif(answer: Review) -> dict[str, Any]:
+    """The form that code hosts show beside the lines."""
+    results = [
+        {
+            "ruleId": remark.id,
+            "level": _LEVEL.get(remark.state, "none"),
+            "message": {"text": f"{remark.found}. {remark.why}".strip()},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": one.script.replace("\\", "/")},
+                        "region": {"startLine": max(1, remark.line)},
+                    }
+                }
+            ],
+        }
+        for one in answer.scripts
+        for remark in one.remarks
+    ]
+    rules = [{"id": name} for name in sorted({remark.id for one in answer.scripts for remark in one.remarks})]
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": {"name": "rekindle review", "rules": rules}}, "results": results}],
+    }
+
+
 def _script(one: Reviewed) -> str:
     facts = [
         f"{name} {value}"
@@ -54,7 +83,16 @@ def _script(one: Reviewed) -> str:
     groups: dict[tuple[str, str], list[Remark]] = {}
     for remark in one.remarks:
         groups.setdefault((remark.id, remark.found), []).append(remark)
-    return "\n".join([head, *(_remark(same) for same in groups.values())])
+    lines = [head, *(_remark(same) for same in groups.values())]
+    if one.not_understood:
+        lines.append("\n  Not understood, so not reviewed:")
+        lines += [
+            wrap(f"line {item.line}: {item.why}{': ' if item.text else ''}{item.text}", indent=" " * 4)
+            for item in one.not_understood[:20]
+        ]
+        if len(one.not_understood) > 20:
+            lines.append(f"    and {len(one.not_understood) - 20} more lines")
+    return "\n".join(lines)
 
 
 def _remark(same: Sequence[Remark]) -> str:
@@ -72,7 +110,7 @@ def _remark(same: Sequence[Remark]) -> str:
     if remark.text and remark.state is not State.PASS:
         lines.append(f"{' ' * 21}- {remark.text}")
         if remark.corrected is not None:
-            lines.append(f"{' ' * 21}+ {remark.corrected or '(take this line out)'}")
+            lines.append(f"{' ' * 21}+ {remark.corrected.strip() or '(delete this line)'}")
     return "\n".join(lines)
 
 

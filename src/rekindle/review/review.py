@@ -1,22 +1,26 @@
-"""`review`: scripts in, what is wrong with each out; the corrected script; a table that compares several."""
+"""`review`: scripts in, what is wrong with each out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from rekindle.core import files
-from rekindle.core.findings import State
+from rekindle.core.findings import Fix, State
+from rekindle.core.redact import redact
 from rekindle.core.version import Version, typed
+from rekindle.knowledge.builds.script_rules import rule, script_rules
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.review import cuda, options, packages, shell
+from rekindle.review.document import Document, load
+from rekindle.review.reading import trace_of
 from rekindle.review.remark import Remark
-from rekindle.review.said import Said, said
-from rekindle.review.script import Script, load, read
+from rekindle.review.rules import architecture, installs, options, order, shells, toolchain
+from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.subject import Subject
+from rekindle.review.trace import NotUnderstood
 
-_ROUNDS = 8
+_STATES = {"wrong": State.FAIL, "careful": State.WARN, "note": State.PASS}
 
 
 class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +30,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     refused: bool
     remarks: tuple[Remark, ...]
+    not_understood: tuple[NotUnderstood, ...] = ()
     torch: str | None = None
     cuda: str | None = None
     architectures: tuple[str, ...] = ()
@@ -42,67 +47,29 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     scripts: tuple[Reviewed, ...]
 
 
-def review(paths: Sequence[Path], *, gpus: Sequence[Capability] = (), torch: Version | None = None) -> Review:
-    found = tuple(review_script(load(path), gpus=gpus, torch=torch) for path in paths)
-    return Review(gpus=tuple(gpu.sm for gpu in gpus), scripts=found)
+def review(
+    paths: Sequence[Path],
+    *,
+    gpus: Sequence[Capability] = (),
+    torch: Version | None = None,
+    system: str | None = None,
+) -> Review:
+    documents = [load(path) for path in paths]
+    found = [review_script(document, gpus=gpus, torch=torch, system=system) for document in documents]
+    if len(documents) > 1:
+        found = _compared(documents, found, gpus=gpus, torch=torch, system=system)
+    return Review(gpus=tuple(gpu.sm for gpu in gpus), scripts=tuple(found))
 
 
-def review_script(script: Script, *, gpus: Sequence[Capability] = (), torch: Version | None = None) -> Reviewed:
-    known = said(script, gpus=gpus, torch=torch)
-    every = [remark for part in (cuda, options, shell, packages) for remark in part.check(known)]
-    remarks = sorted(_once(every), key=lambda remark: (remark.line, -remark.state.rank))
-    return _reviewed(known, tuple(remarks))
-
-
-def corrected(script: Script, remarks: Sequence[Remark]) -> str:
-    """The script with every correction that needs no decision. Wrong lines are replaced; what must go, goes."""
-    lines: list[str | None] = list(script.lines)
-    for remark in remarks:
-        if remark.corrected is None or not 0 < remark.line <= len(lines):
-            continue
-        now = lines[remark.line - 1]
-        if now is None:
-            continue
-        indent = now[: len(now) - len(now.lstrip())]
-        if remark.corrected == "":
-            lines[remark.line - 1] = None
-        elif now.strip() == remark.text:
-            lines[remark.line - 1] = indent + remark.corrected.strip()
-    for item in script.commands:
-        _close(lines, item.line - 1, item.last - 1)
-    kept = [line for line in lines if line is not None]
-    return script.ends.join(kept) + script.ends
-
-
-def _close(lines: list[str | None], first: int, last: int) -> None:
-    """When the last line of a statement went, the one before must not continue into nothing."""
-    if last >= len(lines) or lines[last] is not None:
-        return
-    for index in range(last, first - 1, -1):
-        line = lines[index]
-        if line is not None:
-            lines[index] = line.rstrip().rstrip("^`\\").rstrip()
-            return
-
-
-def _once(remarks: Sequence[Remark]) -> list[Remark]:
-    return list({(remark.id, remark.line, remark.found): remark for remark in remarks}.values())
-
-
-def _reviewed(known: Said, remarks: tuple[Remark, ...]) -> Reviewed:
-    asked = known.targets()
-    return Reviewed(
-        script=known.script.name,
-        dialect=known.script.dialect.value,
-        refused=any(remark.state is State.FAIL for remark in remarks),
-        remarks=remarks,
-        torch=str(known.torch) if known.torch else None,
-        cuda=str(known.cuda) if known.cuda else None,
-        architectures=tuple(str(target) for target in asked[1]) if asked else (),
-        toolset=str(known.toolset) if known.toolset else known.studio and f"newest of {known.studio}",
-        python=str(known.python) if known.python else None,
-        generator=None if known.ninja is None else "Ninja" if known.ninja else "other",
-    )
+def review_script(
+    document: Document,
+    *,
+    gpus: Sequence[Capability] = (),
+    torch: Version | None = None,
+    system: str | None = None,
+) -> Reviewed:
+    subject = Subject(document, trace_of(document), gpus=gpus, torch=torch, system=system)
+    return _reviewed(subject, every(subject))
 
 
 def release(text: str | None) -> Version | None:
@@ -110,13 +77,101 @@ def release(text: str | None) -> Version | None:
     return typed(text, "`--torch`", "2.7.1") if text is not None else None
 
 
-def write_corrected(path: Path, output: Path, *, gpus: Sequence[Capability] = (), torch: Version | None = None) -> None:
-    """Corrects until nothing is left to correct: one line may have several faults."""
-    script = load(path)
-    for _ in range(_ROUNDS):
-        text = corrected(script, review_script(script, gpus=gpus, torch=torch).remarks)
-        again = read(text, name=script.name)
-        if again.lines == script.lines:
-            break
-        script = again
-    files.write_text(output, "\n".join(script.lines) + "\n", newline=script.ends)
+def every(subject: Subject) -> list[Raised]:
+    """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
+    parts = (architecture, toolchain, options, installs, order, shells)
+    found = [each for part in parts for each in part.check(subject)]
+    settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
+    return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]
+
+
+def _compared(
+    documents: Sequence[Document],
+    found: Sequence[Reviewed],
+    *,
+    gpus: Sequence[Capability],
+    torch: Version | None,
+    system: str | None,
+) -> list[Reviewed]:
+    """Side by side, a script that makes no wheel while another does is wrong."""
+    subjects = [Subject(each, trace_of(each), gpus=gpus, torch=torch, system=system) for each in documents]
+    bare = [[step for step in subject.torch_builds if step.how == "cmake"] for subject in subjects]
+    wheels = [any(step.makes_wheel and step.what != "other" for step in subject.builds) for subject in subjects]
+    answer = []
+    for subject, one, configures, makes in zip(subjects, found, bare, wheels, strict=True):
+        if configures and not makes:
+            others = [item for item in every(subject) if item.rule != "libtorch-only"]
+            answer.append(_reviewed(subject, [*others, raised("no-wheel", configures[0].line)]))
+        else:
+            answer.append(one)
+    return answer
+
+
+def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
+    remarks = {(each.rule, each.line, str(each.fields)): _remark(subject, each) for each in found}
+    ordered = sorted(remarks.values(), key=lambda remark: (remark.line, -remark.state.rank))
+    step = next(iter(subject.torch_builds or subject.builds), None)
+    torch = subject.torch_at(step.item if step else None)
+    last = step.item if step else subject.trace.invocations[-1] if subject.trace.invocations else None
+    cuda = subject.cuda_at(last) if last is not None else None
+    toolset, studio, _ = toolchain.toolset_at(subject, last) if last is not None else (None, None, 0)
+    python = installs.python_of(subject)
+    return Reviewed(
+        script=subject.document.name,
+        dialect=subject.document.dialect.value,
+        refused=any(remark.state is State.FAIL for remark in ordered),
+        remarks=tuple(ordered),
+        not_understood=tuple(
+            msgspec.structs.replace(item, text=shown(item.text))
+            for item in sorted(subject.trace.not_understood, key=lambda each: each.line)
+        ),
+        torch=str(torch.version) if torch else None,
+        cuda=str(cuda.version) if cuda else None,
+        architectures=architecture.compiled_for(subject),
+        toolset=str(toolset) if toolset else studio and f"newest of {studio}",
+        python=str(python.version) if python else None,
+        generator=options.generator(subject),
+    )
+
+
+def _remark(subject: Subject, found: Raised) -> Remark:
+    line = subject.document.line(found.line)
+    if found.rule.startswith("pair:"):
+        pair = next(row for row in script_rules().pair if f"pair:{row.id}" == found.rule)
+        state = State.FAIL if pair.fails else State.WARN
+        name, sentence, why, source = pair.id, pair.found, pair.why, pair.source
+    else:
+        row = rule(found.rule)
+        state, name, sentence, why, source = _STATES[row.severity], row.id, row.found, row.why, row.source
+    corrected = found.corrected if found.corrected != line else None
+    text = shown(line.strip())
+    return Remark(
+        id=name,
+        state=state,
+        line=found.line,
+        text=text,
+        found=shown(_filled(sentence, found.fields)),
+        why=shown(_filled(why, found.fields)),
+        source=found.source or _filled(source, found.fields),
+        corrected=shown(corrected) if corrected is not None else None,
+        certain=found.certain and corrected is not None,
+        fix=Fix(
+            text=f"write: {shown(corrected.strip())}" if corrected else "delete this line", mechanical=found.certain
+        )
+        if corrected is not None
+        else None,
+    )
+
+
+def _filled(sentence: str, fields: dict[str, str]) -> str:
+    for name, value in fields.items():
+        sentence = sentence.replace("{" + name + "}", value)
+    return sentence
+
+
+def shown(text: str) -> str:
+    """A line as it may be printed: passwords and tokens taken out, and nothing longer than a screen."""
+    cut = text if len(text) <= 400 else text[:397] + "…"
+    return (
+        redact(cut, names=()) if "://" in cut or "oken" in cut or "assw" in cut or "ecret" in cut or "_" in cut else cut
+    )

@@ -1,12 +1,24 @@
-"""What people write into build scripts and should not: pins, pairs, compiler switches, renamed variables."""
+"""What people write into build scripts and should not: the rules with their words, and the tables behind them."""
 
 from __future__ import annotations
+
+import re
 
 import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, decided
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class ScriptRule(Row, frozen=True, kw_only=True):
+    """One rule: `severity` is wrong, careful or note. Words in braces are filled in with what was found."""
+
+    id: str
+    severity: str
+    found: str
+    why: str
+    fix: str | None = None
 
 
 class Pin(Row, frozen=True, kw_only=True):
@@ -27,6 +39,7 @@ class Pair(Row, frozen=True, kw_only=True):
     found: str
     why: str
     cuda_from: Version | None = None
+    torch_from: Version | None = None
     torch_to: Version | None = None
     arch_from: Capability | None = None
     system: str | None = None
@@ -50,12 +63,75 @@ class Renamed(Row, frozen=True, kw_only=True):
     new_from: Version
 
 
+class ExtensionRow(Row, frozen=True, kw_only=True):
+    """A package whose build imports torch. `from_source`: pip compiles it; `heavy`: its compilers need much memory."""
+
+    name: str
+    also: tuple[str, ...] = ()
+    from_source: bool = True
+    heavy: bool = False
+
+
+class ArchName(Row, frozen=True, kw_only=True):
+    """A family name in an architecture list. `cmake`: a build of torch reads it; `extension_from`: extensions do."""
+
+    name: str
+    archs: str
+    cmake: bool = True
+    extension_from: Version | None = None
+
+
+class Outside(Row, frozen=True, kw_only=True):
+    """Variables that a system or a tool sets; a script may use them without setting them."""
+
+    name: str
+    variables: tuple[str, ...]
+
+
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
+    rule: tuple[ScriptRule, ...]
     pin: tuple[Pin, ...]
     pair: tuple[Pair, ...]
     switch: tuple[Switch, ...]
     renamed: tuple[Renamed, ...]
+    extension: tuple[ExtensionRow, ...]
+    arch_name: tuple[ArchName, ...]
+    outside: tuple[Outside, ...]
 
 
+@cached
 def script_rules() -> ScriptRules:
     return decided("review", ScriptRules)
+
+
+@cached
+def _rules() -> dict[str, ScriptRule]:
+    return {row.id: row for row in script_rules().rule}
+
+
+def rule(id: str) -> ScriptRule:
+    return _rules()[id]
+
+
+@cached
+def _extensions() -> dict[str, ExtensionRow]:
+    return {name: row for row in script_rules().extension for name in (row.name, *row.also)}
+
+
+def extension(name: str) -> ExtensionRow | None:
+    """The row of a package, a repository or a folder by its name."""
+    plain = re.sub(r"[-_.]+", "-", name.lower().partition("#")[0])
+    row = _extensions().get(plain)
+    if row is None and "#" in name:
+        row = _extensions().get(re.sub(r"[-_./]+", "-", name.lower().rpartition("/")[2]))
+    return row
+
+
+@cached
+def arch_names() -> dict[str, ArchName]:
+    return {row.name: row for row in script_rules().arch_name}
+
+
+@cached
+def outside() -> frozenset[str]:
+    return frozenset(name.upper() for row in script_rules().outside for name in row.variables)

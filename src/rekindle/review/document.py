@@ -1,0 +1,175 @@
+"""A file to review: its text, its lines, how they end, and what kind of script it is."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.console import clean
+from rekindle.core.errors import BadInput, NotFound
+
+LARGEST = 4 << 20
+_READS = "review reads .bat, .cmd, .ps1, .sh, Dockerfiles, GitHub and GitLab workflows, and .md or .txt notes"
+
+
+class Dialect(str, Enum):
+    BATCH = "batch"
+    POWERSHELL = "powershell"
+    SHELL = "shell"
+    DOCKERFILE = "dockerfile"
+    WORKFLOW = "workflow"
+    GITLAB = "gitlab"
+    NOTES = "notes"
+
+    @property
+    def continues(self) -> str:
+        """The sign at the end of a line that goes on."""
+        return {Dialect.BATCH: "^", Dialect.POWERSHELL: "`"}.get(self, "\\")
+
+    @property
+    def windows(self) -> bool:
+        return self in (Dialect.BATCH, Dialect.POWERSHELL)
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """`text` has plain line feeds; `ends` is how the file itself ends its lines."""
+
+    name: str
+    dialect: Dialect
+    text: str
+    lines: tuple[str, ...]
+    ends: str = "\n"
+    encoding: str = "utf-8"
+
+    def line(self, number: int) -> str:
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+
+def load(path: Path) -> Document:
+    if str(path) == "-":
+        data, name = sys.stdin.buffer.read(LARGEST + 1), "standard input"
+    else:
+        data, name = _bytes(path), str(path)
+    if len(data) > LARGEST:
+        message = f"`{name}` is too large to be a build script (over {LARGEST >> 20} MB)"
+        raise BadInput(message, hint=_READS)
+    text, encoding = _decoded(data)
+    if "\0" in text:
+        message = f"`{name}` is not a text file"
+        raise BadInput(message, hint=_READS)
+    return read(text, name=name, encoding=encoding)
+
+
+def read(text: str, *, name: str = "", encoding: str = "utf-8") -> Document:
+    ends = "\r\n" if "\r\n" in text else "\n"
+    plain = text.replace("\r\n", "\n")
+    lines = tuple(clean(line) for line in plain.split("\n"))
+    if lines and not lines[-1]:
+        lines = lines[:-1]
+    body = "\n".join(lines) + "\n"
+    dialect = _dialect(name, body)
+    if dialect is None:
+        message = f"cannot review `{name or 'this text'}`: not a kind of script that Rekindle reads"
+        raise BadInput(message, hint=_READS)
+    return Document(name=name, dialect=dialect, text=body, lines=lines, ends=ends, encoding=encoding)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        if path.is_file() and path.stat().st_size > LARGEST:
+            message = f"`{path}` is too large to be a build script (over {LARGEST >> 20} MB)"
+            raise BadInput(message, hint=_READS)
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        message = f"no such file: `{path}`"
+        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+    except OSError as error:
+        message = f"cannot read `{path}`: {error.strerror or error}"
+        raise NotFound(message, hint="check the path and the permissions of the file") from error
+
+
+def _decoded(data: bytes) -> tuple[str, str]:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace"), "utf-16"
+    for encoding in ("utf-8-sig", "cp1252"):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return text, encoding if encoding != "utf-8-sig" or data.startswith(b"\xef\xbb\xbf") else "utf-8"
+    return data.decode("latin-1"), "latin-1"
+
+
+_SUFFIXES = {
+    ".bat": Dialect.BATCH,
+    ".cmd": Dialect.BATCH,
+    ".ps1": Dialect.POWERSHELL,
+    ".psm1": Dialect.POWERSHELL,
+    ".sh": Dialect.SHELL,
+    ".bash": Dialect.SHELL,
+    ".zsh": Dialect.SHELL,
+    ".dockerfile": Dialect.DOCKERFILE,
+    ".containerfile": Dialect.DOCKERFILE,
+    ".md": Dialect.NOTES,
+    ".markdown": Dialect.NOTES,
+}
+_KNOWN_OTHERS = frozenset(
+    {".py", ".json", ".toml", ".ipynb", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}
+    | {".ini", ".lua", ".rb", ".go", ".rs", ".java", ".cmake", ".nix", ".csv", ".log", ".lock"}
+)
+
+
+def _dialect(name: str, text: str) -> Dialect | None:
+    path = Path(name.replace("\\", "/"))
+    suffix, base = path.suffix.lower(), path.name.lower()
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if base.startswith(("dockerfile", "containerfile")):
+        return Dialect.DOCKERFILE
+    if suffix in (".yml", ".yaml"):
+        return yaml_kind(text)
+    if suffix in _KNOWN_OTHERS or base in ("makefile", "cmakelists.txt"):
+        return None
+    return _guessed(text)
+
+
+def yaml_kind(text: str) -> Dialect | None:
+    """A workflow of GitHub has `jobs:` with steps, one of GitLab jobs with `script:`."""
+    if re.search(r"(?m)^(?:jobs|'jobs'|\"jobs\"):", text) or re.search(r"(?m)^runs:\s*$", text):
+        return Dialect.WORKFLOW
+    if re.search(r"(?m)^\s{1,8}(?:script|before_script):", text) or re.search(r"(?m)^(?:before_)?script:", text):
+        return Dialect.GITLAB
+    return None
+
+
+def _guessed(text: str) -> Dialect | None:
+    """What has no name that says it: notes with fenced blocks, or a script by its first line or its words."""
+    first = text.lstrip().split("\n", 1)[0]
+    if first.startswith("#!"):
+        return Dialect.SHELL if re.search(r"\b(?:ba|da|z|k)?sh\b", first) else None
+    if re.search(r"(?m)^\s*```", text):
+        return Dialect.NOTES
+    if re.search(r"(?m)^FROM\s+\S+", text) and re.search(r"(?m)^(?:RUN|ENV|CMD|COPY)\s", text):
+        return Dialect.DOCKERFILE
+    return guessed_shell(text)
+
+
+def guessed_shell(text: str) -> Dialect | None:
+    """The shell that a piece without a name is written for."""
+    if re.search(r"(?im)^\s*\$env:\w|^\s*\$\w+\s*=|^\s*(?:Write-Host|Set-Location|param\s*\()", text):
+        return Dialect.POWERSHELL
+    if re.search(r"(?im)^\s*(?:@?echo off|set \"?\w+=|rem |call |::)|%\w+%|\.bat\b", text):
+        return Dialect.BATCH
+    if re.search(r"(?i)(?:^|[\s\"'=])[A-Z]:[\\/]", text) and not re.search(r"(?m)^\s*(?:export|sudo|source)\s", text):
+        return Dialect.BATCH
+    if re.search(
+        r"(?m)^\s*(?:[$#>]\s)?(?:export|sudo|source|set -|if \[|git|pip3?|python3?|conda|cmake|nvcc|cd|apt|apt-get"
+        r"|mkdir|module|uv|ninja|make|\w+=\S)(?:\s|$)",
+        text,
+    ):
+        return Dialect.SHELL
+    return None

@@ -1,0 +1,1 @@
+"""One reader per language: each turns a script into the same trace of commands and assignments."""

@@ -1,0 +1,375 @@
+"""Batch files: what cmd would do with them, statement by statement.
+
+cmd fills `%X%` in before it runs a line, and before it runs a whole block in parentheses; that is kept, because it is
+the fault that many scripts have. `call :label` is followed into the subroutine, `goto` to its label.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rekindle.review.document import Dialect
+from rekindle.review.readers.batch_grammar import BatchNode, BatchParser, BatchWord
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.trace import Redirect, Scope, Trace, Word, program_of
+
+_VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
+_SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
+_DEEPEST = 6
+
+
+def read_batch(trace: Trace, text: str, *, first: int = 1, scope: Scope | None = None) -> Recorder:
+    reader = _BatchReader(trace, scope or trace.scopes[0])
+    reader.read(text, first)
+    return reader.recorder
+
+
+class _BatchReader:
+    def __init__(self, trace: Trace, scope: Scope) -> None:
+        self.trace = trace
+        self.recorder = Recorder(trace, Dialect.BATCH, scope)
+        self.delayed = False
+        self.frozen: int | None = None
+        self.depth = 0
+        self.labels: dict[str, int] = {}
+        self.nodes: list[BatchNode] = []
+        self.seen: set[int] = set()
+        self.ended = False
+        self.waiting: list[str] = []  # labels that a conditional goto leads to
+
+    def read(self, text: str, first: int) -> None:
+        parser = BatchParser(text, first)
+        self.nodes = parser.parse()
+        for index, node in enumerate(self.nodes):
+            if node.kind == "label":
+                self.labels.setdefault(_label(node.raw), index)
+        self._follow(0)
+        while self.waiting and not self.trace.full:
+            self._follow(self.labels.get(self.waiting.pop(0), len(self.nodes)))
+        data = self._beyond()
+        self._complaints(parser, data)
+        # What no path leads to is read as well, but the rules about order leave it alone.
+        self.recorder.reached = False
+        for index, node in enumerate(self.nodes):
+            if index not in self.seen and node.line < data and not self.trace.full:
+                self._node(self.nodes, index)
+
+    def _beyond(self) -> int:
+        """The line from which on no command is ever reached: a text that the script carries with it."""
+        last = max(self.seen, default=-1)
+        rest = self.nodes[last + 1 :]
+        if not rest or any(node.kind == "label" and _label(node.raw) for node in rest):
+            return 1 << 30
+        return rest[0].line
+
+    def _complaints(self, parser: BatchParser, data: int) -> None:
+        for item in parser.complaints:
+            if item.line >= data:
+                continue
+            if item.kind == "unread":
+                self.trace.unread(item.line, item.text, item.text)
+            elif item.kind == "continuation":
+                sign = item.text.rstrip()[-1]
+                self.trace.slip(
+                    "continuation", item.line, item.text.rstrip()[:-1] + "^", sign=sign, right="^", shell="cmd"
+                )
+            elif item.kind == "continuation-space":
+                self.trace.slip("continuation-space", item.line, item.text.rstrip(), sign="^")
+            elif not re.match(r"(?i)\s*@?(?:echo|title|color|prompt)\b", item.text):
+                self.trace.slip("quote-open", item.line, _closed(item.text))
+
+    def _follow(self, index: int) -> None:
+        """From a statement to the end of the script or of the subroutine."""
+        while index < len(self.nodes) and not self.trace.full:
+            if index in self.seen:
+                return
+            self.seen.add(index)
+            self.ended = False
+            jump = self._node(self.nodes, index)
+            if self.ended:
+                return
+            index = self.labels[jump] if jump is not None and jump in self.labels else index + 1
+
+    def _subroutine(self, label: str) -> None:
+        if label not in self.labels or self.depth >= _DEEPEST:
+            return
+        self.depth += 1
+        index = self.labels[label]
+        while index < len(self.nodes) and not self.trace.full:
+            self.seen.add(index)
+            self.ended = False
+            jump = self._node(self.nodes, index)
+            if self.ended or (jump is not None and self.labels.get(jump, 0) <= index):
+                break
+            index = self.labels[jump] if jump is not None and jump in self.labels else index + 1
+        self.ended = False
+        self.depth -= 1
+
+    def _node(self, nodes: list[BatchNode], index: int, *, checked: bool = False) -> str | None:
+        """Runs one statement. A label when the script goes on there."""
+        node = nodes[index]
+        outer = self.frozen
+        if outer is None:
+            self.frozen = self.trace.order
+        jump = None
+        # What stands behind `||` runs only after a failure.
+        failed = _only_on_failure(nodes, index)
+        self.recorder.conditional += failed
+        if node.kind == "command":
+            jump = self._command(nodes, index, checked)
+        elif node.kind == "block":
+            jump = self._body(node.body, checked or node.after in ("||", "&&") or _looks(nodes, index))
+        elif node.kind in ("if", "for"):
+            self._condition(node)
+            self.recorder.conditional += 1
+            self._body(node.body, checked)
+            if node.otherwise:
+                self._body(node.otherwise, checked)
+            self.recorder.conditional -= 1
+            self.ended = False
+        if outer is None and not node.after:
+            self.frozen = None
+        self.recorder.conditional -= failed
+        if jump is not None and (self.recorder.conditional or failed):
+            self.waiting.append(jump)
+            return None
+        return jump
+
+    def _body(self, nodes: list[BatchNode], checked: bool) -> str | None:
+        for index in range(len(nodes)):
+            jump = self._node(nodes, index, checked=checked)
+            if jump is not None or self.ended:
+                return jump
+        return None
+
+    def _condition(self, node: BatchNode) -> None:
+        for match in _VARIABLE.finditer(node.condition):
+            self.trace.asked.add((match[1] or match[3]).upper())
+        for name in re.findall(r"(?i)\bdefined\s+(\w+)", node.condition):
+            self.trace.asked.add(name.upper())
+        if node.kind == "for":
+            inner = re.search(r"""\(\s*['`](.+?)['`]\s*\)""", node.condition, re.DOTALL)
+            if inner:
+                self._nested(inner[1], node.line)
+        if re.search(r"(?i)%errorlevel%", node.condition) and self._inside(node):
+            self.trace.slip("block-errorlevel", node.line)
+
+    def _inside(self, node: BatchNode) -> bool:
+        """In a block, after a command of the same block."""
+        return self.frozen is not None and any(
+            item.order > self.frozen and item.line < node.line for item in self.trace.invocations[-3:]
+        )
+
+    def _nested(self, text: str, line: int) -> None:
+        """A command in a cmd of its own: what it sets is gone with it."""
+        reader = _BatchReader(self.trace, self.trace.open(self.recorder.scope, "child"))
+        reader.recorder.child = True
+        reader.recorder.directory = self.recorder.directory
+        reader.recorder.conditional = self.recorder.conditional
+        if self.depth < _DEEPEST:
+            reader.depth = self.depth + 1
+            reader.read(text.replace("^", ""), line)
+
+    def _command(self, nodes: list[BatchNode], index: int, checked: bool) -> str | None:
+        node = nodes[index]
+        if not node.tokens:
+            return None
+        name = node.tokens[0].text.lower().lstrip("@")
+        if name == "set":
+            self._set(node)
+            return None
+        if name in ("setlocal", "endlocal"):
+            self._local(node, name)
+            return None
+        if name == "goto":
+            return _label(node.tokens[1].text) if len(node.tokens) > 1 and not self._leaves(node) else None
+        words = [self._word(token) for token in node.tokens]
+        called = name == "call"
+        if called:
+            words = words[1:]
+        if called and words and words[0].text.startswith(":"):
+            self._subroutine(_label(words[0].text))
+            return None
+        if not words:
+            return None
+        if not _is_folder_change(self, words, node):
+            self._start(nodes, index, words, called, checked)
+        if name == "exit" and not self.recorder.conditional:
+            self.ended = True
+        return None
+
+    def _leaves(self, node: BatchNode) -> bool:
+        if node.tokens[1].text.lower() in (":eof", "eof"):
+            self.ended = not self.recorder.conditional
+            return True
+        return False
+
+    def _start(self, nodes: list[BatchNode], index: int, words: list[Word], called: bool, checked: bool) -> None:
+        node = nodes[index]
+        piped: list[str] = []
+        step = index
+        while nodes[step].after == "|" and step + 1 < len(nodes):
+            step += 1
+            if nodes[step].tokens:
+                piped.append(program_of(nodes[step].tokens[0].text))
+        item = self.recorder.run(
+            words,
+            node.line,
+            node.last,
+            node.raw,
+            called=called,
+            checked=checked or nodes[step].after in ("||", "&&") or _looks(nodes, step),
+            piped=tuple(piped),
+            redirects=tuple(
+                Redirect(sign=item.sign, target=item.target, line=item.line, glued=item.glued) for item in node.targets
+            ),
+            after=node.after,
+        )
+        if item and item.program == "cmd" and len(item.words) > 2 and re.fullmatch(r"(?i)/[ck]", item.words[1].text):
+            self._nested(" ".join(word.text for word in item.words[2:]), node.line)
+
+    def _local(self, node: BatchNode, name: str) -> None:
+        text = node.raw.lower()
+        if "enabledelayedexpansion" in text:
+            self.delayed = True
+            self.trace.options["delayed"] = node.line
+        if "disabledelayedexpansion" in text or name == "endlocal":
+            self.delayed = False
+
+    def _set(self, node: BatchNode) -> None:
+        match = _SET.match(node.raw.lstrip("@ \t"))
+        if match is None or "=" not in match[2]:
+            return
+        switch, rest = (match[1] or "").strip().lower(), match[2]
+        if switch == "/p":
+            self.recorder.set(rest.partition("=")[0].strip().strip('"'), "", node.line, known=False, text=node.raw)
+            return
+        whole = rest.lstrip().startswith('"')
+        if whole:
+            inner = rest.strip()[1:]
+            inner = inner[: inner.rindex('"')] if '"' in inner else inner
+        else:
+            inner = rest
+        name, _, value = inner.partition("=")
+        self._spaces(node, name, value, whole=whole)
+        quoted = not whole and re.fullmatch(r'\s*"[^"]*"\s*', value)
+        filled, known = self._expand(value.strip(), node.line)
+        if quoted:
+            filled = filled.strip().strip('"')
+        if switch == "/a":
+            known = known and filled.isdigit()
+        appended = f"%{name.strip().upper()}%" in value.upper()
+        self.recorder.set(
+            name.strip(),
+            filled,
+            node.line,
+            known=known,
+            raw=value if not quoted else value.strip(),
+            text=node.raw.strip(),
+            appended=appended,
+        )
+
+    def _spaces(self, node: BatchNode, name: str, value: str, *, whole: bool) -> None:
+        before, after = name != name.rstrip(), value[:1] in (" ", "\t") and bool(value.strip())
+        if before or (after and not re.search(r"(?i)flags|args|options|CL$", name)):
+            right = f'set "{name.strip()}={value.strip().strip(chr(34))}"'
+            self.trace.slip("set-with-spaces", node.line, right, name=name.strip(), shell="cmd")
+        elif not whole and node.after and value != value.rstrip() and value.strip():
+            right = f'set "{name.strip()}={value.strip()}"'
+            self.trace.slip("set-trailing-space", node.line, name=name.strip(), value=value.strip(), right=right)
+
+    def _word(self, token: BatchWord) -> Word:
+        text, known = self._expand(token.text, token.line)
+        return Word(text, token.raw, token.line, token.quoted, known)
+
+    def _expand(self, text: str, line: int) -> tuple[str, bool]:
+        known = not re.search(r"%[*\d~]|%%", text)
+        budget = len(text)
+
+        def value(match: re.Match[str]) -> str:
+            nonlocal known, budget
+            name, change = (match[1], match[2]) if match[1] else (match[3], match[4])
+            if match[3] and not self.delayed:
+                return match[0]
+            found = self.recorder.lookup(name, None if match[3] else self.frozen)
+            newer = None if match[3] or self.frozen is None else self.recorder.lookup(name)
+            if newer is not None and newer.order > (self.frozen or 0) and newer is not found:
+                same_line = newer.line == line
+                self.trace.slip("block-expansion-line" if same_line else "block-expansion", line, name=name)
+            if found is None:
+                known = False
+                self.recorder.missed(name, line)
+                return match[0]
+            budget += len(found.text)
+            if budget > 1 << 20:
+                known = False
+                return ""
+            known = known and found.known
+            return _changed(found.text, change)
+
+        return _VARIABLE.sub(value, text), known
+
+
+def _changed(text: str, change: str | None) -> str:
+    """`%X:a=b%` and `%X:~0,3%`."""
+    if not change:
+        return text
+    cut = re.fullmatch(r":~(-?\d+)(?:,(-?\d+))?", change)
+    if cut:
+        start = int(cut[1])
+        rest = text[start:] if start >= 0 else text[max(0, len(text) + start) :]
+        return rest if cut[2] is None else rest[: int(cut[2])]
+    old, sign, new = change[1:].partition("=")
+    return re.sub(re.escape(old), lambda _: new, text, flags=re.IGNORECASE) if sign and old else text
+
+
+def _label(text: str) -> str:
+    return re.split(r"[\s:+&|<>(]", text.lstrip(": \t"), maxsplit=1)[0].lower()
+
+
+def _looks(nodes: list[BatchNode], index: int) -> bool:
+    """The statement behind looks at how this one ended."""
+    for node in nodes[index + 1 : index + 4]:
+        if node.kind == "comment":
+            continue
+        if node.kind == "command" and node.tokens and node.tokens[0].text.lower() in ("echo", "echo.", "popd"):
+            continue
+        return "errorlevel" in (node.condition + node.raw).lower()
+    return False
+
+
+def _only_on_failure(nodes: list[BatchNode], index: int) -> bool:
+    """`x || exit /b 1`"""
+    return index > 0 and nodes[index - 1].after == "||"
+
+
+def _is_folder_change(reader: _BatchReader, words: list[Word], node: BatchNode) -> bool:
+    name = words[0].text.lower()
+    recorder = reader.recorder
+    if re.match(r"(?:cd|chdir)(?:$|[\\/.])", name):
+        rest = [word for word in words[1:] if word.text.lower() != "/d"]
+        target = (
+            " ".join(word.text for word in rest) or words[0].text[len("chdir" if name.startswith("ch") else "cd") :]
+        )
+        recorder.run(words, node.line, node.last, node.raw, after=node.after, checked=node.after == "||")
+        if target.strip():
+            recorder.go(target)
+        return True
+    if name in ("pushd", "popd"):
+        recorder.run(words, node.line, node.last, node.raw, after=node.after, checked=node.after == "||")
+        if name == "pushd" and len(words) > 1:
+            recorder.go(" ".join(word.text for word in words[1:]), push=True)
+        else:
+            recorder.back()
+        return True
+    return False
+
+
+def _closed(text: str) -> str:
+    """The line with its quote closed."""
+    body = text.rstrip()
+    sign = "^" if body.endswith("^") else ""
+    body = body[: -len(sign)].rstrip() if sign else body
+    if re.search(r"\"[^\"]*'$", body):
+        return body[:-1] + '"'
+    return body + '"' + (f" {sign}" if sign else "")

@@ -1,0 +1,196 @@
+"""Dockerfiles: stages with their ENV and ARG, each RUN read as a shell script of its own."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+
+import msgspec
+
+from rekindle.review.document import Dialect
+from rekindle.review.readers.powershell import read_powershell
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell import read_shell
+from rekindle.review.trace import Image, Scope, Trace, Word
+
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
+_PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
+
+
+def read_dockerfile(trace: Trace, text: str) -> None:
+    from dockerfile_parse import DockerfileParser  # type: ignore[import-untyped]
+
+    logging.getLogger("dockerfile_parse").setLevel(logging.ERROR)
+    plain, bodies = _without_heredocs(text)
+    parser = DockerfileParser(fileobj=io.BytesIO(plain.encode("utf-8")))
+    reader = _DockerReader(trace, text, bodies)
+    for item in parser.structure:
+        if trace.full:
+            return
+        reader.instruction(item["instruction"].upper(), item["value"], item["startline"], item["endline"])
+
+
+def _without_heredocs(text: str) -> tuple[str, dict[int, tuple[int, str]]]:
+    """The text with the bodies of here-documents blank, and each body by the row of its instruction."""
+    lines = text.split("\n")
+    bodies: dict[int, tuple[int, str]] = {}
+    row = 0
+    while row < len(lines):
+        begin = _HEREDOC.search(lines[row]) if re.match(r"\s*(?:RUN|COPY|ADD)\b", lines[row]) else None
+        if begin:
+            end = row + 1
+            while end < len(lines) and lines[end].strip() != begin[2]:
+                end += 1
+            if end < len(lines):
+                bodies[row] = (row + 1, "\n".join(lines[row + 1 : end]))
+                for inner in range(row + 1, end + 1):
+                    lines[inner] = ""
+                row = end
+        row += 1
+    return "\n".join(lines), bodies
+
+
+class _DockerReader:
+    def __init__(self, trace: Trace, text: str, bodies: dict[int, tuple[int, str]]) -> None:
+        self.trace = trace
+        self.lines = text.split("\n")
+        self.bodies = bodies
+        self.scope = trace.scopes[0]
+        self.stages: dict[str, Scope] = {}
+        self.directory: str | None = None
+        self.shell = Dialect.SHELL
+        self.pipefail = False
+
+    def instruction(self, name: str, value: str, start: int, end: int) -> None:
+        line = start + 1
+        if name == "FROM":
+            self._from(value, line)
+        elif name in ("ENV", "ARG", "LABEL"):
+            if name != "LABEL":
+                self._set(name, value, start, end)
+        elif name == "RUN":
+            self._run(start, end)
+        elif name == "WORKDIR":
+            self.directory = self._filled(value)[0]
+        elif name == "SHELL":
+            low = value.lower()
+            self.shell = Dialect.POWERSHELL if "powershell" in low or "pwsh" in low else Dialect.SHELL
+            self.pipefail = "pipefail" in low
+        elif name not in _OTHERS:
+            self.trace.unread(line, value, f"`{name}` is not a Dockerfile instruction")
+
+    def _from(self, value: str, line: int) -> None:
+        words = [word for word in value.split() if not word.startswith("--")]
+        if not words:
+            self.trace.unread(line, value, "FROM without an image")
+            return
+        image, known = self._filled(words[0])
+        parent = self.stages.get(image)
+        self.scope = self.trace.open(parent or self.trace.scopes[0], f"stage {line}")
+        if len(words) > 2 and words[1].lower() == "as":
+            self.stages[words[2]] = self.scope
+        self.directory = None
+        if parent is None:
+            self.trace.images.append(
+                Image(name=image, line=line, order=self.trace.tick(), scope=self.scope.number, known=known)
+            )
+
+    def _set(self, name: str, value: str, start: int, end: int) -> None:
+        recorder = Recorder(self.trace, Dialect.SHELL, self.scope)
+        pairs = list(_PAIR.finditer(value))
+        if not pairs:
+            key, _, rest = value.strip().partition(" ")
+            if name == "ARG" or not rest:
+                recorder.set(key, "", start + 1, known=False, how="environment" if name == "ARG" else "shell")
+                self.trace.asked.add(key)
+                return
+            text, known = self._filled(rest.strip())
+            recorder.set(key, text, start + 1, known=known, text=value)
+            return
+        for pair in pairs:
+            raw = pair[2]
+            text, known = self._filled(raw[1:-1] if raw[:1] in "\"'" else raw)
+            recorder.set(pair[1], text, self._row(pair[1], start, end), known=known, raw=raw, text=pair[0])
+            if name == "ARG":
+                self.trace.asked.add(pair[1])
+
+    def _row(self, name: str, start: int, end: int) -> int:
+        """ENV over several lines: the line on which a name stands."""
+        for row in range(start, min(end, len(self.lines) - 1) + 1):
+            if re.search(rf"(?<![\w$]){re.escape(name)}=", self.lines[row]):
+                return row + 1
+        return start + 1
+
+    def _filled(self, text: str) -> tuple[str, bool]:
+        known = True
+
+        def put(match: re.Match[str]) -> str:
+            nonlocal known
+            found = self.scope.get(match[1] or match[3], self.trace.order)
+            if found is not None and (found.known or found.text):
+                known = known and found.known
+                return found.text
+            if match[2]:
+                return match[2]
+            known = False
+            return match[0]
+
+        return re.sub(r"\$\{(\w+)(?::-([^}]*))?[^}]*\}|\$(\w+)", put, text), known
+
+    def _run(self, start: int, end: int) -> None:
+        if start in self.bodies:
+            row, body = self.bodies[start]
+            interpreter = re.search(r"\bpython", self.lines[start])
+            if not interpreter:
+                self._script(body, row + 1, stops=bool(re.search(r"-\w*e", self.lines[start].partition("<<")[0])))
+            return
+        rows = self.lines[start : end + 1]
+        rows[0] = re.sub(r"(?i)^(\s*)RUN((?:\s+--\S+)*)", lambda m: m[1] + "   " + " " * len(m[2]), rows[0])
+        text = "\n".join(self._joined(row, last=index == len(rows) - 1) for index, row in enumerate(rows))
+        if re.match(r"\s*\[\s*\"", text):
+            self._listed(text, start + 1)
+        else:
+            self._script(text, start + 1, stops=False)
+
+    @staticmethod
+    def _joined(row: str, *, last: bool) -> str:
+        """Docker drops comment lines and blank ones inside RUN, and takes blanks behind the backslash."""
+        if not last and (row.lstrip().startswith("#") or not row.strip()):
+            return "\\"
+        return re.sub(r"\\[ \t]+$", r"\\", row)
+
+    def _script(self, text: str, line: int, *, stops: bool) -> None:
+        recorder = Recorder(self.trace, self.shell, self.trace.open(self.scope, f"run {line}"))
+        recorder.directory = self.directory
+        recorder.stops, recorder.pipefail = stops, self.pipefail
+        before = len(self.trace.invocations)
+        if self.shell is Dialect.POWERSHELL:
+            read_powershell(self.trace, text, first=line, recorder=recorder)
+        else:
+            read_shell(self.trace, text, first=line, recorder=recorder)
+        self._ends(before)
+
+    def _ends(self, before: int) -> None:
+        """The image is not made when the last command of a RUN fails, nor one with `&&` behind it."""
+        items = self.trace.invocations
+        for index in range(before, len(items)):
+            last = index == len(items) - 1
+            if (
+                items[index].after == "&&"
+                or (last and not items[index].piped)
+                or (items[index].piped and self.pipefail)
+            ):
+                items[index] = msgspec.structs.replace(items[index], checked=True)
+
+    def _listed(self, text: str, line: int) -> None:
+        words = [Word(part, part, line, True) for part in re.findall(r"\"((?:\\.|[^\"])*)\"", text)]
+        recorder = Recorder(self.trace, Dialect.SHELL, self.trace.open(self.scope, f"run {line}"))
+        recorder.directory = self.directory
+        recorder.run(words, line, line, text, checked=True)
+
+
+_OTHERS = frozenset(
+    {"COMMENT", "CMD", "ENTRYPOINT", "COPY", "ADD", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK"}
+    | {"MAINTAINER", "ONBUILD"}
+)

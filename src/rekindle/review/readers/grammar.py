@@ -1,0 +1,44 @@
+"""The tree-sitter grammars, imported when a script needs one."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rekindle.core.errors import MissingTool
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+@lru_cache(maxsize=4)
+def _parser(language: str) -> Any:
+    try:
+        tree_sitter = importlib.import_module("tree_sitter")
+        grammar = importlib.import_module(f"tree_sitter_{language}")
+    except ImportError as error:
+        message = f"cannot read this script: the {language} grammar is not installed for this Python"
+        raise MissingTool(
+            message, hint=f"run `pip install tree-sitter tree-sitter-{language}`, or use Python 3.10 to 3.14"
+        ) from error
+    return tree_sitter.Parser(tree_sitter.Language(grammar.language()))
+
+
+def parsed(language: str, text: str) -> Node:
+    node: Node = _parser(language).parse(text.encode("utf-8")).root_node
+    return node
+
+
+def text_of(node: Node | None) -> str:
+    return (node.text or b"").decode("utf-8", "replace") if node is not None else ""
+
+
+def first_line(node: Node) -> int:
+    return int(node.start_point[0])
+
+
+def last_line(node: Node) -> int:
+    """The last line with something of the node on it: the end of a line counts to that line."""
+    row, column = node.end_point
+    return int(row - 1 if column == 0 and row > node.start_point[0] else row)

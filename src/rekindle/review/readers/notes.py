@@ -1,0 +1,105 @@
+"""Notes (Markdown, plain text): the fenced blocks that are commands, each in its own language."""
+
+from __future__ import annotations
+
+import re
+
+from rekindle.review.document import Dialect, guessed_shell
+from rekindle.review.readers.batch import read_batch
+from rekindle.review.readers.powershell import read_powershell
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell import read_shell
+from rekindle.review.trace import Trace, Word
+
+_LANGUAGES = {
+    "bat": Dialect.BATCH, "batch": Dialect.BATCH, "cmd": Dialect.BATCH, "dos": Dialect.BATCH,
+    "powershell": Dialect.POWERSHELL, "ps1": Dialect.POWERSHELL, "pwsh": Dialect.POWERSHELL, "ps": Dialect.POWERSHELL,
+    "sh": Dialect.SHELL, "bash": Dialect.SHELL, "shell": Dialect.SHELL, "console": Dialect.SHELL, "zsh": Dialect.SHELL,
+    "shell-session": Dialect.SHELL, "shellscript": Dialect.SHELL,
+}  # fmt: skip
+_UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
+_COMMAND = re.compile(
+    r"(?i)\s*(?:[@$>#]\s)?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
+    r"|if|for|uv|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
+)
+_REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?==[\w.+!]+\Z")
+_NOT_CODE = re.compile(r"\s*(?:Traceback \(most|File \"|diff --git|@@|[-+]{3} |\*\*\* |Running:|Produces:)")
+
+
+def read_notes(trace: Trace, text: str) -> None:
+    lines = text.split("\n")
+    everything = "\n".join("\n".join(rows) for _, _, rows in _blocks(lines))
+    windows = guessed_shell(everything) is not Dialect.SHELL
+    for first, language, rows in _blocks(lines):
+        if trace.full:
+            return
+        if _requirements(trace, first, rows):
+            continue
+        dialect = _dialect(language, rows, windows=windows)
+        if dialect is None:
+            continue
+        body = "\n".join(_prompted(row) for row in rows) + "\n"
+        if dialect is Dialect.BATCH:
+            read_batch(trace, body, first=first)
+        elif dialect is Dialect.POWERSHELL:
+            read_powershell(trace, body, first=first)
+        else:
+            read_shell(trace, body, first=first)
+
+
+def _blocks(lines: list[str]) -> list[tuple[int, str, list[str]]]:
+    """Fenced blocks with the line of their first row, and indented ones that hold commands."""
+    found: list[tuple[int, str, list[str]]] = []
+    start: int | None = None
+    language = fence = ""
+    indented: list[str] = []
+    for row, line in enumerate(lines):
+        mark = re.match(r"\s*(```+|~~~+)\s*\{?\.?([\w+-]*)", line)
+        if start is not None:
+            if mark and mark[1].startswith(fence) and not mark[2]:
+                found.append((start + 2, language, lines[start + 1 : row]))
+                start = None
+            continue
+        if mark and line.count("```") < 2:
+            start, fence, language = row, mark[1], mark[2].lower()
+            continue
+        if re.match(r"(?:\t| {4})\S", line) and _COMMAND.match(line.strip() + " ") and not line.strip().startswith("-"):
+            indented.append(line.strip())
+        elif indented:
+            found.append((row + 1 - len(indented), "", indented))
+            indented = []
+    return found
+
+
+def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None:
+    """The shell of a block; None when it is not commands: notes also quote tracebacks, folders and patches."""
+    if any(_NOT_CODE.match(row) for row in rows) or not any(_COMMAND.match(row) for row in rows):
+        return None
+    text = "\n".join(rows)
+    said = _LANGUAGES.get(language)
+    if said is not None:
+        return said
+    if language not in _UNSAID:
+        return None
+    guess = guessed_shell(text)
+    if guess is Dialect.SHELL and windows and not re.search(r"(?m)^\s*(?:export|sudo|source|\./|apt)", text):
+        return Dialect.BATCH
+    return guess or (Dialect.BATCH if windows else Dialect.SHELL)
+
+
+def _prompted(row: str) -> str:
+    """`$ pip …`, `> pip …`, `C:\\x>pip …`: the prompt is not part of the command."""
+    match = re.match(r"(\s*)(?:\$ |> |PS [A-Z]:[^>]*> ?|[A-Za-z]:\\[^>]*>|\([\w.-]+\) ?\$ )(?=\S)", row)
+    return match[1] + " " * (match.end() - len(match[1])) + row[match.end() :] if match else row
+
+
+def _requirements(trace: Trace, first: int, rows: list[str]) -> bool:
+    """A list of pins, one per line: read as if they were installed together."""
+    filled = [row.strip() for row in rows if row.strip() and not row.strip().startswith("#")]
+    if len(filled) < 4 or sum(bool(_REQUIREMENT.match(row)) for row in filled) < 0.8 * len(filled):
+        return False
+    recorder = Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    words = [Word("pip", "pip", first), Word("install", "install", first)]
+    words += [Word(row.strip(), row.strip(), first + index) for index, row in enumerate(rows) if row.strip()]
+    recorder.run(words, first, first + len(rows) - 1, "requirements", checked=True)
+    return True

@@ -1,0 +1,393 @@
+"""PowerShell scripts: walked in order on the tree of the PowerShell grammar."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rekindle.review.document import Dialect
+from rekindle.review.readers.grammar import first_line, last_line, parsed, text_of
+from rekindle.review.readers.powershell_values import LIST, PowerShellValues, environment_name
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.trace import Redirect, Scope, Trace, Word, program_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_DEEPEST = 40
+_CALLS = 100
+_LOOKS = re.compile(r"(?i)\$LASTEXITCODE|\$\?")
+
+
+def read_powershell(
+    trace: Trace, text: str, *, first: int = 1, scope: Scope | None = None, recorder: Recorder | None = None
+) -> Recorder:
+    recorder = recorder or Recorder(trace, Dialect.POWERSHELL, scope or trace.scopes[0])
+    reader = _PowerShellReader(recorder, text, first)
+    # `@name` hands a list on; the grammar knows it as `$name` only.
+    root = parsed("powershell", re.sub(r"(?<=[ \t])@(?=[A-Za-z_]\w*(?:[ \t\n;|)]|\Z))", "$", text))
+    reader.collect(root)
+    reader.walk(root)
+    reader.never_called()
+    reader.errors(root)
+    return recorder
+
+
+class _PowerShellReader(PowerShellValues):
+    def __init__(self, recorder: Recorder, text: str, first: int) -> None:
+        super().__init__(recorder, first)
+        self.lines = text.split("\n")
+        self.functions: dict[str, Node] = {}
+        self.called: set[str] = set()
+        self.calls = 0
+        self.depth = 0
+
+    def collect(self, root: Node) -> None:
+        """A function may be called above its definition only within another; all names are known from the start."""
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node.type == "function_statement":
+                name = next((text_of(child) for child in node.children if child.type == "function_name"), "")
+                self.functions.setdefault(name.lower(), node)
+            elif node.child_count and node.type in ("program", "statement_list", "script_block", "script_block_body"):
+                waiting += node.children
+
+    def errors(self, root: Node) -> None:
+        if not root.has_error:
+            return
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node.is_error or node.is_missing:
+                row = first_line(node)
+                text = self.lines[row] if row < len(self.lines) else ""
+                if not self._plain(row, text):
+                    self.trace.unread(row + self.first, text, "not valid PowerShell")
+            elif node.has_error:
+                waiting += reversed(node.children)
+
+    def _plain(self, row: int, text: str) -> bool:
+        """A plain command that the grammar stumbles over is read word by word."""
+        line = row + self.first
+        if any(item.line == line for item in self.trace.invocations):
+            return not re.search(r"[{}()]", text)
+        if not re.match(r"\s*&?\s*[\w.\\:/-]+(?:\s|$)", text) or re.search(r"[{}()|;`=]\s*$|\$\(", text):
+            return False
+        pieces = re.findall(r"\"[^\"]*\"|'[^']*'|[^\s\"']+", text.strip().lstrip("& "))
+        words = []
+        for piece in pieces:
+            filled, known = self.filled(piece.strip("\"'"), None) if piece[:1] != "'" else (piece.strip("'"), True)
+            words.append(Word(filled, piece, line, piece[:1] in "\"'", known))
+        self.recorder.run(words, line, line, text)
+        return True
+
+    def never_called(self) -> None:
+        self.recorder.reached = False
+        for name, node in list(self.functions.items()):
+            if name not in self.called and not self.trace.full:
+                self._function_body(node)
+        self.recorder.reached = True
+
+    def walk(self, node: Node, *, checked: bool = False) -> None:
+        """Every statement below a node, in order."""
+        if self.depth > _DEEPEST:
+            self.trace.unread(self.line(node), text_of(node).split("\n")[0], "nested too deeply")
+            return
+        self.depth += 1
+        statements = _statements(node)
+        for index, child in enumerate(statements):
+            if self.trace.full:
+                break
+            self._statement(child, checked or self._looked_at(statements, index))
+        self.depth -= 1
+
+    def _looked_at(self, statements: list[Node], index: int) -> bool:
+        """The next statement looks at how this one ended, itself or through a function of the script."""
+        for node in statements[index + 1 : index + 3]:
+            text = text_of(node)[:2000]
+            if _LOOKS.search(text):
+                return True
+            name = re.match(r"\s*([\w-]+)", text)
+            function = self.functions.get(name[1].lower()) if name else None
+            if function is not None:
+                return bool(_LOOKS.search(text_of(function))) and "{" not in text
+            if not re.match(r"(?i)\s*(?:Write-|echo|Pop-Location|Stop-Transcript)", text):
+                return False
+        return False
+
+    def _statement(self, node: Node, checked: bool) -> None:
+        kind = node.type
+        if kind == "pipeline":
+            self._pipeline(node, checked)
+        elif kind == "function_statement":
+            return
+        elif kind == "param_block":
+            self._parameters(node)
+        elif kind == "try_statement":
+            for child in node.named_children:
+                self.recorder.conditional += child.type != "statement_block"
+                self.walk(child, checked=checked)
+                self.recorder.conditional -= child.type != "statement_block"
+        elif kind == "flow_control_statement":
+            text = text_of(node)
+            words = [Word(part, part, self.line(node)) for part in text.split()[:3]]
+            self.recorder.run(words, self.line(node), self.last(node), text)
+        elif kind in ("comment", "command_argument_sep"):
+            return
+        elif kind == "ERROR":
+            self._broken(node)
+        else:
+            self._conditional(node, checked)
+
+    def _conditional(self, node: Node, checked: bool) -> None:
+        self.recorder.conditional += 1
+        for child in node.named_children:
+            if child.type in ("pipeline", "while_condition", "for_condition", "switch_condition"):
+                for name in re.findall(r"(?i)\$(?:env:)?(\w+)", text_of(child)):
+                    self.trace.asked.add(name.upper())
+                if child.type == "pipeline" and node.type != "foreach_statement":
+                    self._pipeline(child, True)
+            else:
+                self.walk(child, checked=checked)
+        self.recorder.conditional -= 1
+
+    def _broken(self, node: Node) -> None:
+        self.walk(node)
+
+    def _parameters(self, node: Node) -> None:
+        for parameter in _all(node, "script_parameter"):
+            variable = next((child for child in parameter.children if child.type == "variable"), None)
+            default = next((child for child in parameter.children if child.type == "script_parameter_default"), None)
+            if variable is None:
+                continue
+            text, known = self.value(default.named_children[-1]) if default and default.named_children else ("", False)
+            name = text_of(variable).lstrip("$")
+            self.recorder.set(name, text, self.line(parameter), known=known, how="shell")
+
+    def _pipeline(self, node: Node, checked: bool) -> None:
+        for child in node.named_children:
+            if child.type == "assignment_expression":
+                self._assign(child, checked)
+            elif child.type == "pipeline_chain":
+                self._chain(child, checked or _followed(node, child))
+            elif child.type == "pipeline":
+                self._pipeline(child, checked)
+
+    def _chain(self, node: Node, checked: bool) -> None:
+        commands = [child for child in node.named_children if child.type == "command"]
+        names = [self._name(command) for command in commands]
+        for child in node.named_children:
+            if child.type == "command":
+                index = commands.index(child)
+                self._command(child, checked, tuple(names[index + 1 :]))
+            elif child.type not in ("redirections", "comment"):
+                self._expression(child, checked)
+
+    def _expression(self, node: Node, checked: bool) -> None:
+        """An expression that stands alone: a call of .NET, a script block, a nested pipeline."""
+        text = text_of(node)
+        match = re.match(
+            r"(?is)\[(?:System\.)?Environment\]::SetEnvironmentVariable\(\s*[\"'](\w+)[\"']\s*,\s*(.+?)\s*"
+            r"(?:,\s*[\"']?(\S+?)[\"']?\s*)?\)\s*\Z",
+            text,
+        )
+        if match:
+            lasting = (match[3] or "process").lower().rpartition(".")[2].rpartition(":")[2]
+            value = match[2].strip("\"'")
+            how = "environment" if lasting == "process" else "lasting"
+            self.recorder.set(match[1], value, self.line(node), known="$" not in value, how=how, text=text)
+            return
+        for block in _all(node, "script_block_expression"):
+            self.walk(block, checked=checked)
+        for inner in _all(node, "sub_expression", "parenthesized_expression"):
+            self.walk(inner, checked=checked)
+
+    def _assign(self, node: Node, checked: bool) -> None:
+        left = next((child for child in node.children if child.type == "left_assignment_expression"), None)
+        value_node = node.child_by_field_name("value")
+        if left is None:
+            return
+        name = text_of(left).strip()
+        name = re.sub(r"^\[[\w.\[\]]+\]\s*", "", name)
+        sign = next((text_of(child) for child in node.children if child.type == "assignement_operator"), "=")
+        text, known = ("", True)
+        if value_node is not None:
+            text, known = self.value(value_node)
+            self._inner(value_node, checked)
+        environment = environment_name(name)
+        plain = environment or name.strip("${}").split(":")[-1]
+        if sign.startswith("+"):
+            before = self.recorder.lookup(plain)
+            between = LIST if before and (LIST in before.text or LIST in text) else ""
+            text = (before.text + between if before else "") + text
+            known = known and before is not None and before.known
+        if re.fullmatch(r"\w+", plain):
+            self.recorder.set(
+                plain, text, self.line(node), known=known, how="environment" if environment else "shell",
+                raw=text_of(value_node), text=text_of(node),
+                appended=sign.startswith("+") or f"$env:{plain}".lower() in text_of(value_node).lower(),
+            )  # fmt: skip
+        if plain.lower() == "erroractionpreference" and "stop" in text.lower():
+            self.trace.options["stop"] = self.line(node)
+        if plain.lower() == "psnativecommanduseerroractionpreference" and "true" in text_of(value_node).lower():
+            self.recorder.stops = True
+
+    def _inner(self, node: Node, checked: bool) -> None:
+        """`$x = python …` starts a program as well."""
+        for command in _all(node, "command"):
+            self._command(command, checked, ())
+
+    def _name(self, node: Node) -> str:
+        name = node.child_by_field_name("command_name")
+        return program_of(text_of(name)) if name is not None else ""
+
+    def _command(self, node: Node, checked: bool, piped: tuple[str, ...]) -> None:
+        name_node = node.child_by_field_name("command_name")
+        if name_node is None:
+            for block in _all(node, "script_block_expression"):
+                self.walk(block, checked=checked)
+            return
+        dotted = any(text_of(child) == "." for child in node.children if child.type == "command_invokation_operator")
+        words = [self.word(name_node)]
+        redirects: list[Redirect] = []
+        blocks: list[Node] = []
+        elements = node.child_by_field_name("command_elements")
+        for child in elements.named_children if elements is not None else ():
+            if child.type == "command_argument_sep":
+                continue
+            if child.type == "redirection":
+                redirects.append(self._redirect(child))
+                continue
+            found = _all(child, "script_block_expression")
+            if found:
+                blocks += found
+            else:
+                words += self._arguments(child, redirects)
+        self._run(node, words, blocks, checked, piped, tuple(redirects), dotted)
+
+    def _arguments(self, node: Node, redirects: list[Redirect]) -> list[Word]:
+        """`numpy>=2` without quotes is `numpy` with its output in a file called `=2`."""
+        raw = text_of(node)
+        cut = re.fullmatch(r"([A-Za-z][\w.\[\]-]*)(>>?|<)(\S+)", raw) if node.type == "generic_token" else None
+        if cut is None:
+            return self.several(node)
+        redirects.append(Redirect(sign=cut[2], target=cut[3], line=self.line(node), glued=True))
+        return [Word(cut[1], cut[1], self.line(node))]
+
+    def _run(
+        self, node: Node, words: list[Word], blocks: list[Node], checked: bool, piped: tuple[str, ...],
+        redirects: tuple[Redirect, ...], dotted: bool,
+    ) -> None:  # fmt: skip
+        name = words[0].text.lower()
+        function = self.functions.get(name)
+        if blocks:
+            looks = function is not None and bool(_LOOKS.search(text_of(function)))
+            if function is not None:
+                self.called.add(name)
+            for block in blocks:
+                self.walk(block, checked=checked or looks)
+            if function is not None:
+                return
+        elif function is not None and self.calls < _CALLS:
+            self._call(name, function, words)
+            return
+        called = dotted or name.endswith(".ps1")
+        if self._sets(name, words, node):
+            return
+        self.recorder.run(
+            words, self.line(node), self.last(node), text_of(node), called=called, checked=checked, piped=piped,
+            redirects=redirects,
+        )  # fmt: skip
+        self._moves(name, words)
+
+    def _call(self, name: str, function: Node, words: list[Word]) -> None:
+        self.calls += 1
+        self.called.add(name)
+        names = [text_of(child).lstrip("$") for child in _all(function, "variable")[: len(words) + 3]]
+        for parameter, word in zip(dict.fromkeys(names), words[1:], strict=False):
+            if not word.text.startswith("-"):
+                self.recorder.set(parameter, word.text, word.line, known=word.known, how="shell")
+        self._function_body(function)
+
+    def _function_body(self, function: Node) -> None:
+        for child in function.children:
+            if child.type == "script_block":
+                self.walk(child)
+
+    def _sets(self, name: str, words: list[Word], node: Node) -> bool:
+        """Set-Item Env:X value"""
+        if name not in ("set-item", "si", "new-item", "set-content"):
+            return False
+        place = next((word for word in words[1:] if re.match(r"(?i)env:\\?\w+$", word.text)), None)
+        if place is None:
+            return False
+        rest = [word for word in words[1:] if word is not place and not word.text.startswith("-")]
+        value = rest[0] if rest else Word("", "", self.line(node), False, False)
+        self.recorder.set(
+            re.split(r"[:\\]", place.text)[-1], value.text, self.line(node), known=value.known, text=text_of(node)
+        )
+        return True
+
+    def _moves(self, name: str, words: list[Word]) -> None:
+        given = [word.text for word in words[1:] if not word.text.startswith("-")]
+        if name in ("cd", "set-location", "sl", "chdir") and given:
+            self.recorder.go(given[0])
+        elif name in ("push-location", "pushd") and given:
+            self.recorder.go(given[0], push=True)
+        elif name in ("pop-location", "popd"):
+            self.recorder.back()
+
+    def _redirect(self, node: Node) -> Redirect:
+        text = text_of(node)
+        sign = re.match(r"[\d*]?(>>?|<)", text)
+        target = text[sign.end() :].strip() if sign else text
+        row, column = node.start_point
+        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
+        glued = column > 0 and line[column - 1 : column] not in (b" ", b"\t") and not text[:1].isdigit()
+        return Redirect(sign=sign[1] if sign else ">", target=target, line=self.line(node), glued=glued)
+
+    def last(self, node: Node) -> int:
+        return last_line(node) + self.first
+
+
+_HOLDERS = frozenset(
+    {
+        "program", "statement_list", "script_block", "script_block_body", "statement_block", "script_block_expression",
+        "sub_expression", "parenthesized_expression", "catch_clause", "catch_clauses", "finally_clause", "else_clause",
+        "elseif_clauses", "elseif_clause", "switch_body", "switch_clauses", "switch_clause", "switch_clause_block",
+        "named_block_list", "named_block", "ERROR",
+    }
+)  # fmt: skip
+
+
+def _statements(node: Node) -> list[Node]:
+    """The statements right below a node, through the wrappers the grammar puts round them."""
+    found: list[Node] = []
+    for child in node.named_children:
+        if child.type in _HOLDERS and child.type != "ERROR":
+            found += _statements(child)
+        elif child.type not in ("comment",):
+            found.append(child)
+    return found
+
+
+def _all(node: Node, *types: str) -> list[Node]:
+    """Every node of these types below, the outermost only."""
+    found: list[Node] = []
+    waiting = list(reversed(node.children))
+    if node.type in types:
+        return [node]
+    while waiting:
+        item = waiting.pop()
+        if item.type in types:
+            found.append(item)
+        else:
+            waiting += reversed(item.children)
+    return found
+
+
+def _followed(node: Node, child: Node) -> bool:
+    """`a && b`, `a || b`"""
+    following = child.next_sibling
+    return following is not None and text_of(following) in ("&&", "||")

@@ -1,0 +1,226 @@
+"""Writes what a reader sees into the trace: one way to record a command and an assignment, whatever the language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rekindle.review.document import Dialect
+from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Redirect, Scope, Trace, Value, Word, program_of
+
+_DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
+# Programs that only start another one, with the options of theirs that take a value.
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "sudo": frozenset({"-u", "-g", "-h", "-p"}),
+    "nice": frozenset({"-n"}),
+    "time": frozenset(),
+    "nohup": frozenset(),
+    "exec": frozenset({"-a"}),
+    "command": frozenset(),
+    "env": frozenset({"-u", "-C"}),
+    "ionice": frozenset({"-c", "-n"}),
+    "taskset": frozenset({"-c"}),
+    "stdbuf": frozenset({"-o", "-e", "-i"}),
+    "timeout": frozenset({"-s", "-k"}),
+    "start": frozenset({"/d", "/affinity"}),
+    "@": frozenset(),
+    "&": frozenset(),
+    "conda run": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    "uv run": frozenset({"--with", "--python", "-p", "--project", "--extra", "--group"}),
+    "poetry run": frozenset(),
+    "pipx run": frozenset(),
+    "srun": frozenset({"-n", "-c", "-p", "-N", "-t"}),
+}
+
+
+class Recorder:
+    """A place in the trace: the language, the variables in sight, the current folder, what is conditional."""
+
+    def __init__(self, trace: Trace, dialect: Dialect, scope: Scope, *, system: str | None = None) -> None:
+        self.trace = trace
+        self.dialect = dialect
+        self.scope = scope
+        self.system = system
+        self.directory: str | None = None
+        self.folders: list[str | None] = []
+        self.conditional = 0
+        self.reached = True
+        self.child = False
+        self.stops = False  # the shell ends at the first failure
+        self.pipefail = False
+
+    def lookup(self, name: str, at: int | None = None) -> Value | None:
+        return self.scope.get(name, self.trace.order if at is None else at, windows=self.dialect.windows)
+
+    def missed(self, name: str, line: int) -> None:
+        """A variable that nobody set so far."""
+        self.trace.missing.setdefault((name, self.dialect), line)
+
+    def set(
+        self,
+        name: str,
+        value: str,
+        line: int,
+        *,
+        known: bool = True,
+        how: str = "environment",
+        raw: str = "",
+        text: str = "",
+        appended: bool = False,
+    ) -> Assignment:
+        if len(raw) > LONGEST_VALUE and len(raw) * 1.1 >= len(value):
+            value, known = value[:200], False  # a long text that the script carries with it, not one that grew
+        elif not self.trace.afford(value, line):
+            value, known = value[:200], False
+        order = self.trace.tick()
+        item = Assignment(
+            name=name,
+            value=value,
+            line=line,
+            order=order,
+            how=how,
+            dialect=self.dialect,
+            raw=raw or value,
+            known=known,
+            conditional=self.conditional > 0,
+            appended=appended,
+            scope=self.scope.number,
+            text=text,
+        )
+        self.trace.assignments.append(item)
+        if how in ("environment", "shell"):
+            self.scope.put(name, Value(value, known, line, how == "environment", order))
+        return item
+
+    def run(
+        self,
+        words: Sequence[Word],
+        line: int,
+        last: int,
+        text: str,
+        *,
+        called: bool = False,
+        checked: bool = False,
+        piped: tuple[str, ...] = (),
+        redirects: tuple[Redirect, ...] = (),
+        prefix: tuple[Assignment, ...] = (),
+        after: str = "",
+    ) -> Invocation | None:
+        words, inner = unwrapped(words)
+        if not words:
+            return None
+        prefix = (*prefix, *self._prefix(inner))
+        item = Invocation(
+            program=program_of(words[0].text),
+            words=tuple(words),
+            line=line,
+            last=last,
+            text=text.strip(),
+            order=self.trace.tick(),
+            dialect=self.dialect,
+            scope=self.scope.number,
+            directory=self.directory,
+            checked=checked or self.stops,
+            conditional=self.conditional > 0,
+            called=called,
+            piped=piped,
+            pipefail=self.pipefail,
+            redirects=redirects,
+            prefix=prefix,
+            after=after,
+            reached=self.reached,
+            child=self.child,
+            system=self.system,
+        )
+        self.trace.invocations.append(item)
+        self._defines(item)
+        return item
+
+    def _prefix(self, words: Sequence[Word]) -> list[Assignment]:
+        """`env X=1 program`: for this one program."""
+        return [
+            Assignment(
+                name=word.text.partition("=")[0],
+                value=word.text.partition("=")[2],
+                line=word.line,
+                order=self.trace.order,
+                how="prefix",
+                dialect=self.dialect,
+                known=word.known,
+                scope=self.scope.number,
+            )
+            for word in words
+            if re.match(r"[A-Za-z_]\w*=", word.text)
+        ]
+
+    def _defines(self, item: Invocation) -> None:
+        """-DNAME=VALUE of a CMake call are settings with a line of their own."""
+        if item.program not in ("cmake", "cmake3", "ccmake") and not item.words[0].text.startswith("-D"):
+            return
+        for word in item.words:
+            match = _DEFINE.match(word.text)
+            if match:
+                self.set(
+                    match[1], match[2].strip("\"'"), word.line, known=word.known, how="cmake", raw=word.raw,
+                    text=item.text,
+                )  # fmt: skip
+
+    def go(self, folder: str, *, push: bool = False) -> None:
+        if push:
+            self.folders.append(self.directory)
+        self.directory = joined(self.directory, folder)
+
+    def back(self) -> None:
+        self.directory = self.folders.pop() if self.folders else None
+
+
+def unwrapped(words: Sequence[Word]) -> tuple[Sequence[Word], list[Word]]:
+    """The program that is really started, and what `env` and its like were given before it."""
+    given: list[Word] = []
+    for _ in range(6):
+        if not words:
+            break
+        name = program_of(words[0].text)
+        two = f"{name} {words[1].text}" if len(words) > 1 else ""
+        key = two if two in _WRAPPERS else name
+        if key not in _WRAPPERS:
+            break
+        rest = list(words[2 if key == two else 1 :])
+        while rest:
+            text = rest[0].text
+            if text in _WRAPPERS[key]:
+                rest = rest[2:]
+            elif text.startswith("-") or (key == "start" and (text.startswith("/") or rest[0].quoted)):
+                rest = rest[1:]
+            elif key == "env" and re.match(r"\w+=", text):
+                given.append(rest.pop(0))
+            elif key in ("timeout",) and re.match(r"\d", text):
+                rest = rest[1:]
+            else:
+                break
+        if key == "sudo":
+            while rest and re.match(r"[A-Za-z_]\w*=", rest[0].text):
+                given.append(rest.pop(0))
+        if not rest:
+            break
+        words = rest
+    return words, given
+
+
+def joined(folder: str | None, more: str) -> str | None:
+    """A folder seen from another; None is where the script was started."""
+    more = more.strip().rstrip("/\\") or more.strip()
+    if not more:
+        return folder
+    if re.match(r"(?:[A-Za-z]:|[\\/~$%]|\$\{)", more) or more.startswith("-"):
+        return more
+    parts = [part for part in re.split(r"[\\/]", folder or "") if part]
+    lead = "/" if (folder or "").startswith("/") else ""
+    for part in re.split(r"[\\/]", more):
+        if part in ("", "."):
+            continue
+        if part == ".." and parts and parts[-1] != ".." and not re.match(r"[%$!]", parts[-1]):
+            parts.pop()
+        else:
+            parts.append(part)
+    return lead + "/".join(parts) if parts else lead or ""

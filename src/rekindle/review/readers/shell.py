@@ -1,0 +1,434 @@
+"""Shell scripts (sh, bash): walked in order on the tree of the bash grammar; functions are followed where called."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rekindle.review.document import Dialect
+from rekindle.review.readers.grammar import first_line, last_line, parsed, text_of
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.trace import Assignment, Redirect, Scope, Trace, Word, program_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+LIST = "\x1f"
+_DEEPEST = 40
+_CALLS = 200
+_QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
+
+
+def read_shell(
+    trace: Trace, text: str, *, first: int = 1, scope: Scope | None = None, recorder: Recorder | None = None
+) -> Recorder:
+    recorder = recorder or Recorder(trace, Dialect.SHELL, scope or trace.scopes[0])
+    begin = re.match(r"#!.*\b(?:ba|z|da|k)?sh\b(?P<options>.*)", text)
+    if begin and re.search(r"(?:^|\s)-\w*e", begin["options"]):
+        recorder.stops = True
+    reader = _ShellReader(recorder, text, first)
+    root = parsed("bash", text)
+    reader.statements(root)
+    reader.never_called()
+    reader.errors(root)
+    return recorder
+
+
+class _ShellReader:
+    def __init__(self, recorder: Recorder, text: str, first: int) -> None:
+        self.recorder = recorder
+        self.trace = recorder.trace
+        self.first = first
+        self.lines = text.split("\n")
+        self.functions: dict[str, Node] = {}
+        self.called: set[str] = set()
+        self.calls = 0
+        self.depth = 0
+
+    def line(self, node: Node) -> int:
+        return first_line(node) + self.first
+
+    def errors(self, root: Node) -> None:
+        """What the grammar could not take, line by line."""
+        if not root.has_error:
+            return
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node.is_error or node.is_missing:
+                row = first_line(node)
+                self.trace.unread(row + self.first, self.lines[row] if row < len(self.lines) else "", "not valid shell")
+            elif node.has_error:
+                waiting += reversed(node.children)
+
+    def never_called(self) -> None:
+        self.recorder.reached = False
+        for name, node in list(self.functions.items()):
+            if name not in self.called and not self.trace.full:
+                body = node.child_by_field_name("body")
+                if body is not None:
+                    self.statement(body)
+        self.recorder.reached = True
+
+    def statements(self, node: Node) -> None:
+        for child in node.named_children:
+            if self.trace.full:
+                return
+            self.statement(child)
+
+    def statement(self, node: Node, *, checked: bool = False, piped: tuple[str, ...] = (), after: str = "") -> None:
+        if self.depth > _DEEPEST:
+            self.trace.unread(self.line(node), text_of(node).split("\n")[0], "nested too deeply")
+            return
+        self.depth += 1
+        try:
+            self._statement(node, checked, piped, after)
+        finally:
+            self.depth -= 1
+
+    def _statement(self, node: Node, checked: bool, piped: tuple[str, ...], after: str) -> None:
+        kind = node.type
+        if kind in _QUIET:
+            return
+        if kind == "command":
+            self._command(node, checked, piped, (), after)
+        elif kind == "redirected_statement":
+            self._redirected(node, checked, piped, after)
+        elif kind in ("variable_assignment", "variable_assignments"):
+            for item in [node] if kind == "variable_assignment" else node.named_children:
+                self._assign(item, "shell")
+        elif kind == "declaration_command":
+            self._declare(node)
+        elif kind == "pipeline":
+            self._pipeline(node, checked, after)
+        elif kind == "list":
+            self._list(node, checked, after)
+        elif kind == "function_definition":
+            name = text_of(node.child_by_field_name("name"))
+            self.functions[name] = node
+        elif kind == "subshell":
+            self._subshell(node, checked)
+        elif kind == "negated_command":
+            for child in node.named_children:
+                self.statement(child, checked=True)
+        elif kind == "unset_command":
+            for child in node.named_children:
+                self.recorder.set(text_of(child), "", self.line(node), how="shell", text=text_of(node))
+        elif kind == "ERROR":
+            self.statements(node)
+        else:
+            self._compound(node, checked)
+
+    def _compound(self, node: Node, checked: bool) -> None:
+        """if, for, while, case, { … }: the condition is looked at, the body is conditional."""
+        kind = node.type
+        conditional = kind in (
+            "if_statement", "for_statement", "while_statement", "case_statement", "elif_clause", "else_clause",
+            "c_style_for_statement", "case_item",
+        )  # fmt: skip
+        if kind == "for_statement":
+            variable = node.child_by_field_name("variable")
+            values = [self.word(child) for child in node.children_by_field_name("value")]
+            only = values[0] if len(values) == 1 else None
+            self.recorder.set(
+                text_of(variable), only.text if only else "", self.line(node), known=bool(only and only.known),
+                how="shell",
+            )  # fmt: skip
+        conditions = {child.id for child in node.children_by_field_name("condition")}
+        self.recorder.conditional += conditional
+        for child in node.named_children:
+            if self.trace.full:
+                break
+            if child.id in conditions:
+                for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text_of(child)):
+                    self.trace.asked.add(name)
+                if child.type != "test_command":
+                    self.statement(child, checked=True)
+            elif child.type not in ("word", "string", "variable_name", "test_command", "concatenation", "raw_string"):
+                self.statement(child, checked=checked)
+        self.recorder.conditional -= conditional
+
+    def _subshell(self, node: Node, checked: bool) -> None:
+        outer, folder = self.recorder.scope, self.recorder.directory
+        self.recorder.scope = self.trace.open(outer, "subshell")
+        for child in node.named_children:
+            self.statement(child, checked=checked)
+        self.recorder.scope, self.recorder.directory = outer, folder
+
+    def _list(self, node: Node, checked: bool, outer: str) -> None:
+        """`a && b || c`: whoever has an operator behind it is looked at."""
+        children = list(node.children)
+        for index, child in enumerate(children):
+            if child.is_named and child.type not in _QUIET:
+                sign = children[index + 1].type if index + 1 < len(children) else outer
+                before = children[index - 1].type if index else ""
+                # The right side of `||` runs only after a failure.
+                self.recorder.conditional += before == "||"
+                self.statement(child, checked=checked or sign == "||", after=sign)
+                self.recorder.conditional -= before == "||"
+
+    def _pipeline(self, node: Node, checked: bool, after: str) -> None:
+        parts = [child for child in node.named_children if child.type not in _QUIET]
+        names = [self._name(part) for part in parts]
+        for index, part in enumerate(parts):
+            self.statement(part, checked=checked, piped=tuple(names[index + 1 :]), after=after)
+
+    def _name(self, node: Node) -> str:
+        while node.type == "redirected_statement" and node.named_children:
+            node = node.named_children[0]
+        name = node.child_by_field_name("name")
+        return program_of(text_of(name)) if name is not None else ""
+
+    def _redirected(self, node: Node, checked: bool, piped: tuple[str, ...], after: str) -> None:
+        redirects: list[Redirect] = []
+        body = node.child_by_field_name("body")
+        for child in node.children_by_field_name("redirect"):
+            if child.type == "file_redirect":
+                target = child.child_by_field_name("destination")
+                sign = next((item.type for item in child.children if item.type in ("<", ">", ">>", "&>", ">&")), ">")
+                before = self.recorder_text(child)
+                redirects.append(Redirect(sign=sign, target=text_of(target), line=self.line(child), glued=before))
+            elif child.type == "heredoc_redirect":
+                # `cmd <<EOF | other`: what follows on the first line is still a command.
+                for inner in child.named_children:
+                    if inner.type in ("pipeline", "command", "list"):
+                        self.statement(inner, checked=checked)
+        if body is not None:
+            if body.type == "command":
+                self._command(body, checked, piped, tuple(redirects), after)
+            else:
+                self.statement(body, checked=checked, piped=piped, after=after)
+
+    def recorder_text(self, node: Node) -> bool:
+        """Whether a letter stands right before the redirection."""
+        row, column = node.start_point
+        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
+        return column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")
+
+    def _declare(self, node: Node) -> None:
+        kind = text_of(node.children[0]) if node.children else ""
+        how = "environment" if kind == "export" or " -x" in text_of(node)[:14] else "shell"
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assign(child, how)
+            elif child.type in ("variable_name", "word") and how == "environment":
+                name = text_of(child)
+                found = self.recorder.lookup(name)
+                if found is not None and re.fullmatch(r"[A-Za-z_]\w*", name):
+                    self.recorder.set(
+                        name, found.text, found.line, known=found.known, how="environment", text=text_of(node)
+                    )
+
+    def _assign(self, node: Node, how: str) -> Assignment | None:
+        name_node, value_node = node.child_by_field_name("name"), node.child_by_field_name("value")
+        name = text_of(name_node)
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            return None
+        word = self.word(value_node) if value_node is not None else Word("", "", self.line(node))
+        already = self.recorder.lookup(name)
+        if how == "shell" and already is not None and already.exported:
+            how = "environment"
+        appended = any(child.type == "+=" for child in node.children)
+        text = (already.text if already and appended else "") + word.text
+        return self.recorder.set(
+            name, text, self.line(node), known=word.known, how=how, raw=word.raw, text=text_of(node),
+            appended=appended or f"${name}" in word.raw or f"${{{name}" in word.raw,
+        )  # fmt: skip
+
+    def _command(
+        self, node: Node, checked: bool, piped: tuple[str, ...], redirects: tuple[Redirect, ...], after: str
+    ) -> None:
+        prefix: list[Assignment] = []
+        words: list[Word] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                prefix.append(self._prefix(child))
+            elif child.type == "command_name":
+                words.append(self.word(child.named_children[0] if child.named_children else child))
+            elif child.type in ("file_redirect", "herestring_redirect"):
+                redirects = (*redirects, self._redirect(child))
+            elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
+                words += self._several(child)
+        if not words:
+            return
+        name = words[0].text
+        line, last = self.line(node), last_line(node) + self.first
+        if name in ("source", ".") and len(words) > 1:
+            self.recorder.run(
+                words[1:], line, last, text_of(node), called=True, checked=checked, prefix=tuple(prefix), after=after
+            )
+            return
+        if name == "set":
+            self._options(words)
+        if name in self.functions and self.calls < _CALLS:
+            self._call(name, words, checked)
+            return
+        self.recorder.run(
+            words, line, last, text_of(node), checked=checked, piped=piped, redirects=redirects,
+            prefix=tuple(prefix), after=after,
+        )  # fmt: skip
+        self._moves(name, words)
+
+    def _redirect(self, node: Node) -> Redirect:
+        sign = next((item.type for item in node.children if not item.is_named), ">")
+        target = text_of(node.child_by_field_name("destination"))
+        return Redirect(sign=sign, target=target, line=self.line(node), glued=self.recorder_text(node))
+
+    def _moves(self, name: str, words: list[Word]) -> None:
+        if name in ("cd", "chdir"):
+            self.recorder.go(words[1].text if len(words) > 1 else "~")
+        elif name == "pushd" and len(words) > 1:
+            self.recorder.go(words[1].text, push=True)
+        elif name == "popd":
+            self.recorder.back()
+
+    def _prefix(self, node: Node) -> Assignment:
+        value = node.child_by_field_name("value")
+        word = self.word(value) if value is not None else Word("", "", self.line(node))
+        return Assignment(
+            name=text_of(node.child_by_field_name("name")), value=word.text, line=self.line(node),
+            order=self.trace.order, how="prefix", dialect=Dialect.SHELL, known=word.known, raw=word.raw,
+            scope=self.recorder.scope.number,
+        )  # fmt: skip
+
+    def _options(self, words: list[Word]) -> None:
+        """`set -euo pipefail`"""
+        for index, word in enumerate(words[1:], 1):
+            text = word.text
+            long = words[index + 1].text if index + 1 < len(words) and re.fullmatch(r"[-+]\w*o", text) else ""
+            if re.fullmatch(r"-\w*e\w*", text) or (text.startswith("-") and long == "errexit"):
+                self.recorder.stops = True
+            if re.fullmatch(r"\+\w*e\w*", text):
+                self.recorder.stops = False
+            if text.startswith("-") and long == "pipefail":
+                self.recorder.pipefail = True
+            if re.fullmatch(r"-\w*u\w*", text):
+                self.trace.options["nounset"] = word.line
+
+    def _call(self, name: str, words: list[Word], checked: bool) -> None:
+        self.calls += 1
+        self.called.add(name)
+        body = self.functions[name].child_by_field_name("body")
+        for number, word in enumerate(words[1:10], 1):
+            self.recorder.set(str(number), word.text, word.line, known=word.known, how="shell")
+        if body is not None:
+            self.statement(body, checked=checked)
+
+    def _several(self, node: Node) -> list[Word]:
+        """A list in a variable is as many words as it has."""
+        word = self.word(node)
+        if LIST not in word.text:
+            return [word]
+        return [Word(part, word.raw, word.line, word.quoted, word.known) for part in word.text.split(LIST) if part]
+
+    def word(self, node: Node) -> Word:
+        text, known = self._value(node, 0)
+        raw = text_of(node)
+        return Word(text, raw, self.line(node), raw[:1] in "\"'", known)
+
+    def _value(self, node: Node, depth: int) -> tuple[str, bool]:
+        kind = node.type
+        if depth > 12:
+            return text_of(node), False
+        if kind in ("word", "number", "special_character", "string_content", "variable_name", "extglob_pattern"):
+            raw = text_of(node)
+            return (
+                (re.sub(r"\\(\n|.)", lambda m: "" if m[1] == "\n" else m[1], raw), True) if "\\" in raw else (raw, True)
+            )
+        if kind == "raw_string":
+            return text_of(node)[1:-1], True
+        if kind == "ansi_c_string":
+            return text_of(node)[2:-1], True
+        if kind in ("string", "concatenation", "command_name", "array", "translated_string"):
+            return self._parts(node, depth)
+        if kind == "simple_expansion":
+            return self._variable(text_of(node).lstrip("$"), node)
+        if kind == "expansion":
+            return self._expansion(node, depth)
+        if kind == "command_substitution":
+            return self._substitution(node)
+        return text_of(node), False
+
+    def _parts(self, node: Node, depth: int) -> tuple[str, bool]:
+        between = LIST if node.type == "array" else ""
+        pieces: list[str] = []
+        known = True
+        for child in node.named_children:
+            if child.type == "comment":
+                continue
+            text, sure = self._value(child, depth + 1)
+            pieces.append(text)
+            known = known and sure
+        if node.type == "string" and not pieces:
+            return text_of(node)[1:-1], True
+        if node.type == "string":
+            return self._spaced(node, pieces), known
+        return between.join(pieces), known
+
+    def _spaced(self, node: Node, pieces: list[str]) -> str:
+        """The grammar drops blanks between two expansions in a string; here they are put back."""
+        whole = node.text or b""
+        text, at = "", 1
+        for child, piece in zip((c for c in node.named_children if c.type != "comment"), pieces, strict=False):
+            begin = child.start_byte - node.start_byte
+            text += whole[at:begin].decode("utf-8", "replace") + piece
+            at = child.end_byte - node.start_byte
+        return text + whole[at:-1].decode("utf-8", "replace")
+
+    def _variable(self, name: str, node: Node) -> tuple[str, bool]:
+        found = self.recorder.lookup(name)
+        if found is not None:
+            return found.text, found.known
+        if re.fullmatch(r"[A-Za-z_]\w*", name):
+            self.recorder.missed(name, self.line(node))
+        return text_of(node), False
+
+    def _expansion(self, node: Node, depth: int) -> tuple[str, bool]:
+        """`${X}`, `${X:-default}`, `${X%.*}`; other forms are not followed."""
+        inner = text_of(node)[2:-1]
+        match = re.match(r"([A-Za-z_]\w*)(\[[@*]\])?", inner)
+        if not match:
+            return text_of(node), False
+        rest = inner[match.end() :]
+        if rest[:2] in (":-", "-", ":=", "=") or rest[:1] in ("-", "="):
+            self.trace.asked.add(match[1])
+            found = self.recorder.lookup(match[1])
+            if found is not None and (found.text or not rest.startswith(":")):
+                return found.text, found.known
+            default = [child for child in node.named_children if child.type not in ("variable_name",)]
+            text = self._value(default[-1], depth + 1)[0] if default else ""
+            # The default holds unless somebody outside says otherwise.
+            return text.strip("\"'"), "$" not in text
+        if rest.startswith((":?", "?", ":+", "+")):
+            self.trace.asked.add(match[1])
+        text, known = self._variable(match[1], node)
+        if not rest:
+            return text, known
+        cut = re.fullmatch(r"(%%?|##?)(.+)", rest)
+        if known and cut and re.fullmatch(r"[\w.*/-]+", cut[2]):
+            return _trimmed(text, cut[1], cut[2]), True
+        gone = re.fullmatch(r"//([^/]+)/([^/]*)", rest)
+        if known and gone and "*" not in gone[1] and "$" not in rest:
+            return text.replace(gone[1].replace("\\", ""), gone[2]), True
+        return text_of(node), False
+
+    def _substitution(self, node: Node) -> tuple[str, bool]:
+        outer, folder = self.recorder.scope, self.recorder.directory
+        self.recorder.scope = self.trace.open(outer, "subshell")
+        self.recorder.child = True
+        for child in node.named_children:
+            self.statement(child, checked=True)
+        self.recorder.child = False
+        self.recorder.scope, self.recorder.directory = outer, folder
+        return text_of(node), False
+
+
+def _trimmed(text: str, sign: str, pattern: str) -> str:
+    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
+    if sign.startswith("#"):
+        greedy = expression if sign == "##" else expression.replace(".*", ".*?")
+        return re.sub(rf"\A(?:{greedy})", "", text, count=1)
+    for start in range(len(text)) if sign == "%%" else range(len(text) - 1, -1, -1):
+        if re.fullmatch(expression, text[start:]):
+            return text[:start]
+    return text

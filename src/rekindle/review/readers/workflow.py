@@ -1,0 +1,304 @@
+"""Workflows of GitHub and GitLab: jobs with their variables, each step read in the shell it runs in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rekindle.review.document import Dialect
+from rekindle.review.readers.batch import read_batch
+from rekindle.review.readers.powershell import read_powershell
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell import read_shell
+from rekindle.review.trace import Image, Scope, Trace, Used
+
+if TYPE_CHECKING:
+    Node = Any  # a node of PyYAML: a scalar, a sequence or a mapping with its marks
+
+_NODES = 20_000
+_EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
+
+
+def read_workflow(trace: Trace, text: str, *, gitlab: bool = False) -> None:
+    import yaml  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        trace.unread(line, "", f"not valid YAML: {getattr(error, 'problem', None) or 'nested too deeply'}")
+        return
+    if root is None:
+        return
+    reader = _WorkflowReader(trace, text)
+    if gitlab:
+        reader.gitlab(root)
+    else:
+        reader.github(root)
+
+
+class _WorkflowReader:
+    def __init__(self, trace: Trace, text: str) -> None:
+        self.trace = trace
+        self.lines = text.split("\n")
+        self.visited = 0
+
+    def github(self, root: Node) -> None:
+        top = self.mapping(root)
+        self.variables(top.get("env"), self.trace.scopes[0])
+        shell = self.text(self.path(top.get("defaults"), "run", "shell"))
+        for name, job in self.mapping(top.get("jobs")).items():
+            self._job(name, job, shell)
+        steps = self.path(top.get("runs"), "steps")
+        if steps is not None:
+            self._steps(steps, self.trace.open(self.trace.scopes[0], "action"), None, shell, {}, None)
+
+    def _job(self, name: str, node: Node, shell: str | None) -> None:
+        job = self.mapping(node)
+        scope = self.trace.open(self.trace.scopes[0], f"job {name}")
+        matrix = self._matrix(self.path(job.get("strategy"), "matrix"))
+        runs_on = self.filled(self.text(job.get("runs-on")) or " ".join(self.listed(job.get("runs-on"))), matrix)[0]
+        system = "windows" if "windows" in runs_on.lower() else "linux" if "ubuntu" in runs_on.lower() else None
+        if "${{" in runs_on:
+            system = None
+        self.variables(job.get("env"), scope, matrix)
+        container = job.get("container")
+        image = self.text(container) or self.text(self.path(container, "image"))
+        if image and container is not None:
+            text, known = self.filled(image, matrix)
+            line = container.start_mark.line + 1
+            self.trace.images.append(
+                Image(name=text, line=line, order=self.trace.tick(), scope=scope.number, known=known)
+            )
+            system = system or "linux"
+        shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
+        folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
+        if job.get("steps") is not None:
+            self._steps(job["steps"], scope, system, shell, matrix, folder)
+
+    def _steps(
+        self, node: Node, scope: Scope, system: str | None, shell: str | None, matrix: dict[str, str],
+        folder: str | None,
+    ) -> None:  # fmt: skip
+        for item in self.sequence(node):
+            if self.trace.full:
+                return
+            step = self.mapping(item)
+            if "uses" in step:
+                self._uses(step, scope, system, matrix)
+            if "run" not in step:
+                continue
+            inner = self.trace.open(scope, "step")
+            self.variables(step.get("env"), inner, matrix)
+            where = self.text(step.get("working-directory")) or folder
+            chosen = self.text(step.get("shell")) or shell
+            self._run(step["run"], inner, scope, system, chosen, matrix, where, "if" in step)
+
+    def _uses(self, step: dict[str, Node], scope: Scope, system: str | None, matrix: dict[str, str]) -> None:
+        given = {
+            key: (self.filled(self.text(value) or "", matrix)[0], value.start_mark.line + 1)
+            for key, value in self.mapping(step.get("with")).items()
+        }
+        self.trace.used.append(
+            Used(
+                action=(self.text(step["uses"]) or "").partition("@")[0].lower(),
+                given=given,
+                line=step["uses"].start_mark.line + 1,
+                order=self.trace.tick(),
+                scope=scope.number,
+                system=system,
+            )
+        )
+
+    def _run(
+        self, node: Node, inner: Scope, job: Scope, system: str | None, shell: str | None, matrix: dict[str, str],
+        folder: str | None, conditional: bool,
+    ) -> None:  # fmt: skip
+        text = self.text(node) or ""
+        block = getattr(node, "style", None) in ("|", ">")
+        first = node.start_mark.line + (2 if block else 1)
+        text = self._literal(node, text) if block else text
+        filled = _EXPRESSION.sub(lambda match: self._expression(match, matrix), text)
+        name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
+        dialect = {"pwsh": Dialect.POWERSHELL, "powershell": Dialect.POWERSHELL, "cmd": Dialect.BATCH}.get(
+            name, Dialect.SHELL
+        )
+        if name in ("python", "node", "perl"):
+            return
+        recorder = Recorder(self.trace, dialect, inner, system=system)
+        recorder.directory = self.filled(folder, matrix)[0] if folder else None
+        recorder.conditional = int(conditional)
+        before = len(self.trace.assignments)
+        if dialect is Dialect.SHELL:
+            recorder.stops = "{0}" not in (shell or "") or " -e" in (shell or "")
+            recorder.pipefail = name == "bash" and shell is not None and ("{0}" not in shell or "pipefail" in shell)
+            read_shell(self.trace, filled, first=first, recorder=recorder)
+        elif dialect is Dialect.POWERSHELL:
+            read_powershell(self.trace, filled, first=first, recorder=recorder)
+            self._last_counts(recorder)
+        else:
+            read_batch(self.trace, filled, first=first, scope=inner)
+            self._last_counts(recorder)
+        self._kept(filled, first, job, recorder, before)
+
+    def _last_counts(self, recorder: Recorder) -> None:
+        """pwsh and cmd steps end with the exit code of their last command."""
+        items = self.trace.invocations
+        if items and items[-1].scope == recorder.scope.number:
+            items[-1] = msgspec.structs.replace(items[-1], checked=True)
+
+    def _kept(self, text: str, first: int, job: Scope, recorder: Recorder, before: int) -> None:
+        """`echo X=1 >> $GITHUB_ENV` holds for the steps below."""
+        for row, line in enumerate(text.split("\n")):
+            match = re.search(
+                r"[\"']?(\w+)=([^\"'>]*)[\"']?\s*(?:>>|\|\s*(?:Out-File|Add-Content|tee)).*GITHUB_ENV", line
+            )
+            if match:
+                outer = Recorder(self.trace, recorder.dialect, job)
+                value = match[2].strip()
+                outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
+
+    def gitlab(self, root: Node) -> None:
+        top = self.mapping(root)
+        self.variables(top.get("variables"), self.trace.scopes[0])
+        image = top.get("image") or self.path(top.get("default"), "image")
+        shared = [top.get("before_script") or self.path(top.get("default"), "before_script")]
+        for name, node in top.items():
+            job = self.mapping(node)
+            if name in ("default", "variables", "stages", "workflow", "include") or "script" not in job:
+                continue
+            scope = self.trace.open(self.trace.scopes[0], f"job {name}")
+            self.variables(job.get("variables"), scope)
+            self._image(job.get("image") or image, scope)
+            tags = " ".join(self.listed(job.get("tags"))).lower()
+            recorder = Recorder(self.trace, Dialect.SHELL, scope)
+            recorder.system = "windows" if "windows" in tags else None
+            if "windows" in tags:
+                recorder.dialect = Dialect.POWERSHELL
+            for part in ([job["before_script"]] if "before_script" in job else shared) + [job["script"]]:
+                if part is not None:
+                    self._lines(part, recorder)
+
+    def _image(self, node: Node | None, scope: Scope) -> None:
+        name = self.text(node) or self.text(self.path(node, "name"))
+        if name and node is not None:
+            text, known = self._variables(name, scope)
+            line = node.start_mark.line + 1
+            self.trace.images.append(
+                Image(name=text, line=line, order=self.trace.tick(), scope=scope.number, known=known)
+            )
+
+    def _variables(self, text: str, scope: Scope) -> tuple[str, bool]:
+        known = True
+
+        def put(match: re.Match[str]) -> str:
+            nonlocal known
+            found = scope.get(match[1], self.trace.order)
+            known = known and found is not None
+            return found.text if found else match[0]
+
+        return re.sub(r"\$\{?(\w+)\}?", put, text), known
+
+    def _lines(self, node: Node, recorder: Recorder) -> None:
+        """Each entry is a script of its own in the same shell; a failure ends the job."""
+        recorder.stops = True
+        items = list(self.sequence(node)) or [node]
+        for item in items:
+            text = self.text(item)
+            if text is None:
+                continue
+            block = getattr(item, "style", None) in ("|", ">")
+            first = item.start_mark.line + (2 if block else 1)
+            body = self._literal(item, text) if block else text
+            if recorder.dialect is Dialect.POWERSHELL:
+                read_powershell(self.trace, body, first=first, recorder=recorder)
+            else:
+                read_shell(self.trace, body, first=first, recorder=recorder)
+
+    def _literal(self, node: Node, text: str) -> str:
+        """The lines as they stand in the file: a folded block loses its own, and the line numbers with them."""
+        begin, end = node.start_mark.line + 1, node.end_mark.line
+        rows = self.lines[begin : max(end, begin)]
+        margins = [len(row) - len(row.lstrip()) for row in rows if row.strip()]
+        margin = min(margins, default=0)
+        if getattr(node, "style", "") == ">":
+            return text
+        return "\n".join(row[margin:] for row in rows)
+
+    def variables(self, node: Node | None, scope: Scope, matrix: dict[str, str] | None = None) -> None:
+        recorder = Recorder(self.trace, Dialect.SHELL, scope)
+        for key, value in self.mapping(node).items():
+            plain = self.text(value)
+            if plain is None:
+                plain = self.text(self.path(value, "value"))
+            if plain is None:
+                continue
+            text, known = self.filled(plain, matrix or {})
+            recorder.set(key, text, value.start_mark.line + 1, known=known, raw=plain, text=f"{key}: {plain}")
+
+    def _matrix(self, node: Node | None) -> dict[str, str]:
+        """What has one value only; of several it is not known which one a run has."""
+        found: dict[str, str] = {}
+        for key, value in self.mapping(node).items():
+            values = self.listed(value)
+            if len(values) == 1 and key not in ("include", "exclude"):
+                found[key] = values[0]
+        return found
+
+    def filled(self, text: str, matrix: dict[str, str]) -> tuple[str, bool]:
+        text = _EXPRESSION.sub(lambda match: self._expression(match, matrix, keep=True), text)
+        return text, "${{" not in text
+
+    def _expression(self, match: re.Match[str], matrix: dict[str, str], *, keep: bool = False) -> str:
+        name = re.fullmatch(r"matrix\.([\w-]+)", match[1])
+        if name and name[1] in matrix:
+            return matrix[name[1]]
+        known = re.fullmatch(r"env\.(\w+)", match[1])
+        if known:
+            found = self.trace.scopes[0].get(known[1], self.trace.order)
+            if found is not None and found.known:
+                return found.text
+        # Inside a script the braces would be read as code of the shell; a word of the same width stands for them.
+        return match[0] if keep else "__" + re.sub(r"\W+", "_", match[1]) + "__"
+
+    def mapping(self, node: Node | None) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        if node is not None and node.id == "mapping" and self._afford(len(node.value)):
+            for key, value in node.value:
+                if key.id == "scalar" and key.value == "<<" and value.id == "mapping":
+                    found = {**self.mapping(value), **found}
+                elif key.id == "scalar":
+                    found[key.value] = value
+        return found
+
+    def sequence(self, node: Node | None) -> Iterator[Node]:
+        if node is not None and node.id == "sequence" and self._afford(len(node.value)):
+            for item in node.value:
+                if item.id == "sequence":
+                    yield from self.sequence(item)
+                else:
+                    yield item
+
+    def listed(self, node: Node | None) -> list[str]:
+        return [item.value for item in self.sequence(node) if item.id == "scalar"]
+
+    def text(self, node: Node | None) -> str | None:
+        value: Any = node.value if node is not None and node.id == "scalar" else None
+        return str(value) if value is not None else None
+
+    def path(self, node: Node | None, *names: str) -> Node | None:
+        for name in names:
+            node = self.mapping(node).get(name)
+        return node
+
+    def _afford(self, count: int) -> bool:
+        """Anchors can make a small file endless."""
+        self.visited += count + 1
+        if self.visited <= _NODES:
+            return True
+        self.trace.unread(1, "", "too many entries")
+        return False

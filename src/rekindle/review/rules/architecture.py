@@ -1,0 +1,265 @@
+"""Architectures: can torch read the list, does it serve the GPU, does the toolkit compile for it, is it set in time?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rekindle.knowledge.builds import limits
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.review.architectures import ArchList, read_list
+from rekindle.review.document import Dialect
+from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.subject import BuildStep, Known, Subject, toolkit_in
+from rekindle.review.trace import Assignment, Invocation
+
+NAME = "TORCH_CUDA_ARCH_LIST"
+
+
+def check(subject: Subject) -> Iterator[Raised]:
+    settings = [item for item in subject.settings(NAME) if item.value]
+    for step in subject.builds:
+        settings += [own for own in step.item.prefix if own.name == NAME and own.value]
+    for item in settings:
+        yield from _spelling(subject, item)
+    yield from _cards(subject, settings)
+    yield from _toolkits(subject, settings)
+    yield from _syntax(subject, settings)
+    yield from _overwritten(subject, settings)
+    yield from _not_said(subject, settings)
+
+
+def _reader(subject: Subject, item: Assignment) -> ArchList:
+    torch = subject.torch_at()
+    builds_torch = bool(subject.torch_builds) or not subject.builds
+    return read_list(item.value, builds_torch=builds_torch, torch=torch.version if torch else None)
+
+
+def _spelling(subject: Subject, item: Assignment) -> Iterator[Raised]:
+    if not item.known:
+        return
+    found = _reader(subject, item)
+    line = subject.document.line(item.line)
+    corrected = line.replace(item.value, found.right, 1) if found.right and item.value in line else None
+    if item.dialect is Dialect.BATCH and item.raw.strip().startswith('"') and item.how == "environment":
+        fixed = f'set "{item.name}={item.value}"'
+        yield raised("architecture-quotes", item.line, name=item.name, value=item.value, corrected=fixed)
+    if found.comma:
+        yield raised(
+            "architecture-separator", item.line, value=item.value, right=found.right or "8.6;9.0", corrected=corrected
+        )
+    for fault in found.faults:
+        right = f"; the whole list: {found.right}" if found.right else ""
+        yield raised(
+            "architecture-list", item.line, part=fault.part, problem=fault.problem, right=right,
+            corrected=corrected if not found.comma else None,
+        )  # fmt: skip
+
+
+def seen_by(subject: Subject, step: BuildStep, settings: list[Assignment]) -> Assignment | None:
+    """The list as a build sees it: its own prefix or -D, else the environment."""
+    own = [item for item in settings if item.how == "prefix" and item in step.item.prefix]
+    own += [item for item in settings if item.how == "cmake" and step.item.line <= item.line <= step.item.last]
+    if own:
+        return own[-1]
+    value = subject.visible(NAME, step.item)
+    if value is None:
+        return None
+    return next((item for item in reversed(settings) if item.order == value.order), None)
+
+
+def _judged(subject: Subject, settings: list[Assignment]) -> list[tuple[Assignment, BuildStep | None]]:
+    """Every list that a build sees; where nothing is built, the last list of the script."""
+    found: dict[int, tuple[Assignment, BuildStep | None]] = {}
+    for step in subject.builds:
+        item = seen_by(subject, step, settings)
+        if item is not None and item.line not in found:
+            found[item.line] = (item, step)
+    if not found and settings and not any(step.what != "other" for step in subject.builds):
+        found = {item.line: (item, None) for item in settings}
+    elif not found and settings:
+        # Set too late for every build: what it says can still be judged.
+        found = {settings[-1].line: (settings[-1], subject.builds[-1] if subject.builds else None)}
+    return list(found.values())
+
+
+def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
+    judged = [(item, step) for item, step in _judged(subject, settings) if item.known]
+    for card in subject.gpus:
+        lists = [(item, step, _reader(subject, item)) for item, step in judged]
+        branches = not subject.notes and any(item.conditional for item, _, _ in lists)
+        if branches and any(_serves(found, card) for _, _, found in lists):
+            continue  # one of several branches: enough when one of them serves the card
+        for item, _, found in lists:
+            if not found.targets or _serves(found, card):
+                continue
+            lost = _lost(subject, item, card, settings)
+            line = subject.document.line(item.line)
+            plain = str(card) if len(subject.gpus) == 1 and item.value in line else None
+            yield raised(
+                "architecture-not-the-card", item.line, archs=found.shown, card=card, sm=card.sm, lost=lost,
+                corrected=line.replace(item.value, plain, 1) if plain else None,
+                certain=not found.faults and not found.comma,
+            )  # fmt: skip
+
+
+def _serves(found: ArchList, card: Capability) -> bool:
+    return any(runs(target, card) is not Runs.NO for target in found.targets)
+
+
+def _lost(subject: Subject, item: Assignment, card: Capability, settings: list[Assignment]) -> str:
+    for other in settings:
+        if other.order < item.order and other.known and _serves(_reader(subject, other), card):
+            return f". This overwrites the list of line {other.line} ({other.value}), which has {card}"
+    return ""
+
+
+def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
+    told: set[tuple[str, str]] = set()
+    for item, step in _judged(subject, settings):
+        cuda = subject.cuda_at(step.item) if step is not None else _any_cuda(subject)
+        row = known_toolkit(cuda)
+        if cuda is None or row is None or not item.known:
+            continue
+        for target in _reader(subject, item).targets:
+            key = (str(cuda.version), str(target.capability))
+            if target.ptx or row.has_target(target.capability) or key in told:
+                continue
+            told.add(key)
+            line = cuda.line if target.capability in subject.gpus else item.line
+            yield raised(
+                "toolkit-cannot-target", line, cuda=cuda.version, arch=target.capability, sm=target.capability.sm,
+                range=able(target.capability), also=_also(subject, cuda), source=row.source,
+            )  # fmt: skip
+    for step in subject.builds or ():
+        cuda = subject.cuda_at(step.item)
+        yield from _card_toolkit(subject, cuda, told)
+    if not subject.builds:
+        yield from _card_toolkit(subject, _any_cuda(subject), told)
+
+
+def _card_toolkit(subject: Subject, cuda: Known | None, told: set[tuple[str, str]]) -> Iterator[Raised]:
+    row = known_toolkit(cuda)
+    for card in subject.gpus if cuda is not None and row is not None else ():
+        key = (str(cuda.version), str(card)) if cuda else ("", "")
+        if cuda is None or row is None or row.compiles_for(card) or key in told:
+            continue
+        told.add(key)
+        yield raised(
+            "toolkit-not-for-the-card", cuda.line, cuda=cuda.version, card=card, sm=card.sm, range=able(card),
+            also=_also(subject, cuda), source=row.source,
+        )  # fmt: skip
+
+
+def _also(subject: Subject, cuda: Known) -> str:
+    """The same toolkit is refused by the release too."""
+    release = subject.release_at(subject.torch_builds[0].item) if subject.torch_builds else None
+    if release is None:
+        return ""
+    newest = max(variant.cuda for variant in release[0].variants)
+    if cuda.version.major > newest.major:
+        return f"; and torch {release[1].version} was never released for CUDA {cuda.version.major}"
+    return ""
+
+
+def _any_cuda(subject: Subject) -> Known | None:
+    last: Invocation | None = subject.trace.invocations[-1] if subject.trace.invocations else None
+    found = subject.cuda_at(last) if last is not None else None
+    for item in reversed(subject.trace.assignments) if found is None else ():
+        number = toolkit_in(item.value) if item.name in ("CUDA_HOME", "CUDA_PATH") else None
+        if number is not None:
+            return Known(number, item.line)
+    return found
+
+
+def known_toolkit(cuda: Known | None) -> toolkits.Toolkit | None:
+    if cuda is None:
+        return None
+    return next((row for row in toolkits.toolkits() if row.version == cuda.version.major_minor), None)
+
+
+def able(capability: Capability) -> str:
+    first, last = toolkits.first_toolkit_for(capability), toolkits.last_toolkit_for(capability)
+    if first is None or last is None:
+        return "no toolkit in Rekindle's data can"
+    if last is toolkits.toolkits()[-1]:
+        return f"CUDA {first.version} is the first that can"
+    return f"CUDA {last.version} is the last that can"
+
+
+def _syntax(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
+    """12.0 asked of a release whose CMake takes one digit before the dot."""
+    told: set[str] = set()
+    for item, step in _judged(subject, settings):
+        known = subject.torch_at(step.item if step else None)
+        if (
+            known is None
+            or (step is not None and step.what != "torch")
+            or not subject.release_at(step.item if step else None)
+        ):
+            continue
+        row = limits.arch_syntax(str(known.version))
+        for target in _reader(subject, item).targets if row else ():
+            if row is not None and not row.admits(Target(target.capability)) and str(target.capability) not in told:
+                told.add(str(target.capability))
+                yield raised(
+                    "architecture-syntax", item.line, torch=known.version, arch=target.capability,
+                    digits={1: "one", 2: "two"}.get(row.major_digits, row.major_digits), source=row.source,
+                )  # fmt: skip
+
+
+def _overwritten(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
+    if subject.notes:
+        return
+    ordered = sorted(
+        (item for item in settings if item.how == "environment" and item.known), key=lambda item: item.order
+    )
+    for step in subject.builds:
+        now = seen_by(subject, step, settings)
+        before = [
+            item
+            for item in ordered
+            if now is not None and item.order < now.order and item.scope in _scopes(subject, now.scope)
+        ]
+        if now is None or not before or now.appended or now.conditional or not now.known:
+            continue
+        other = before[-1]
+        if other.conditional or any(other.order < each.item.order < now.order for each in subject.builds):
+            continue
+        have = {target.capability for target in _reader(subject, now).targets}
+        lost = sorted({target.capability for target in _reader(subject, other).targets} - have)
+        if lost:
+            yield raised(
+                "architecture-overwritten", now.line, before=other.value, line_before=other.line,
+                lost=", ".join(str(capability) for capability in lost),
+            )  # fmt: skip
+            return
+
+
+def _scopes(subject: Subject, number: int) -> set[int]:
+    return {scope.number for scope in subject.trace.scopes[number].chain()}
+
+
+def _not_said(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
+    for step in subject.torch_builds:
+        if settings or subject.notes or not step.certain:
+            return
+        use = subject.visible("USE_CUDA", step.item)
+        if use is not None and use.text.upper() in ("0", "OFF", "FALSE", "NO"):
+            return
+        blind = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
+        gpu = subject.cuda_at(step.item) is not None
+        yield raised("architecture-not-seen" if blind and gpu else "architecture-not-said", step.line)
+        return
+
+
+def compiled_for(subject: Subject) -> tuple[str, ...]:
+    """What the first build compiles for, as far as the script says."""
+    settings = [item for item in subject.settings(NAME) if item.value]
+    judged = _judged(subject, settings)
+    if not judged:
+        other = [item for item in subject.settings("CMAKE_CUDA_ARCHITECTURES") if item.value]
+        numbers = [part.rstrip("af") for part in other[-1].value.split(";")] if other else []
+        return tuple(f"sm_{number.partition('-')[0]}" for number in numbers if number.partition("-")[0].isdigit())
+    item, _ = judged[0]
+    return tuple(str(target) for target in _reader(subject, item).targets)

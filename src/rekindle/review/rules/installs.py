@@ -1,0 +1,418 @@
+"""What the script installs: isolation, pairs of packages, pins, the Python, wheels against the GPU."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import limits
+from rekindle.knowledge.builds.script_rules import script_rules
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.torch.releases import companions, torch_release, torch_releases
+from rekindle.review.document import Dialect
+from rekindle.review.packages import Install, Wanted
+from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.subject import Known, Subject, exact_version
+from rekindle.review.trace import Invocation
+
+_LIST = 4
+
+
+def check(subject: Subject) -> Iterator[Raised]:
+    yield from _isolation(subject)
+    yield from _redirects(subject)
+    yield from _companions(subject)
+    yield from _wheels(subject)
+    yield from _numpy(subject)
+    yield from _cmake(subject)
+    yield from _pins(subject)
+    yield from _setuptools(subject)
+    yield from _lists(subject)
+    yield from _python(subject)
+    yield from _questions(subject)
+
+
+def _isolation(subject: Subject) -> Iterator[Raised]:
+    switched_off = any(
+        item.name == "PIP_NO_BUILD_ISOLATION" for item in subject.trace.assignments if item.how == "environment"
+    )
+    told: set[int] = set()
+    for step in subject.builds:
+        if not step.isolated or switched_off or step.line in told or step.what == "other":
+            continue
+        if any(own.name in ("BUILD_NO_CUDA", "FORCE_CPU", "NO_CUDA") and own.value == "1" for own in step.item.prefix):
+            continue
+        told.add(step.line)
+        if step.what == "torch":
+            yield raised("isolation-torch", step.line)
+        elif step.certain and step.how == "pip":
+            line = subject.document.line(step.line)
+            right = re.sub(r"\b(install|wheel)\b", r"\1 --no-build-isolation", line, count=1)
+            yield raised(
+                "isolation",
+                step.line,
+                name=step.name,
+                corrected=right if right != line and step.item.line == step.line else None,
+            )
+        else:
+            yield raised("isolation-maybe", step.line)
+
+
+def _redirects(subject: Subject) -> Iterator[Raised]:
+    for found in subject.installs:
+        item = found.item
+        for redirect in item.redirects:
+            if not redirect.glued or not re.match(r"=?\s*v?\d", redirect.target):
+                continue
+            line = subject.document.line(redirect.line)
+            match = re.search(rf"([A-Za-z][\w.\[\]-]*){re.escape(redirect.sign)}{re.escape(redirect.target)}", line)
+            text = match[0] if match else f"{redirect.sign}{redirect.target}"
+            if redirect.sign.startswith(">"):
+                effect = f"the version is ignored and pip's output goes into a file called `{redirect.target}`"
+            else:
+                effect = f"the shell looks for a file called `{redirect.target}` and stops"
+            right = line.replace(text, f'"{text}"', 1) if match else None
+            yield raised("redirect", redirect.line, sign=redirect.sign, text=text, effect=effect, corrected=right)
+        for word in item.words if item.dialect is not Dialect.SHELL else ():
+            if "://" in word.text and item.after == "&":
+                yield raised("ampersand", word.line)
+    for item in subject.trace.invocations:
+        # `pip install git+https://…#egg=x&subdirectory=y`: what follows `&` looks like a command of its own.
+        if re.match(r"(?:subdirectory|egg)=", item.words[0].text):
+            yield raised("ampersand", item.line)
+
+
+def _companions(subject: Subject) -> Iterator[Raised]:
+    pinned: Known | None = None
+    for found in subject.installs:
+        if found.verb not in ("install", "create"):
+            continue
+        torch = found.named("torch") or found.named("pytorch")
+        exact = exact_version(torch.requirement) if torch else None
+        if exact is not None and torch is not None and len(exact.parts) > 2:
+            pinned = Known(exact, torch.line)
+        for name in ("torchvision", "torchaudio"):
+            wanted = found.named(name)
+            version = exact_version(wanted.requirement) if wanted else None
+            if pinned is None or wanted is None or version is None:
+                continue
+            try:
+                right = companions(str(pinned.version))
+            except RekindleError:
+                continue
+            fitting = getattr(right, name) if right is not None else None
+            if fitting is None or Version(fitting).parts[: len(version.parts)] == version.parts:
+                continue
+            belongs = _belongs(name, version)
+            text = f"{pinned.version} pairs with {name} {fitting}" + (
+                f", and {version} belongs to torch {belongs}" if belongs else ""
+            )
+            line = subject.document.line(wanted.line)
+            corrected = line.replace(f"{name}=={version}", f"{name}=={fitting}", 1)
+            yield raised(
+                "companion", wanted.line, name=name, version=version, torch=pinned.version, right=text,
+                corrected=corrected if corrected != line else None, certain=False,
+            )  # fmt: skip
+
+
+def _belongs(name: str, version: Version) -> str | None:
+    for release in torch_releases():
+        for patch in release.patches:
+            row = companions(patch)
+            if row is not None and getattr(row, name) == str(version):
+                return patch
+    return None
+
+
+def _wheels(subject: Subject) -> Iterator[Raised]:
+    """A ready-made torch: does that wheel exist, and does it serve the GPU?"""
+    for found in subject.installs:
+        torch = found.named("torch")
+        if torch is None or found.tool == "conda" or found.verb != "install":
+            continue
+        variant = re.search(r"/whl/(nightly/|test/)?(cu\d{3}|cpu)\b", found.index or "")
+        local = re.search(r"\+(cu\d{3}|cpu)\b", torch.requirement or "")
+        name = local[1] if local else variant[2] if variant else None
+        if name is None or (variant and variant[1]):
+            continue
+        if name == "cpu":
+            if subject.gpus and subject.builds:
+                yield raised("torch-cpu-only", torch.line)
+            continue
+        exact = exact_version(torch.requirement)
+        yield from _wheel(subject, torch, name, exact, found.item)
+
+
+def _wheel(subject: Subject, torch: Wanted, name: str, exact: Version | None, item: Invocation) -> Iterator[Raised]:
+    system = subject.system(item)
+    try:
+        releases = [torch_release(str(exact))] if exact is not None else list(torch_releases())
+    except RekindleError:
+        return
+    rows = [(release, row) for release in releases if (row := release.variant(name)) is not None]
+    if exact is not None and not rows:
+        official = ", ".join(variant.name for variant in releases[0].variants)
+        yield raised("torch-no-such-wheel", torch.line, torch=exact, variant=name, official=official)
+        return
+    for card in subject.gpus:
+        lists = [row.targets(system) for _, row in rows]
+        known = [targets for targets in lists if targets is not None]
+        if not known or len(known) != len(lists):
+            continue
+        if any(runs(target, card) is not Runs.NO for targets in known for target in targets):
+            continue
+        archs = ", ".join(sorted({str(target) for targets in known[-1:] for target in targets}))
+        yield raised(
+            "wheel-not-for-the-card", torch.line, torch=exact or "", variant=name, card=card, sm=card.sm, archs=archs,
+            better=_better(card, system),
+        )  # fmt: skip
+
+
+def _better(card: Capability, system: str) -> str:
+    for release in reversed(torch_releases()):
+        for variant in release.variants:
+            targets = variant.targets(system)
+            if targets and any(runs(target, card) is not Runs.NO for target in targets):
+                return f". torch {release.newest} {variant.name} has code for it"
+    return ""
+
+
+def _numpy(subject: Subject) -> Iterator[Raised]:
+    release = subject.release_at()
+    wanted = [
+        (found, item)
+        for found in subject.installs
+        if (item := found.named("numpy")) is not None and found.verb != "uninstall"
+    ]
+    if release is None or not wanted:
+        return
+    row, torch = release
+    first = row.numpy2_from(subject.system())
+    if first is not None and torch.version >= first:
+        return
+    every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
+    if any(_excludes(item.requirement, "2.0.0") for item in every if item.requirement):
+        return
+    python = python_of(subject)
+    if python is not None and python.version < Version("3.9"):
+        return
+    reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
+    for found, item in wanted:
+        old = _glued(found, item)
+        if old is None:
+            continue
+        if old:
+            yield raised("numpy-two-pinned", item.line, numpy=old, torch=torch.version, reason=reason)
+        else:
+            yield raised("numpy-two", item.line, torch=torch.version, reason=reason)
+        return
+
+
+def _glued(found: Install, item: Wanted) -> str | None:
+    """`2.0` when the requirement asks for NumPy 2, empty when it asks for nothing, None when it does not."""
+    redirect = next((each for each in found.item.redirects if each.glued and each.line == item.line), None)
+    specifier = item.requirement or ""
+    if not specifier and redirect is not None and redirect.sign == ">":
+        specifier = ">" + redirect.target
+    if not specifier:
+        return ""
+    if re.match(r"(?:>=?|==|~=)\s*2", specifier):
+        return re.sub(r"^[<>=~!\s]+", "", specifier)
+    return None if _excludes(specifier, "2.0.0") else ""
+
+
+def _excludes(specifier: str | None, version: str) -> bool:
+    try:
+        return bool(specifier) and not SpecifierSet(specifier or "").contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _cmake(subject: Subject) -> Iterator[Raised]:
+    for step in subject.torch_builds[:1]:
+        release = subject.release_at(step.item)
+        if release is None:
+            return
+        row, torch = release
+        if row.cmake4_unpatched or subject.visible("CMAKE_POLICY_VERSION_MINIMUM", step.item) is not None:
+            return
+        wanted = [(found, item) for found in subject.installs if (item := found.named("cmake")) is not None]
+        if any(item.requirement and _excludes(item.requirement, "4.0.0") for _, item in wanted):
+            exact = next(
+                (exact_version(item.requirement) for _, item in wanted if exact_version(item.requirement)), None
+            )
+            if exact is not None and exact < row.min_cmake:
+                yield raised("cmake-too-old", wanted[0][1].line, torch=torch.version, need=row.min_cmake, cmake=exact)
+            return
+        for _, item in wanted:
+            exact = exact_version(item.requirement)
+            what = f"this installs CMake {exact}" if exact else "pip takes the newest CMake here"
+            yield raised("cmake-four", item.line, torch=torch.version, what=what, source=row.source)
+            return
+
+
+def _pins(subject: Subject) -> Iterator[Raised]:
+    python = python_of(subject)
+    for found in subject.installs:
+        for item in found.wanted if found.verb == "install" else ():
+            exact = exact_version(item.requirement)
+            if exact is None:
+                continue
+            for pin in script_rules().pin:
+                if pin.package != item.name or (
+                    pin.system == "windows" and subject.system(found.item) != "windows" and not subject.notes
+                ):
+                    continue
+                if str(exact) not in SpecifierSet(pin.versions):
+                    continue
+                if pin.python_below and not subject.notes and (python is None or python.version >= pin.python_below):
+                    continue
+                yield raised(
+                    "bad-pin", item.line, requirement=f"{item.name}=={exact}", reason=pin.why, instead=pin.instead,
+                    source=pin.source,
+                )  # fmt: skip
+            tool = limits.bad_tool(item.name, exact, subject.system(found.item))
+            if tool is not None and not any(
+                pin.package == item.name and str(exact) in SpecifierSet(pin.versions) for pin in script_rules().pin
+            ):
+                yield raised(
+                    "bad-pin",
+                    item.line,
+                    requirement=f"{item.name}=={exact}",
+                    reason=tool.trouble,
+                    instead="another version",
+                )
+
+
+def _setuptools(subject: Subject) -> Iterator[Raised]:
+    if subject.notes and subject.torch_at() is None:
+        yield from _listed_without(subject)
+    for step in subject.torch_builds[:1]:
+        release = subject.release_at(step.item)
+        if release is None:
+            return
+        row, torch = release
+        fields = {"torch": str(torch.version), "minor": row.minor, "spec": row.setuptools}
+        wanted = [(found, item) for found in subject.installs if (item := found.named("setuptools")) is not None]
+        for _, item in wanted:
+            exact = exact_version(item.requirement)
+            if exact is not None and str(exact) not in SpecifierSet(row.setuptools):
+                yield Raised(rule="setuptools-pin", line=item.line, fields={"version": str(exact), **fields})
+                return
+        lists = [found for found in subject.installs if len(found.wanted) >= _LIST and found.verb == "install"]
+        if wanted and not any(item.requirement for _, item in wanted) and row.setuptools.startswith("<"):
+            yield Raised(rule="setuptools-free", line=wanted[0][1].line, fields=fields)
+        elif not wanted and lists and subject.notes and row.setuptools.startswith("<"):
+            yield Raised(rule="setuptools-free", line=lists[0].item.line, fields=fields)
+
+
+def _listed_without(subject: Subject) -> Iterator[Raised]:
+    """A list of pins for a build, without setuptools: the last release that minds is the one to name."""
+    minds = [row for row in torch_releases() if row.setuptools.startswith("<")]
+    for found in subject.installs:
+        names = {item.name for item in found.wanted}
+        if len(names) >= 2 * _LIST and {"cmake", "ninja"} <= names and "setuptools" not in names and minds:
+            row = minds[-1]
+            yield raised("setuptools-free", found.item.line, torch=row.newest, minor=row.minor, spec=row.setuptools)
+            return
+
+
+def _lists(subject: Subject) -> Iterator[Raised]:
+    installed: set[str] = set()
+    for found in subject.installs:
+        names = [item.name for item in found.wanted if item.requirement is not None]
+        installed |= set(names)
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield raised("requirement-twice", found.item.line, name=name)
+    for step in subject.builds:
+        files = any(found.files for found in subject.installs)
+        if (
+            step.how == "build"
+            and installed
+            and "build" not in installed
+            and not files
+            and step.item.program in ("python", "py")
+        ):
+            yield raised("build-not-installed", step.line)
+            return
+
+
+def python_of(subject: Subject) -> Known | None:
+    """The Python that the script chooses: the environment it makes, else the one it names."""
+    made: Known | None = None
+    named: Known | None = None
+    for item in subject.trace.invocations:
+        text = " ".join(word.text for word in item.words)
+        match = (
+            re.match(r"\S*?\bpython(3\.\d+)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d+)\b", text)
+            if item.program in ("python", "py")
+            else None
+        )
+        if match:
+            known = Known(Version(match[1] or match[2]), item.line)
+            if re.search(r"-m (?:venv|virtualenv)\b", text):
+                made = known
+            elif named is None:
+                named = known
+        if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
+            match = re.search(r"\bpython\s*==?\s*(3\.\d+)", text)
+            if match:
+                made = Known(Version(match[1]), item.line)
+        if item.program in ("uv", "virtualenv"):
+            match = re.search(r"(?:--python|-p)[ =](?:python)?(3\.\d+)|python (?:install|pin) (3\.\d+)", text)
+            if match:
+                made = Known(Version(match[1] or match[2]), item.line)
+    for used in subject.trace.used:
+        given = used.given.get("python-version")
+        match = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", given[0]) if given else None
+        if "setup-python" in used.action and match and given:
+            made = Known(Version(match[1]), given[1])
+    return made or named
+
+
+def _python(subject: Subject) -> Iterator[Raised]:
+    python = python_of(subject)
+    step = next(iter(subject.torch_builds), None)
+    release = subject.release_at(step.item if step else None)
+    if python is None or release is None:
+        return
+    row, torch = release
+    named = [found.named("torch") for found in subject.installs]
+    wheel = any(item is not None and exact_version(item.requirement) is not None for item in named)
+    if step is None and not wheel and not subject.notes:
+        return
+    known = row.pythons(subject.system(step.item if step else None))
+    if known and str(python.version) not in known:
+        yield raised(
+            "python-not-supported", python.line, torch=torch.version, python=python.version, pythons=", ".join(known),
+            source=row.source,
+        )  # fmt: skip
+
+
+def _questions(subject: Subject) -> Iterator[Raised]:
+    unattended = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
+    told: set[str] = set()
+    for item in subject.trace.invocations:
+        words = item.arguments
+        fed = item.redirects and any(redirect.sign == "<" for redirect in item.redirects)
+        before = [each for each in subject.trace.invocations if each.line == item.line and item.program in each.piped]
+        if fed or before or subject.notes:
+            continue
+        if ("uninstall" in words and (item.program == "pip" or "pip" in words)) and not item.has("-y", "--yes"):
+            if "uninstall" not in told:
+                yield raised("uninstall-asks", item.line)
+            told.add("uninstall")
+        if not unattended:
+            continue
+        apt = item.program in ("apt", "apt-get", "yum", "dnf") and "install" in words
+        conda = item.program in ("conda", "mamba") and bool({"install", "create"} & set(words)) and "env" not in words
+        yes = any(re.match(r"-[a-z]*y[a-z]*$|--yes|--assume-yes|--assumeyes|-qq\b|-q=2", word) for word in words)
+        if (apt or conda) and not yes and item.program not in told and "always_yes" not in subject.document.text:
+            told.add(item.program)
+            yield raised("install-asks", item.line, tool=item.program)

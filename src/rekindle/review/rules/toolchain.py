@@ -1,0 +1,415 @@
+"""The toolkit against the release and cuDNN; gcc and MSVC against the toolkit; is a compiler loaded at all?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import limits
+from rekindle.knowledge.builds.script_rules import script_rules
+from rekindle.knowledge.cuda import cudnn, host_compilers
+from rekindle.review.document import Dialect
+from rekindle.review.packages import Install
+from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.subject import BuildStep, Known, Subject, exact_version, toolkit_in
+from rekindle.review.trace import Invocation
+
+_VCVARS = re.compile(
+    r"(?i)vcvars(?:all|\w*64|32|\w*_x86)?\.bat|vcvars(?:all|64|32)\b|vsdevcmd(?:\.bat)?|launch-vsdevshell"
+    r"|enter-vsdevshell|devshell"
+)
+
+
+def check(subject: Subject) -> Iterator[Raised]:
+    told: set[str] = set()
+    for step in subject.builds:
+        cuda = subject.cuda_at(step.item)
+        for found in (*_release(subject, step, cuda), *_gcc(subject, step, cuda), *_msvc(subject, step, cuda)):
+            key = f"{found.rule} {found.line}"
+            if key not in told:
+                told.add(key)
+                yield found
+    yield from _pairs(subject)
+    yield from _two_toolkits(subject)
+    yield from _cudnn(subject)
+    yield from _loaded(subject)
+    yield from _flags(subject)
+    yield from _images(subject)
+
+
+def _release(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Raised]:
+    if cuda is None:
+        return
+    release = subject.release_at(step.item)
+    if step.what == "extension":
+        yield from _torchs_own(subject, step, cuda)
+    if release is None or step.what != "torch":
+        return
+    row, torch = release
+    newest = max(variant.cuda for variant in row.variants)
+    official = sorted({variant.cuda for variant in row.variants})
+    if cuda.version < row.min_cuda:
+        yield raised("toolkit-too-old-for-torch", cuda.line, torch=torch.version, need=row.min_cuda, cuda=cuda.version)
+    elif cuda.version.major > newest.major:
+        yield raised(
+            "toolkit-too-new-for-torch", cuda.line, torch=torch.version, cuda=cuda.version, newest=newest,
+            major=cuda.version.major,
+        )  # fmt: skip
+    elif cuda.version.major_minor not in official:
+        listed = ", ".join(str(version) for version in official)
+        yield raised("toolkit-never-released", cuda.line, torch=torch.version, official=listed, cuda=cuda.version)
+
+
+def _torchs_own(subject: Subject, step: BuildStep, cuda: Known) -> Iterator[Raised]:
+    """An extension is compiled with the CUDA of its torch."""
+    last: tuple[Install, Version] | None = None
+    for found in subject.installs:
+        variant = re.search(r"/whl/(?:nightly/)?cu(\d{2})(\d)\b", found.index or "")
+        if found.named("torch") and variant and found.item.order < step.item.order:
+            last = (found, Version(f"{variant[1]}.{variant[2]}"))
+    if last is not None and last[1].major != cuda.version.major:
+        yield raised("toolkit-not-torchs", cuda.line, cuda=cuda.version, torch_cuda=last[1])
+
+
+def _pairs(subject: Subject) -> Iterator[Raised]:
+    for pair in script_rules().pair:
+        for step in subject.torch_builds[:1]:
+            cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
+            if pair.system and subject.system(step.item) != pair.system:
+                continue
+            if pair.cuda_from and (cuda is None or cuda.version < pair.cuda_from):
+                continue
+            if (pair.torch_to or pair.torch_from) and torch is None:
+                continue
+            if torch and pair.torch_to and torch.version.major_minor > pair.torch_to:
+                continue
+            if torch and pair.torch_from and torch.version.major_minor < pair.torch_from:
+                continue
+            yield raised(
+                f"pair:{pair.id}", cuda.line if cuda else step.line,
+                cuda=cuda.version if cuda else "", torch=torch.version if torch else "", source=pair.source,
+            )  # fmt: skip
+
+
+def _two_toolkits(subject: Subject) -> Iterator[Raised]:
+    told: set[int] = set()
+    for step in subject.builds if not subject.notes else ():
+        cuda = subject.cuda_at(step.item)
+        for name in (
+            "CUDA_HOME",
+            "CUDA_PATH",
+            "CUDA_TOOLKIT_ROOT_DIR",
+            "CUDAToolkit_ROOT",
+            "CUDACXX",
+            "CUDA_BIN_PATH",
+            "PATH",
+        ):
+            value = subject.visible(name, step.item)
+            other = toolkit_in(value.text) if value is not None else None
+            if cuda is None or value is None or other is None or other == cuda.version or value.line in told:
+                continue
+            told.add(value.line)
+            yield raised("two-toolkits", value.line, name=name, other=other, cuda=cuda.version, line_cuda=cuda.line)
+
+
+def _gcc(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Raised]:
+    found: list[tuple[str, int, int]] = []
+    for name in ("CUDAHOSTCXX", "CXX", "CC", "NVCC_CCBIN"):
+        value = subject.visible(name, step.item)
+        match = re.search(r"(?:gcc|g\+\+|gxx)-?(\d+)(?!\d)\Z|/gcc[-/](\d+)", value.text) if value is not None else None
+        if value is not None and match is not None:
+            found.append((value.text, int(match[1] or match[2]), value.line))
+    for item in subject.trace.ran("module", "ml"):
+        match = re.search(r"(?i)\bgcc/(\d+)", " ".join(item.arguments))
+        if match and item.order < step.item.order and not found:
+            found.append((f"gcc {match[1]}", int(match[1]), item.line))
+    for setting in subject.trace.assignments:
+        match = re.search(r"(?:gcc|g\+\+)-(\d+)\Z", setting.value)
+        if (
+            match
+            and setting.how == "cmake"
+            and setting.name in ("CMAKE_CUDA_HOST_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_COMPILER")
+        ):
+            found.append((setting.value, int(match[1]), setting.line))
+    if not found:
+        return
+    # The first of the variables that count decides; report where the first of them is set.
+    compiler, major, _ = found[0]
+    line = min(each[2] for each in found if each[1] == major)
+    if cuda is not None:
+        answer = host_compilers.accepts_gcc(cuda.version, major)
+        bounds = host_compilers.host_limits(cuda.version)
+        if answer.accepted is False and bounds is not None:
+            yield raised(
+                "gcc-refused", line, compiler=compiler, cuda=cuda.version, reason=answer.reason, most=bounds.gcc_max,
+                source=answer.source,
+            )  # fmt: skip
+    release = subject.release_at(step.item)
+    if release is not None and step.what == "torch" and major < release[0].min_gcc.major:
+        yield raised("gcc-too-old", line, torch=release[1].version, need=release[0].min_gcc, compiler=compiler)
+
+
+def _msvc(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Raised]:
+    if cuda is None or subject.system(step.item) != "windows":
+        return
+    toolset, studio, line = toolset_at(subject, step.item)
+    span = host_compilers.toolset_range(cuda.version)
+    fitting = (
+        f"CUDA {cuda.version} takes the MSVC toolsets {span[0]} to {span[1]}"
+        if span
+        else "the MSVC range of this CUDA is not known"
+    )
+    if toolset is not None:
+        answer = host_compilers.accepts_msvc(cuda.version, toolset)
+        if answer.accepted is False:
+            yield raised("toolset-refused", line, reason=answer.reason, range=fitting, source=answer.source)
+        return
+    rows = [row for row in host_compilers.toolsets() if row.visual_studio == studio]
+    if not rows:
+        return
+    refused = [row for row in rows if host_compilers.accepts_msvc(cuda.version, row.toolset).accepted is False]
+    newest = max(rows, key=lambda row: row.toolset)
+    if len(refused) == len(rows):
+        yield raised("studio-refused", line, cuda=cuda.version, studio=studio, range=fitting, source=rows[0].source)
+    elif newest in refused:
+        yield raised("toolset-not-said", line, cuda=cuda.version, studio=studio, range=fitting, source=rows[0].source)
+
+
+def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str | None, int]:
+    """The toolset that is loaded at a command, or the year of the Visual Studio whose newest it is."""
+    toolset: Version | None = None
+    studio: str | None = None
+    line = item.line
+    for each in subject.trace.invocations:
+        if each.order > item.order or not _loads(each):
+            continue
+        number = re.search(r"(?i)-?vcvars_ver=(\d+\.\d+)", each.text)
+        year = re.search(r"(?i)Microsoft Visual Studio[\\/]+(20\d\d)", " ".join(word.text for word in each.words))
+        toolset = Version(number[1]) if number else None
+        studio = year[1] if year else studio
+        line = each.line
+    for used in subject.trace.used:
+        given = used.given.get("toolset")
+        if used.order < item.order and "msvc" in used.action and given and re.match(r"\d+\.\d+", given[0]):
+            toolset, line = Version.find(given[0]), given[1]
+    if toolset is None:
+        for name in ("VCToolsVersion", "PATH", "INCLUDE", "CMAKE_GENERATOR_TOOLSET_VERSION"):
+            value = subject.visible(name, item)
+            number = re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d+)", value.text) if value is not None else None
+            if value is not None and number:
+                return Version(number[1]), None, value.line
+    return toolset, studio, line
+
+
+def _loads(item: Invocation) -> bool:
+    if item.program in ("echo", "echo.", "write-host", "dir", "where", "test-path", "rem", "findstr", "if"):
+        return False
+    return bool(_VCVARS.search(item.program)) or (
+        item.program in ("cmd", "import-module", "invoke-batchfile", "invoke-cmdscript", "call", "&")
+        and bool(_VCVARS.search(" ".join(item.arguments)))
+    )
+
+
+def loaded_before(subject: Subject, item: Invocation) -> bool:
+    """Whether something put a compiler on PATH for this command."""
+    for each in subject.trace.invocations:
+        if (
+            each.order < item.order
+            and _loads(each)
+            and not (each.dialect is Dialect.POWERSHELL and _child_only(subject, each))
+        ):
+            return True
+    if any(
+        "msvc" in used.action or "vs-shell" in used.action or "vcvars" in used.action for used in subject.trace.used
+    ):
+        return True
+    for name in ("INCLUDE", "VCINSTALLDIR", "VCToolsInstallDir"):
+        if subject.visible(name, item) is not None:
+            return True
+    path = subject.visible("PATH", item)
+    if path is not None and re.search(r"(?i)MSVC[\\/]+\d|HostX?64", path.text):
+        return True
+    asked = subject.trace.asked & {
+        "VSCMD_VER",
+        "VCINSTALLDIR",
+        "VSINSTALLDIR",
+        "VCTOOLSVERSION",
+        "DEVENVDIR",
+        "VSCMD_ARG_TGT_ARCH",
+    }
+    if asked or re.search(
+        r"(?i)native tools|developer (?:command )?(?:prompt|powershell)|x64_x64 cross", subject.document.text
+    ):
+        return True
+    return any(
+        each.program in ("where", "where.exe", "get-command")
+        and any(re.fullmatch(r"(?i)cl(?:\.exe)?", word) for word in each.arguments)
+        for each in subject.trace.invocations
+    )
+
+
+def _child_only(subject: Subject, item: Invocation) -> bool:
+    """vcvars in a cmd child whose variables nobody takes over."""
+    batch = item.program == "cmd" or item.program.endswith(".bat") or item.program.startswith(("vcvars", "vsdevcmd"))
+    if not batch:
+        return False
+    rest = re.sub(r"(?i)\"?[^\"]*(?:vcvars\w*|vsdevcmd)(?:\.bat)?\"?", "", " ".join(item.arguments))
+    taken = re.search(r"(?i)&&?\s*\S", rest)
+    return not taken and not (set(item.piped) & {"foreach-object", "%", "foreach"})
+
+
+def _loaded(subject: Subject) -> Iterator[Raised]:
+    if subject.notes:
+        return
+    for item in subject.trace.invocations:
+        text = " ".join(word.text for word in item.words)
+        if not _loads(item):
+            continue
+        if re.search(
+            r"(?i)vcvars32\.bat|vcvarsall(?:\.bat)?\"? +x86\b(?!_)|vcvars\w*_x86\.bat|vcvarsx86|-arch=x86\b", text
+        ):
+            line = subject.document.line(item.line)
+            right = re.sub(r"(?i)vcvars32\.bat", "vcvars64.bat", line) if "vcvars32" in line.lower() else None
+            yield raised("x86-prompt", item.line, corrected=right)
+        if item.dialect is Dialect.POWERSHELL and _child_only(subject, item):
+            yield raised("environment-lost", item.line)
+    lost = any(
+        item.dialect is Dialect.POWERSHELL and _loads(item) and _child_only(subject, item)
+        for item in subject.trace.invocations
+    )
+    for step in subject.builds:
+        if subject.system(step.item) != "windows" or step.what == "other" or lost or not step.item.dialect.windows:
+            continue
+        sdk = subject.visible("DISTUTILS_USE_SDK", step.item)
+        has = loaded_before(subject, step.item)
+        on = sdk is not None and sdk.text.strip() not in ("", "0")
+        if not has and on and sdk is not None:
+            yield raised("no-vcvars-sdk", step.line)
+            return
+        generator = subject.visible("CMAKE_GENERATOR", step.item)
+        by_studio = (generator is not None and "visual studio" in generator.text.lower()) or any(
+            "visual studio" in word.lower() for word in step.item.arguments
+        )
+        if not has and step.what == "torch" and not by_studio:
+            yield raised("no-vcvars", step.line)
+            return
+        if (
+            has
+            and not on
+            and step.what == "extension"
+            and step.certain
+            and any(_loads(each) for each in subject.trace.invocations)
+        ):
+            yield raised("use-sdk-missing", step.line)
+            return
+
+
+def _flags(subject: Subject) -> Iterator[Raised]:
+    for item in subject.trace.assignments:
+        if "allow-unsupported-compiler" not in item.value or item.how == "shell":
+            continue
+        step = next(
+            (
+                step
+                for step in subject.builds
+                if step.item.order >= item.order or step.item.line <= item.line <= step.item.last
+            ),
+            None,
+        )
+        if step is None:
+            continue
+        cuda = subject.cuda_at(step.item)
+        if cuda is None or subject.system(step.item) != "windows":
+            continue
+        toolset, studio, _ = toolset_at(subject, step.item)
+        rows = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == (studio or "2022")]
+        answers = {host_compilers.accepts_msvc(cuda.version, row).accepted for row in ([toolset] if toolset else rows)}
+        whole = item.how == "cmake" and item.value == "-allow-unsupported-compiler"
+        needless = answers == {True}
+        yield raised(
+            "unsupported-compiler-needless" if needless else "unsupported-compiler-flag", item.line, cuda=cuda.version,
+            corrected="" if needless and whole else None, certain=False,
+        )  # fmt: skip
+
+
+def _cudnn(subject: Subject) -> Iterator[Raised]:
+    told: set[str] = set()
+    for version, line, major in _cudnn_points(subject):
+        for card in subject.gpus:
+            exact = len(version.parts) > 2
+            if exact:
+                serves = cudnn.serves(version, card, cuda_major=major)
+            else:
+                rows = [
+                    row for row in cudnn.releases() if row.version.major == version.major and major in row.cuda_majors
+                ]
+                answers = {cudnn.serves(row.version, card, cuda_major=major) for row in rows}
+                serves = answers.pop() if len(answers) == 1 else None
+            if serves is False and f"{version}{card}" not in told:
+                told.add(f"{version}{card}")
+                last = cudnn.last_for(card)
+                shown = f"{version}" if exact else f"{version} for CUDA {major}"
+                yield raised(
+                    "cudnn-not-for-the-card", line, cudnn=shown, card=card, sm=card.sm,
+                    last=f"{last} is the last that has" if last else "no release has",
+                )  # fmt: skip
+        for step in subject.torch_builds[:1]:
+            torch = subject.torch_at(step.item)
+            bound = limits.cudnn_range(str(torch.version)) if torch and subject.release_at(step.item) else None
+            if torch and bound and version >= bound.below and f"{version}t" not in told:
+                told.add(f"{version}t")
+                yield raised(
+                    "cudnn-too-new-for-torch", line, torch=torch.version, cudnn=version, below=bound.below,
+                    reason=bound.why, source=bound.source,
+                )  # fmt: skip
+
+
+def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
+    """Every cuDNN that the script names: version, the first line that names it, the CUDA it is for."""
+    seen: set[str] = set()
+    cuda = subject.cuda_at(subject.builds[-1].item) if subject.builds else None
+    default = cuda.version.major if cuda else 12
+    for image in subject.trace.images:
+        match = re.search(r"cudnn(\d+)", image.name)
+        number = re.search(r"nvidia/cuda:(\d+)|cuda(\d+)", image.name)
+        if match and int(match[1]) < 100:
+            yield Version(match[1]), image.line, int((number[1] or number[2]) if number else default)
+    pattern = re.compile(r"(?i)cudnn[\w-]*?[-_/\\=]+v?(\d+\.\d+\.\d+)(?:\.\d+)?(?:[-_]cuda(\d+))?")
+    texts = [(item.value, item.line) for item in subject.trace.assignments]
+    texts += [(" ".join(word.text for word in item.words), item.line) for item in subject.trace.invocations]
+    for text, line in texts:
+        for match in pattern.finditer(text):
+            if match[1] in seen:
+                continue
+            seen.add(match[1])
+            first = next(
+                (row for row, each in enumerate(subject.document.lines, 1) if match[1] in each and not _comment(each)),
+                line,
+            )
+            yield Version(match[1]), first, int(match[2] or default)
+    for found in subject.installs:
+        for wanted in found.wanted:
+            package = re.fullmatch(r"(?:nvidia-)?cudnn(?:-cu(\d+))?", wanted.name)
+            exact = exact_version(wanted.requirement) if package else None
+            if package and exact is not None and len(exact.parts) > 1 and str(exact) not in seen:
+                seen.add(str(exact))
+                short = Version(".".join(str(part) for part in exact.parts[:3]))
+                yield short, wanted.line, int(package[1] or default)
+
+
+def _comment(line: str) -> bool:
+    return bool(re.match(r"(?i)\s*(?:#|rem\b|::|//)", line))
+
+
+def _images(subject: Subject) -> Iterator[Raised]:
+    for image in subject.trace.images:
+        if not re.search(r"nvidia/cuda:\S*-(?:runtime|base)\b|pytorch/pytorch:\S*-runtime\b", image.name):
+            continue
+        for step in subject.builds:
+            installs_nvcc = any(
+                "cuda-toolkit" in each.text or "cuda-nvcc" in each.text for each in subject.trace.invocations
+            )
+            if step.what != "other" and step.certain and subject.sees(image.scope, step.item) and not installs_nvcc:
+                yield raised("image-runtime", image.line, image=image.name, build=step.line)
+                break

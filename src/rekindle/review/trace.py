@@ -1,0 +1,243 @@
+"""What a script does, in order: the commands it starts with the environment each sees, and the variables it sets.
+
+A reader fills a `Trace`; the rules only look. Every value is a text with the word whether it is known as a whole: what
+comes from outside (an argument, the output of a program) stays as it is written and counts as not known.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import msgspec
+
+from rekindle.review.document import Dialect
+
+LONGEST_VALUE = 16 << 10
+_ALL_VALUES = 4 << 20
+EVENTS = 20_000
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word of a command, quotes taken off and variables filled in. `raw` is how it stands in the file."""
+
+    text: str
+    raw: str
+    line: int
+    quoted: bool = False
+    known: bool = True
+
+
+class Redirect(msgspec.Struct, frozen=True, kw_only=True):
+    """`glued`: no space stands before the sign, as in `numpy>=2`."""
+
+    sign: str
+    target: str
+    line: int
+    glued: bool = False
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """`how`: `environment` (programs see it), `shell` (they do not), `cmake` (a -D), `prefix` (for one command)."""
+
+    name: str
+    value: str
+    line: int
+    order: int
+    how: str
+    dialect: Dialect
+    raw: str = ""
+    known: bool = True
+    conditional: bool = False
+    appended: bool = False
+    scope: int = 0
+    text: str = ""
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that is started. `program` is its name without folder and `.exe`, in lower case.
+
+    `checked`: something looks at how it ended. `piped` is what its output goes through. `called`: `call`, `source` or a
+    dot stands before it, so it changes the environment of this script. `after` is the operator behind it.
+    """
+
+    program: str
+    words: tuple[Word, ...]
+    line: int
+    last: int
+    text: str
+    order: int
+    dialect: Dialect
+    scope: int = 0
+    directory: str | None = None
+    checked: bool = False
+    conditional: bool = False
+    called: bool = False
+    piped: tuple[str, ...] = ()
+    pipefail: bool = False
+    redirects: tuple[Redirect, ...] = ()
+    prefix: tuple[Assignment, ...] = ()
+    after: str = ""
+    reached: bool = True
+    child: bool = False
+    system: str | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(word.text for word in self.words[1:])
+
+    def has(self, *options: str) -> bool:
+        return any(word in options for word in self.arguments)
+
+
+class NotUnderstood(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that was not read, and why."""
+
+    line: int
+    text: str
+    why: str
+
+
+class Slip(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that shows while reading: `rule` names the row, `fields` fill its sentence."""
+
+    rule: str
+    line: int
+    fields: dict[str, str] = {}
+    corrected: str | None = None
+
+
+class Value(msgspec.Struct, frozen=True):
+    text: str
+    known: bool
+    line: int
+    exported: bool
+    order: int
+
+
+class Scope:
+    """Variables as they change over time. A child sees those of its parent up to the moment it was opened."""
+
+    def __init__(self, number: int, parent: Scope | None, at: int, label: str) -> None:
+        self.number = number
+        self.parent = parent
+        self.at = at
+        self.label = label
+        self._values: dict[str, list[Value]] = {}
+        self._orders: dict[str, list[int]] = {}
+
+    def put(self, name: str, value: Value) -> None:
+        """Under its name, and under the name as Windows takes it, which does not tell `Path` from `PATH`."""
+        for key in (name, _folded(name)):
+            self._values.setdefault(key, []).append(value)
+            self._orders.setdefault(key, []).append(value.order)
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those around it, the innermost first."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def get(self, name: str, at: int, *, windows: bool = False) -> Value | None:
+        name = _folded(name) if windows else name
+        for scope in self.chain():
+            orders = scope._orders.get(name)
+            index = bisect_right(orders, at) if orders else 0
+            if index:
+                return scope._values[name][index - 1]
+            at = min(at, scope.at)
+        return None
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """A base image of a container."""
+
+    name: str
+    line: int
+    order: int
+    scope: int
+    known: bool = True
+
+
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """An action that a workflow uses, with what it is given: name -> (value, line)."""
+
+    action: str
+    given: dict[str, tuple[str, int]]
+    line: int
+    order: int
+    scope: int
+    system: str | None = None
+
+
+class Trace:
+    """What the readers fill and the rules read."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.invocations: list[Invocation] = []
+        self.assignments: list[Assignment] = []
+        self.images: list[Image] = []
+        self.used: list[Used] = []
+        self.not_understood: list[NotUnderstood] = []
+        self.slips: list[Slip] = []
+        self.missing: dict[tuple[str, Dialect], int] = {}
+        self.asked: set[str] = set()
+        self.options: dict[str, int] = {}
+        self.systems: dict[int, str] = {}
+        self.order = 0
+        self._spent = 0
+        self.scopes: list[Scope] = []
+        self.open(None, "")
+
+    def tick(self) -> int:
+        self.order += 1
+        return self.order
+
+    @property
+    def full(self) -> bool:
+        return len(self.invocations) + len(self.assignments) > EVENTS
+
+    def open(self, parent: Scope | None, label: str) -> Scope:
+        scope = Scope(len(self.scopes), parent, self.order, label)
+        self.scopes.append(scope)
+        return scope
+
+    def afford(self, text: str, line: int) -> bool:
+        """Whether a value may become this long: a value that doubles thirty times must not eat the memory."""
+        self._spent += len(text)
+        if len(text) <= LONGEST_VALUE and self._spent <= _ALL_VALUES:
+            return True
+        if not any(item.why.startswith("too long") for item in self.not_understood):
+            self.unread(line, "", "too long once its variables are filled in")
+        return False
+
+    def unread(self, line: int, text: str, why: str) -> None:
+        if len(self.not_understood) < 2000 and all(item.line != line for item in self.not_understood[-3:]):
+            self.not_understood.append(NotUnderstood(line=line, text=text.strip()[:200], why=why))
+
+    def slip(self, rule: str, line: int, corrected: str | None = None, **fields: str) -> None:
+        if len(self.slips) < 5000:
+            self.slips.append(Slip(rule=rule, line=line, fields=fields, corrected=corrected))
+
+    def ran(self, *programs: str) -> Iterator[Invocation]:
+        return (item for item in self.invocations if item.program in programs)
+
+    def value(self, name: str, item: Invocation) -> Value | None:
+        """A variable as this command sees it."""
+        for own in reversed(item.prefix):
+            if own.name == name:
+                return Value(own.value, own.known, own.line, True, own.order)
+        return self.scopes[item.scope].get(name, item.order, windows=item.dialect.windows)
+
+
+def program_of(text: str) -> str:
+    name = re.split(r"[\\/]", text.strip("\"'@"))[-1].lower()
+    name = name.removesuffix(".exe")
+    return re.sub(r"^(python|pip)[\d.]*$", r"\1", name) if re.match(r"(?:python|pip)[\d.]+$", name) else name
+
+
+def _folded(name: str) -> str:
+    return "\0" + name.upper()
