@@ -13,7 +13,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
-from rekindle.knowledge.torch.releases import companions, torch_release, torch_releases
+from rekindle.knowledge.torch import companions
+from rekindle.knowledge.torch.releases import torch_release, torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted
 from rekindle.review.rules.raised import Raised, raised
@@ -102,16 +103,17 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             if pinned is None or wanted is None or version is None:
                 continue
             try:
-                right = companions(str(pinned.version))
+                fitting = companions.version_for(name, str(pinned.version))
+                belongs = companions.belongs(name, str(version), str(pinned.version))
             except RekindleError:
                 continue
-            fitting = getattr(right, name) if right is not None else None
-            if fitting is None or Version(fitting).parts[: len(version.parts)] == version.parts:
+            if fitting is None or belongs or Version(fitting).parts[: len(version.parts)] == version.parts:
                 continue
-            belongs = _belongs(name, version)
-            text = f"{pinned.version} pairs with {name} {fitting}" + (
-                f", and {version} belongs to torch {belongs}" if belongs else ""
-            )
+            if belongs is None and Version(fitting).major_minor == version.major_minor:
+                continue
+            home = _home(name, version)
+            text = f"{pinned.version} pairs with {name} {fitting}"
+            text += f", and {version} belongs to torch {home}" if home else ""
             line = subject.document.line(wanted.line)
             corrected = line.replace(f"{name}=={version}", f"{name}=={fitting}", 1)
             yield raised(
@@ -120,13 +122,10 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             )  # fmt: skip
 
 
-def _belongs(name: str, version: Version) -> str | None:
-    for release in torch_releases():
-        for patch in release.patches:
-            row = companions(patch)
-            if row is not None and getattr(row, name) == str(version):
-                return patch
-    return None
+def _home(name: str, version: Version) -> str | None:
+    """The torch that a companion was made for."""
+    patches = [patch for release in torch_releases() for patch in release.patches]
+    return next((patch for patch in patches if companions.version_for(name, patch) == str(version)), None)
 
 
 def _wheels(subject: Subject) -> Iterator[Raised]:
