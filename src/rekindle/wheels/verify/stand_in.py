@@ -11,6 +11,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +34,10 @@ from rekindle.wheels.verify.stand_in_run import RunResult, StandInSetup
 from rekindle.wheels.verify.trial import CardHere, InstalledTorch, TrialSetup
 
 _FAMILIES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 7: "Volta or Turing", 8: "Ampere or Ada", 9: "Hopper"}
+
+
+# Without a card at hand it is held against one newer than any: what has no PTX is refused everywhere.
+_NEWEST = Capability(99, 0)
 
 
 class StandInRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,16 +110,26 @@ def _lines(
     wheel: Path | None,
     home: InstalledTorch | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
-    refused = reading.refusal(code, old, here.capability) if here else _without_card(code, old)
-    static = _static(opened, code, old, request)
+    refused = reading.refusal(opened, code, old, here.capability if here else _NEWEST)
     if refused is not None:
-        return [refused, *static], (None, None)
+        return [refused, *_static(opened, code, old, request)], (None, None)
     if here is None:
         text = "nothing was run, as asked" if not request.run else "there is no NVIDIA card here to run it on"
+        static = _static(opened, code, old, request)
         return [Finding(id="operators", state=State.UNVERIFIED, found=text), *static], (None, None)
+    # Reading all kernels of a torch takes minutes, in which the card need not wait.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        reads = pool.submit(_static, opened, code, old, request)
+        ran, results = _on_card(opened, old, request, wheel=wheel, home=home)
+        return [*ran, *reads.result()], results
+
+
+def _on_card(
+    opened: Package, old: Target, request: StandInRequest, *, wheel: Path | None, home: InstalledTorch | None
+) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     with trial.environment(TrialSetup(wheel=wheel, home=home, python=request.python)) as made, _folder() as folder:
         if made.python is None:
-            return [made.finding, *static], (None, None)
+            return [made.finding], (None, None)
         setup = StandInSetup(
             python=made.python,
             folder=folder,
@@ -126,8 +141,8 @@ def _lines(
         )
         ran, results = _run(setup, old)
         if request.old_driver is not None and setup.torch:
-            static.append(runs.with_old_driver(setup, request.old_driver))
-    return [*ran, *static], results
+            ran.append(runs.with_old_driver(setup, request.old_driver))
+        return ran, results
 
 
 def _run(setup: StandInSetup, old: Target) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
@@ -250,12 +265,6 @@ def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest
         )
     )
     return found
-
-
-def _without_card(code: OwnCode, old: Target) -> Finding | None:
-    """Without a card at hand, it is held against the newest one: no PTX is a refusal everywhere."""
-    newest = max(capabilities.known())
-    return reading.refusal(code, old, newest)
 
 
 def _old_target(code: OwnCode, gpu: str | None) -> Target:

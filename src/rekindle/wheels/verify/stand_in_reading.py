@@ -19,7 +19,7 @@ from rekindle.formats import cubin, gpu_payload
 from rekindle.formats.access import File
 from rekindle.formats.binary import Binary
 from rekindle.formats.cubin import CubinKernel
-from rekindle.formats.fatbin import Container, Kind, sorted_out
+from rekindle.formats.fatbin import Container, Entry, Kind, sorted_out
 from rekindle.formats.package import Folder, Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
@@ -57,9 +57,9 @@ def own_code(package: Package) -> OwnCode:
     )
 
 
-def refusal(code: OwnCode, old: Target, stand_in: Capability) -> Finding | None:
+def refusal(package: Package, code: OwnCode, old: Target, stand_in: Capability) -> Finding | None:
     """Why this cannot be shown on that card: nothing of its own runs there, native code would, or the wrong PTX."""
-    containers = code.containers
+    containers = _with_kernels(package, code, old, stand_in)
     if not containers:
         return _refused("it has no GPU code of its own", "there is nothing to run")
     native = [
@@ -92,6 +92,47 @@ def refusal(code: OwnCode, old: Target, stand_in: Capability) -> Finding | None:
             "what ran would not be the old card's own code",
         )
     return None
+
+
+def _with_kernels(
+    package: Package, code: OwnCode, old: Target, stand_in: Capability
+) -> tuple[tuple[str, Container], ...]:
+    """Without those that hold no kernel: nvcc's device linker leaves one in every library that it links.
+
+    Only what would be refused is looked into; what cannot be read stays.
+    """
+    kept = []
+    for binary in code.own:
+        found = sorted_out(binary.containers)[0]
+        suspicious = [one for one in found if _chosen(one, stand_in) != old or _native(one, stand_in)]
+        empty = _empty(package, binary, suspicious) if suspicious else set()
+        kept += [(binary.name, one) for one in found if one.offset not in empty]
+    return tuple(kept)
+
+
+def _native(container: Container, stand_in: Capability) -> bool:
+    return any(not target.ptx and runs(target, stand_in) is Runs.NATIVE for target in container.targets)
+
+
+def _empty(package: Package, binary: Binary, containers: Sequence[Container]) -> set[int]:
+    found = set()
+    with _on_disk(package, binary.name) as path, File(path, binary.name) as file:
+        for container in containers:
+            try:
+                if not any(_names(file, entry) for entry in container.entries):
+                    found.add(container.offset)
+            except BadInput:
+                continue
+    return found
+
+
+def _names(file: File, entry: Entry) -> frozenset[str]:
+    data = gpu_payload.payload(file, entry)
+    if entry.kind == Kind.CUBIN:
+        return frozenset(kernel.name for kernel in cubin.kernels(data))
+    if entry.kind == Kind.PTX:
+        return cubin.ptx_kernels(data)
+    raise BadInput(f"GPU code of kind {entry.kind} is not understood", hint="build it for one card at a time")
 
 
 def launch_limits(kernels: Sequence[Kernels], limit: LaunchLimits | None, old: Target) -> Finding:
@@ -153,7 +194,7 @@ def kernel_names(kernels: Sequence[Kernels], old: Target) -> Finding:
         id="kernel-names",
         state=State.PASS,
         found=f"the same {len(cubins)} kernels as {old.capability.sm} machine code and as {old}, "
-        f"in {len({(one.file, one.offset) for one in kernels})} containers",
+        f"in {len([one for one in kernels if one.ptx])} containers",
     )
 
 
