@@ -52,7 +52,7 @@ def command(
     found = _machine(machine, save)
     if explain:
         return _explain(explain, found, as_json)
-    from rekindle.doctor import report
+    from rekindle.doctor import report, text
 
     whole = report.report(found, only=only)
     if as_json:
@@ -63,7 +63,7 @@ def command(
         console.out(block(whole))
         return 0
     else:
-        console.out(report.text(whole, everything=everything or bool(only)))
+        console.out(text.text(whole, everything=everything or bool(only)))
     return exit_code(whole.state)
 
 
@@ -89,14 +89,14 @@ def _prepare() -> None:
 
 
 def _compare(files: tuple[Path, Path], as_json: bool) -> int:
-    from rekindle.doctor import report
+    from rekindle.doctor import report, text
     from rekindle.machine import snapshot
 
     answer = report.compare(snapshot.load(files[0]), snapshot.load(files[1]))
     if as_json:
         console.out_json(answer)
     else:
-        console.out(report.compared(answer, files[0].name, files[1].name))
+        console.out(text.compared(answer, files[0].name, files[1].name))
     return 0
 
 

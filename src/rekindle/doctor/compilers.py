@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.doctor.cuda import compiles_for, short
-from rekindle.doctor.examine import judge, listed, say
+from rekindle.doctor.check import judge, listed, say
+from rekindle.doctor.cuda import compiles_for, serving, short
 from rekindle.knowledge.cuda import host_compilers
 from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
 
@@ -67,8 +67,16 @@ def accepted(machine: Machine) -> Iterator[Finding]:
             "msvc.accepted",
             State.FAIL if needed or turn == 0 else State.WARN,
             f"MSVC 19.{newest.version.minor} is refused by CUDA {short(toolkit)}: {answers[newest].reason}",
-            fix=_toolset_fix(cuda_of(toolkit)),
+            fix=_bystander(machine, toolkit) or _toolset_fix(cuda_of(toolkit)),
         )
+
+
+def _bystander(machine: Machine, toolkit: FoundToolkit) -> str | None:
+    """A toolkit that does not serve the cards needs no compiler of its own, where another one does."""
+    meant = serving(machine)
+    if meant is None or meant.root == toolkit.root:
+        return None
+    return f"nothing for CUDA {short(toolkit)}, which does not serve the cards: put CUDA {short(meant)} first on PATH"
 
 
 @judge("msvc.loaded", "msvc.x64", "msvc.prompt-toolset", "msvc.link")
@@ -98,7 +106,8 @@ def prompt(machine: Machine) -> Iterator[Finding]:
         toolset = seen.toolset or host_compilers.toolset_of_compiler(seen.cl_version)
         answer = host_compilers.accepts_msvc(cuda_of(machine.toolkit), toolset)
         state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[answer.accepted]
-        yield say("msvc.prompt-toolset", state, answer.reason, commands=_vcvars(machine))
+        other = _bystander(machine, machine.toolkit)
+        yield say("msvc.prompt-toolset", state, answer.reason, fix=other, commands=() if other else _vcvars(machine))
     if seen.link:
         first = seen.link[0]
         if "msvc" in first.lower():

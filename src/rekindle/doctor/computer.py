@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rekindle.core.findings import Finding, State
-from rekindle.doctor.examine import judge, listed, say
+from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.builds import checks, efforts
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.machine.model import Machine

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.doctor.examine import judge, listed, say
+from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
@@ -95,7 +95,10 @@ def one_wins(machine: Machine) -> Iterator[Finding]:
     if other:
         said = listed(f"{how} names CUDA {short(toolkit)}" for how, toolkit in other.items())
         found = f"PATH gives nvcc {winner.version}, but {said}"
-        yield say("cuda.one-wins", State.FAIL, found, commands=_point(machine, winner, other))
+        meant = serving(machine) or winner
+        fix = f"let PATH and the variables name one toolkit: CUDA {short(meant)}"
+        fix += ", which compiles for the cards here" if serving(machine) else ""
+        yield say("cuda.one-wins", State.FAIL, found, fix=fix, commands=_point(machine, meant, winner, other))
     elif len(machine.toolkits) > 1:
         rest = listed(f"CUDA {short(toolkit)}" for toolkit in machine.toolkits if toolkit.root != winner.root)
         found = f"nvcc {winner.version} ({winner.nvcc}) wins on PATH; {rest} is there too"
@@ -104,11 +107,24 @@ def one_wins(machine: Machine) -> Iterator[Finding]:
         yield say("cuda.one-wins", State.PASS, f"nvcc {winner.version} ({winner.nvcc}) is the only one")
 
 
-def _point(machine: Machine, winner: FoundToolkit, other: dict[str, FoundToolkit]) -> tuple[str, ...]:
-    """Make the variables follow PATH; which of the two is meant, only the user knows."""
+def _point(
+    machine: Machine, meant: FoundToolkit, winner: FoundToolkit, other: dict[str, FoundToolkit]
+) -> tuple[str, ...]:
+    """PATH and the variables at the toolkit that is meant: the one that serves the cards, else the one PATH has."""
+    wrong = [how for how, toolkit in other.items() if how != "CUDACXX" and toolkit.root != meant.root]
     if machine.os == "windows":
-        return tuple(f'set "{how}={winner.root}"' for how in other if how != "CUDACXX")
-    return tuple(f"export {how}={winner.root}" for how in other if how != "CUDACXX")
+        first = (f'set "PATH={ntpath.join(meant.root, "bin")};%PATH%"',) if meant.root != winner.root else ()
+        return (*first, *(f'set "{how}={meant.root}"' for how in wrong))
+    first = (f'export PATH="{posixpath.join(meant.root, "bin")}:$PATH"',) if meant.root != winner.root else ()
+    return (*first, *(f"export {how}={meant.root}" for how in wrong))
+
+
+def serving(machine: Machine) -> FoundToolkit | None:
+    """The toolkit here that compiles for every card: the one on PATH if it does, else another; None: none does."""
+    cards = machine.capabilities
+    able = [each for each in machine.toolkits if cards and all(compiles_for(each, card) for card in cards)]
+    winner = machine.toolkit
+    return next((each for each in able if winner is not None and each.root == winner.root), able[0] if able else None)
 
 
 @judge("cuda.targets-card")

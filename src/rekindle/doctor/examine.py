@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
-from rekindle.core import console
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding
+from rekindle.doctor.check import JUDGES, Judge
 from rekindle.knowledge.builds import checks
 from rekindle.machine.model import Machine
-
-Judge = Callable[[Machine], Iterable[Finding]]
-_JUDGES: dict[str, Judge] = {}
-
-
-def judge(*ids: str) -> Callable[[Judge], Judge]:
-    """Marks the function that answers these checks."""
-
-    def mark(function: Judge) -> Judge:
-        for name in ids:
-            _JUDGES[name] = function
-        return function
-
-    return mark
 
 
 def examine(machine: Machine, *, only: Iterable[str] = ()) -> tuple[Finding, ...]:
@@ -41,7 +27,7 @@ def judges() -> dict[str, Judge]:
     from rekindle.doctor import compilers, computer, cuda, graphics, python, torch
 
     del compilers, computer, cuda, graphics, python, torch
-    return _JUDGES
+    return JUDGES
 
 
 def prepare() -> None:
@@ -54,26 +40,6 @@ def prepare() -> None:
     toolkits.toolkits()
 
 
-def say(
-    name: str,
-    state: State,
-    found: str,
-    *,
-    why: str | None = None,
-    fix: str | None = None,
-    commands: Iterable[str] = (),
-    mechanical: bool = False,
-) -> Finding:
-    """A finding of check `name`; its reason, fix and source are the catalogue's unless this case knows better."""
-    row = checks.check(name)
-    remedy = None
-    if state is not State.PASS:
-        steps = tuple(console.clean(command) for command in commands)
-        remedy = Fix(text=console.clean(fix or row.fix), commands=steps, mechanical=mechanical)
-    # What was found is foreign text: a file name, a program's words.
-    return Finding(id=name, state=state, found=console.clean(found), why=why or row.why, fix=remedy, source=row.source)
-
-
 def _selected(only: Iterable[str]) -> list[str]:
     every = [row.id for row in checks.checks()]
     asked = [name.strip() for part in only for name in part.split(",") if name.strip()]
@@ -84,10 +50,3 @@ def _selected(only: Iterable[str]) -> list[str]:
         group = [one for one in every if one.split(".")[0] == name]
         chosen |= set(group) if group else {checks.check(name).id}
     return [one for one in every if one in chosen]
-
-
-def listed(words: Iterable[object]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    parts: Iterator[str] = (str(word) for word in words)
-    every = list(parts)
-    return " and ".join([", ".join(every[:-1]), every[-1]]) if len(every) > 1 else "".join(every)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.doctor.examine import judge, listed, say
+from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities, drivers
 from rekindle.knowledge.gpu.capability import Capability
@@ -138,7 +138,7 @@ def driver_present(machine: Machine) -> Iterator[Finding]:
             if branches
             else None
         )
-        yield say("driver.present", State.FAIL, found, fix=fix)
+        yield say("driver.present", State.FAIL, found, fix=fix, commands=driver_commands(machine, None))
 
 
 @judge("driver.serves-card")
@@ -157,6 +157,7 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
                 State.FAIL,
                 f"{name} ({gpu.capability}) ends with driver branch R{last}; driver {version} does not serve it",
                 fix=f"remove this driver and install the newest of R{last}; take CUDA's installer without its driver",
+                commands=driver_commands(machine, last),
             )
         elif first is not None and version < first:
             yield say(
@@ -220,6 +221,17 @@ def not_the_toolkit(machine: Machine) -> Iterator[Finding]:
     else:
         found = f"nvidia-smi says CUDA {cuda} (what the driver can run); nvcc is {winner.version} (what compiles)"
         yield say("driver.is-not-toolkit", State.PASS, found)
+
+
+def driver_commands(machine: Machine, branch: int | None) -> tuple[str, ...]:
+    """How this system installs the branch that its cards end with, and keeps it from being replaced."""
+    ends = [last for card in machine.capabilities if (last := last_branch(card)) is not None]
+    wanted = branch or min(ends, default=None)
+    if wanted is None:
+        return ()
+    where = "windows" if machine.os == "windows" else machine.surroundings.distribution
+    found = drivers.packages(wanted, machine.os, where) if where else ()
+    return (*found[0].install, *found[0].hold) if found else ()
 
 
 def describe(gpu: FoundGpu) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.doctor.examine import judge, listed, say
+from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.builds import checks
 from rekindle.knowledge.torch import releases
 from rekindle.machine.model import Machine

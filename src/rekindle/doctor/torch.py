@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
+from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import runs_on, short
-from rekindle.doctor.examine import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import overall, own, served

@@ -99,6 +99,8 @@ def _code(
     if state.jit:
         if isinstance(driving, Driving) and not driving.jit:
             return [*found, broken("wheel-jit-driver", candidate, cuda=offer.cuda, full=driving.full, **words)]
+        if cudnn.math_serves(offer.cuda, capability) is not True:
+            return [*found, broken("math-unknown", candidate, row=offer.row, cuda=offer.cuda, **words)]
         found.append(broken(BY_JIT, candidate, row=offer.row, **words))
     return found
 

@@ -1,0 +1,51 @@
+"""What every check is made of: the mark that registers it, the finding it gives, and how words are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from rekindle.core import console
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.knowledge.builds import checks
+from rekindle.machine.model import Machine
+
+Judge = Callable[[Machine], Iterable[Finding]]
+JUDGES: dict[str, Judge] = {}
+
+
+def judge(*ids: str) -> Callable[[Judge], Judge]:
+    """Marks the function that answers these checks."""
+
+    def mark(function: Judge) -> Judge:
+        for name in ids:
+            JUDGES[name] = function
+        return function
+
+    return mark
+
+
+def say(
+    name: str,
+    state: State,
+    found: str,
+    *,
+    why: str | None = None,
+    fix: str | None = None,
+    commands: Iterable[str] = (),
+    mechanical: bool = False,
+) -> Finding:
+    """A finding of check `name`; its reason, fix and source are the catalogue's unless this case knows better."""
+    row = checks.check(name)
+    remedy = None
+    if state is not State.PASS:
+        steps = tuple(console.clean(command) for command in commands)
+        remedy = Fix(text=console.clean(fix or row.fix), commands=steps, mechanical=mechanical)
+    # What was found is foreign text: a file name, a program's words.
+    return Finding(id=name, state=state, found=console.clean(found), why=why or row.why, fix=remedy, source=row.source)
+
+
+def listed(words: Iterable[object]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    parts: Iterator[str] = (str(word) for word in words)
+    every = list(parts)
+    return " and ".join([", ".join(every[:-1]), every[-1]]) if len(every) > 1 else "".join(every)

@@ -1,0 +1,109 @@
+"""The doctor's answer as a person reads it: what will work and what to do, the machine, then what is wrong."""
+
+from __future__ import annotations
+
+from rekindle.core import console
+from rekindle.core.findings import State
+from rekindle.doctor.graphics import describe
+from rekindle.doctor.report import Comparison, Report
+from rekindle.machine.model import Machine
+from rekindle.stack.rules import RouteKind
+
+_COLUMN = " " * 11
+
+
+def text(answer: Report, *, everything: bool) -> str:
+    lines = [*_verdict(answer), *_next(answer)]
+    lines += ["", console.table(summary(answer.machine))]
+    findings = _findings(answer, everything=everything)
+    lines += ["", *findings] if findings else []
+    return "\n".join([*lines, "", _count(answer)]).strip("\n")
+
+
+def _verdict(answer: Report) -> list[str]:
+    verdict = answer.verdict
+    if verdict is None:
+        return []
+    works = verdict.route is not RouteKind.NONE
+    lines = [console.wrap(verdict.summary, indent=_COLUMN, first="Will work  " if works else "Verdict    ")]
+    lines += [console.wrap(f"without {loss}", indent=_COLUMN) for loss in verdict.loses]
+    lines += [console.wrap(f"UNVERIFIED: {what}", indent=_COLUMN) for what in verdict.unverified]
+    if answer.next is None or answer.next.commands != verdict.commands:
+        lines += [f"{_COLUMN}by hand: {command}" for command in verdict.commands]
+    return lines
+
+
+def _next(answer: Report) -> list[str]:
+    if answer.next is None:
+        return []
+    steps = answer.next.commands
+    if not steps or answer.verdict is None:
+        lines = [console.wrap(answer.next.text, indent=_COLUMN, first="Next       ")]
+        return [*lines, *(f"{_COLUMN}{step}" for step in steps)]
+    return [f"Next       {steps[0]}", *(f"{_COLUMN}{step}" for step in steps[1:])]
+
+
+def _findings(answer: Report, *, everything: bool) -> list[str]:
+    """What is not well, worst first; what only a build would mind in one line."""
+    lines: list[str] = []
+    folded = set() if everything else set(answer.folded)
+    for state in (State.FAIL, State.UNVERIFIED, State.WARN, *((State.PASS,) if everything else ())):
+        for finding in answer.checks:
+            if finding.state is state and finding.id not in folded:
+                lines.append(console.finding(finding))
+                lines.append(_COLUMN + console.paint(finding.id, "dim"))
+    if folded:
+        said = f"only a build from source would mind: {', '.join(sorted(folded))} (`--all` shows why)"
+        lines.append(console.wrap(said, indent=_COLUMN, first=f"{'folded':<11}"))
+    return lines
+
+
+def _count(answer: Report) -> str:
+    counted = [finding for finding in answer.checks if finding.id not in answer.folded]
+    counts = {state: sum(finding.state is state for finding in counted) for state in State}
+    told = [f"{counts[State.PASS]} passed", f"{counts[State.WARN]} to know", f"{counts[State.UNVERIFIED]} unverified"]
+    return f"{len(answer.checks)} checks: {', '.join(told)}, {counts[State.FAIL]} failed"
+
+
+def compared(answer: Comparison, first: str, second: str) -> str:
+    """Checks that end differently, then the facts behind them."""
+    lines: list[str] = []
+    for changed in answer.checks:
+        lines.append(changed.id)
+        lines.append(console.wrap(changed.first, indent=" " * 6, first=f"  {first}: "))
+        lines.append(console.wrap(changed.second, indent=" " * 6, first=f"  {second}: "))
+    if answer.facts:
+        lines += ["", "Facts that differ"] if lines else ["Facts that differ"]
+    for fact in answer.facts:
+        lines.append(f"  {fact.what}")
+        lines.append(f"    {first}: {'-' if fact.first is None else fact.first}")
+        lines.append(f"    {second}: {'-' if fact.second is None else fact.second}")
+    return console.clean("\n".join(lines)) or f"{first} and {second} have the same facts and checks"
+
+
+def summary(machine: Machine) -> list[tuple[str, str]]:
+    """The machine in a few lines."""
+    seen = machine.surroundings
+    system = [seen.release or machine.os, machine.arch]
+    if seen.wsl:
+        system.append(f"WSL {seen.wsl}")
+    rows = [("System", ", ".join(system))]
+    rows += [("GPU", describe(gpu)) for gpu in machine.gpus] or [("GPU", "no NVIDIA card")]
+    if machine.driver and machine.driver.version:
+        cuda = f", runs CUDA up to {machine.driver.cuda}" if machine.driver.cuda else ""
+        rows.append(("Driver", f"{machine.driver.version}{cuda}"))
+    for toolkit in machine.toolkits:
+        wins = " (first on PATH)" if "PATH" in toolkit.found_by else ""
+        rows.append(("CUDA", f"{toolkit.version or '?'} in {toolkit.root}{wins}"))
+    rows += [("cuDNN", f"{one.version or '?'} in {one.root}") for one in machine.cudnns]
+    for studio in machine.studios:
+        rows.append(("MSVC", f"{studio.name}: {', '.join(str(t.version) for t in studio.toolsets) or 'no C++ tools'}"))
+    gccs = [f"{c.kind} {c.version}" for c in machine.compilers]
+    if gccs:
+        rows.append(("Compilers", ", ".join(gccs)))
+    if machine.python:
+        rows.append(("Python", f"{machine.python.version or '?'} ({machine.python.kind}) {machine.python.path}"))
+    if machine.torch:
+        cuda = f"CUDA {machine.torch.cuda}" if machine.torch.cuda else "CPU only"
+        rows.append(("torch", f"{machine.torch.version} ({cuda})"))
+    return [(label, console.clean(value)) for label, value in rows]
