@@ -1,6 +1,14 @@
 from __future__ import annotations
 
+import os
+
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_key(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests sign with a key of their own, never with the user's."""
+    os.environ["REKINDLE_KEY"] = str(tmp_path_factory.mktemp("keys") / "own.pem")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

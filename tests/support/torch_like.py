@@ -38,10 +38,15 @@ def wheel(
     project: str = "torch",
     metadata: str = "",
 ) -> Path:
-    """`libraries` maps a file in the wheel to its containers of GPU code."""
+    """`libraries` maps a file in the wheel to its containers of GPU code; a `.fatbin` is nothing but these."""
     info = f"{project}-{version}.dist-info"
     machine = "aarch64" if tag.endswith(("aarch64", "arm64")) else "x86_64"
-    files = {name: elf(machine, *containers) for name, containers in libraries.items()}
+    files = {
+        name: b"".join(container(*targets) for targets in containers)
+        if name.endswith(".fatbin")
+        else elf(machine, *containers)
+        for name, containers in libraries.items()
+    }
     if project == "torch":
         files["torch/__init__.py"] = b""
         files["torch/version.py"] = f"__version__ = '{version}'\ncuda = {cuda!r}\n".encode()

@@ -3,43 +3,29 @@ from __future__ import annotations
 import hashlib
 import html.parser
 import json
+import os
+import socket
 import subprocess
 import sys
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from rekindle.core import codec
 from rekindle.core.findings import State
-from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.shelf import serve, shelf
+from rekindle.wheels.verify.signed_report import signature_beside
 from rekindle.wheels.verify.verify import Verification, report_beside
-from support import small_wheels
+from support import small_wheels, torch_like
 from support.command import rekindle_command
-
-
-def _verified(folder: Path, project: str = "demo", version: str = "1.0", state: State = State.PASS) -> Path:
-    """A pure wheel that any Python can install, with a report as `verify` would write it."""
-    info = f"{project}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Python: >=3.8\n"
-    files = {
-        f"{project}_package/__init__.py": f"version = {version!r}\n".encode(),
-        f"{info}/METADATA": metadata.encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    wheel = small_wheels.make(folder, files, name=f"{project}-{version}-py3-none-any.whl")
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    report = Verification(subject=wheel.name, kind="wheel", sha256=digest, state=state)
-    report_beside(wheel).write_text(codec.to_json(report), encoding="utf-8")
-    return wheel
+from support.shelves import pure_wheel, with_report
 
 
 class _Links(html.parser.HTMLParser):
@@ -59,7 +45,7 @@ def _links(page: Path) -> list[dict[str, str | None]]:
 
 
 def test_added_wheels_are_on_every_page(tmp_path: Path) -> None:
-    wheel = _verified(tmp_path / "in")
+    wheel = pure_wheel(tmp_path / "in")
     seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"), "--json")
     assert seen.code == 0, seen.err
     assert [entry["file"] for entry in seen.json()["wheels"]] == [wheel.name]
@@ -77,27 +63,98 @@ def test_added_wheels_are_on_every_page(tmp_path: Path) -> None:
     assert (root / "wheels" / f"{wheel.name}.verify.json").is_file()
 
 
-def test_a_wheel_without_a_good_report_of_itself_is_refused(tmp_path: Path) -> None:
+def test_the_shelf_checks_for_itself(tmp_path: Path) -> None:
     root = tmp_path / "shelf"
-    unverified = _verified(tmp_path / "a")
-    report_beside(unverified).unlink()
-    failed = _verified(tmp_path / "b", state=State.FAIL)
-    changed = _verified(tmp_path / "c")
-    changed.write_bytes(small_wheels.make(tmp_path / "d").read_bytes())
-    broken = _verified(tmp_path / "e")
-    report_beside(broken).write_text("{", encoding="utf-8")
-    for wheel, code in ((unverified, 14), (failed, 8), (broken, 4)):
-        assert rekindle_command("shelf", "add", str(wheel), "--shelf", str(root)).code == code, wheel
-    seen = rekindle_command("shelf", "add", str(changed), "--shelf", str(root))
-    assert seen.code == 4
-    assert "hint:" in seen.err
+    plain = pure_wheel(tmp_path / "a")
+    failed = with_report(pure_wheel(tmp_path / "b", version="2.0"), State.FAIL)
+    changed = with_report(pure_wheel(tmp_path / "c"))
+    changed.write_bytes(pure_wheel(tmp_path / "d", body="# other").read_bytes())
+    unreadable = pure_wheel(tmp_path / "e")
+    report_beside(unreadable).write_text("{", encoding="utf-8")
+    for wheel, code in ((failed, 8), (changed, 4), (unreadable, 4)):
+        seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(root))
+        assert (seen.code, "hint:" in seen.err) == (code, True), wheel
     assert not list(root.glob("wheels/*"))
+    assert rekindle_command("shelf", "add", str(plain), "--shelf", str(root)).code == 0
+    assert [entry.state for entry in shelf.entries(root)] == [State.UNVERIFIED]
 
 
-def test_what_could_not_be_checked_may_be_shelved_and_says_so(tmp_path: Path) -> None:
-    wheel = _verified(tmp_path / "in", state=State.UNVERIFIED)
-    rekindle_command("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
+def test_an_unsigned_report_that_says_pass_is_not_believed(tmp_path: Path) -> None:
+    wheel = with_report(pure_wheel(tmp_path / "in"))
+    seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
+    assert "is not believed: it is not signed" in seen.err
     assert "UNVERIFIED" in rekindle_command("shelf", "list", "--shelf", str(tmp_path / "shelf")).out
+    named = rekindle_command(
+        "shelf", "add", str(wheel), "--report", str(report_beside(wheel)), "--shelf", str(tmp_path / "two")
+    )
+    assert "is not believed" in named.err
+
+
+def test_a_damaged_wheel_is_refused_whatever_its_report_says(tmp_path: Path) -> None:
+    """The attack: FAIL edited to PASS beside a wheel that fails."""
+    files = {
+        "demo/__init__.py": b"x = 1\n",
+        "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+        "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lying = small_wheels.record({**files, "demo/__init__.py": b"x = 2\n"})
+    wheel = small_wheels.make(tmp_path, files, name="demo-1.0-py3-none-any.whl", record_bytes=lying)
+    with_report(wheel)
+    seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
+    assert (seen.code, "record" in seen.err) == (8, True)
+
+
+def test_what_the_owner_ran_and_signed_is_believed(tmp_path: Path) -> None:
+    wheel = pure_wheel(tmp_path / "in")
+    assert rekindle_command("verify", str(wheel)).code in (0, 9)
+    assert signature_beside(report_beside(wheel)).is_file()
+    (entry,) = shelf.add(tmp_path / "shelf", [wheel])
+    report = codec.from_json((tmp_path / "shelf/wheels" / f"{wheel.name}.verify.json").read_bytes(), Verification)
+    assert {check.id: check.state for check in report.checks}["import"] is State.PASS
+    edited = report_beside(wheel).read_text(encoding="utf-8").replace("UNVERIFIED", "PASS")
+    report_beside(wheel).write_text(edited, encoding="utf-8")
+    shelf.add(tmp_path / "two", [wheel])
+    again = codec.from_json((tmp_path / "two/wheels" / f"{wheel.name}.verify.json").read_bytes(), Verification)
+    assert {check.id: check.state for check in again.checks}["import"] is State.UNVERIFIED
+    assert entry.signed_by is not None
+
+
+@pytest.mark.parametrize("name", ["/somewhere/x", "../../x", "C:\\x", "demo/../x", "other", "", "x" * 300 + "/"])
+def test_a_name_that_leads_elsewhere_writes_nothing(tmp_path: Path, name: str) -> None:
+    stated = str(tmp_path / "outside" / "x") if name == "/somewhere/x" else name
+    wheel = pure_wheel(tmp_path / "in", name=stated or " ")
+    seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
+    assert seen.code in (4, 8), seen.err
+    assert not (tmp_path / "outside").exists()
+    assert not list((tmp_path / "shelf").rglob("*.whl*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+@pytest.mark.parametrize("name", ["wheels", "simple"])
+def test_a_shelf_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = tmp_path / "shelf"
+    root.mkdir()
+    (root / name).symlink_to(outside, target_is_directory=True)
+    seen = rekindle_command("shelf", "add", str(pure_wheel(tmp_path / "in")), "--shelf", str(root))
+    assert (seen.code, "leads elsewhere" in seen.err) == (4, True)
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_neither_server_nor_export_follows_a_link_out(tmp_path: Path, served: str) -> None:
+    (tmp_path / "shelf/wheels/secret.whl").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "shelf/simple/inner").symlink_to(tmp_path, target_is_directory=True)
+    assert _get(f"{served}/wheels/secret.whl")[0] == 404
+    assert _get(f"{served}/simple/inner/secret.txt")[0] == 404
+    wheel = shelf.entries(tmp_path / "shelf")[0].file
+    (tmp_path / "shelf/wheels" / wheel).unlink()
+    (tmp_path / "shelf/wheels" / wheel).symlink_to(tmp_path / "secret.txt")
+    assert (
+        rekindle_command("shelf", "export", "--shelf", str(tmp_path / "shelf"), "-o", str(tmp_path / "out")).code == 0
+    )
+    assert not (tmp_path / "out/wheels" / wheel).exists()
 
 
 def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served: str) -> None:
@@ -114,14 +171,10 @@ def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[str]:
-    shelf.add(tmp_path / "shelf", [_verified(tmp_path / "in")])
+    shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
     (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
-    server = serve.server(tmp_path / "shelf", "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
+        yield address
 
 
 def _get(address: str, accept: str = "*/*", method: str = "GET") -> tuple[int, str, bytes]:
@@ -141,14 +194,71 @@ def test_the_server_speaks_both_dialects_and_nothing_else(served: str) -> None:
     assert json.loads(body)["name"] == "demo"
     assert _get(f"{served}/simple/demo/")[1].startswith("text/html")
     assert json.loads(_get(f"{served}/simple/", kind)[2])["projects"] == [{"name": "demo"}]
-    for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/wheels/", "/.lock", "/simple/demo/..%5c..%5csecret.txt"):
+    assert _get(f"{served}/shelf.json")[0] == 200
+    for path in (
+        "/../secret.txt",
+        "/%00",
+        "/simple/%00/",
+        "/simple/demo/%0a",
+        "/replaced/",
+        "/simple/nothing/",
+        "/%2e%2e/secret.txt",
+        "/wheels/",
+        "/.lock",
+        "/simple/demo/..%5c..%5csecret.txt",
+    ):
         assert _get(served + path)[0] == 404, path
     for method in ("POST", "PUT", "DELETE"):
-        assert _get(f"{served}/simple/demo/", method=method)[0] == 501
+        assert _get(f"{served}/simple/demo/", method=method)[0] == 405
+
+
+def test_ranges_and_etags(served: str, tmp_path: Path) -> None:
+    wheel = next((tmp_path / "shelf/wheels").glob("*.whl"))
+    address = f"{served}/wheels/{wheel.name}"
+    request = urllib.request.Request(address, headers={"Range": "bytes=0-3"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert (answer.status, answer.read(), answer.headers["Content-Range"]) == (
+            206, b"PK\3\4", f"bytes 0-3/{wheel.stat().st_size}",
+        )  # fmt: skip
+        etag = answer.headers["ETag"]
+    same = urllib.request.Request(address, headers={"If-None-Match": etag})
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(same, timeout=10)
+    assert error.value.code == 304
+    error.value.close()
+    beyond = urllib.request.Request(address, headers={"Range": f"bytes={wheel.stat().st_size + 5}-"})
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(beyond, timeout=10)
+    assert error.value.code == 416
+    error.value.close()
+
+
+def test_inspect_reads_a_wheel_on_our_own_server(served: str, tmp_path: Path) -> None:
+    wheel = next((tmp_path / "shelf/wheels").glob("*.whl"))
+    seen = rekindle_command("inspect", f"{served}/wheels/{wheel.name}", "--json")
+    assert (seen.code, seen.json()["project"]) == (0, "demo")
+
+
+def test_half_open_clients_hold_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.5)
+    shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
+    with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
+        host, port = address.removeprefix("http://").split(":")
+        before = threading.active_count()
+        clients = [socket.create_connection((host, int(port))) for _ in range(300)]
+        for client in clients[:150]:
+            client.sendall(b"GET /simple/demo/ HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert threading.active_count() - before < 10
+        assert _get(f"{address}/simple/demo/")[0] == 200
+        deadline = time.monotonic() + 20
+        for client in clients:
+            client.settimeout(max(0.1, deadline - time.monotonic()))
+            assert client.recv(1) == b""
+            client.close()
 
 
 def test_adds_at_the_same_time_all_arrive(tmp_path: Path) -> None:
-    wheels = [_verified(tmp_path / "in", version=f"1.{n}") for n in range(8)]
+    wheels = [pure_wheel(tmp_path / "in", version=f"1.{n}") for n in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda wheel: shelf.add(tmp_path / "shelf", [wheel]), wheels))
     assert len(_links(tmp_path / "shelf/simple/demo/index.html")) == 8
@@ -157,8 +267,8 @@ def test_adds_at_the_same_time_all_arrive(tmp_path: Path) -> None:
 
 def test_prune_keeps_the_newest_of_each_kind(tmp_path: Path) -> None:
     root = tmp_path / "shelf"
-    shelf.add(root, [_verified(tmp_path / "in", version=v) for v in ("1.9", "1.10", "1.8")])
-    shelf.add(root, [_verified(tmp_path / "in", project="other")])
+    shelf.add(root, [pure_wheel(tmp_path / "in", version=v) for v in ("1.9", "1.10", "1.8")])
+    shelf.add(root, [pure_wheel(tmp_path / "in", project="other")])
     dry = rekindle_command("shelf", "prune", "--shelf", str(root), "--dry-run")
     assert "1.9" in dry.out and len(shelf.entries(root)) == 4
     seen = rekindle_command("shelf", "prune", "--shelf", str(root), "--json").json()
@@ -172,30 +282,26 @@ def test_prune_keeps_the_newest_of_each_kind(tmp_path: Path) -> None:
 
 def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
     root = tmp_path / "shelf"
-    shelf.add(root, [_verified(tmp_path / "in")])
-    targets = [(Target.parse(name), None) for name in ("sm_35", "sm_61", "compute_61")]
-    code = GpuCode.of("torch/lib/torch_cuda.dll", [targets, targets])
-    entry = msgspec.structs.replace(
-        shelf.entries(root)[0],
-        file="torch-2.7.1+cu118-cp311-cp311-win_amd64.whl", project="torch", version="2.7.1+cu118",
-        cuda=Version("11.8"), tags=("cp311-cp311-win_amd64",), code=(code,),
-    )  # fmt: skip
-    place = root / "wheels" / f"{entry.file}.shelf.json"
-    place.write_text(codec.to_json(entry), encoding="utf-8")
+    code = {"torch/lib/kernels.fatbin": (("sm_35", "sm_61", "compute_61"),) * 2}
+    tag = "cp311-cp311-win_amd64"
+    wheel = torch_like.wheel(tmp_path / "in", libraries=code, tag=tag)
+    shelf.add(root, [pure_wheel(tmp_path / "in"), wheel])
     find = ("shelf", "find", "--shelf", str(root))
-    assert [one["file"] for one in rekindle_command(*find, "--gpu", "Tesla K40c", "--json").json()["wheels"]] == [
-        entry.file
-    ]
-    assert rekindle_command(*find, "--gpu", "sm_30").code == 5
+    seen = rekindle_command(*find, "--gpu", "Tesla K40c", "--torch", "2.7", "--python", "3.11", "--json")
+    assert [one["file"] for one in seen.json()["wheels"]] == [wheel.name]
+    assert '"torch==2.7.1+cu118"' in seen.err
+    for words in (("--gpu", "sm_30"), ("--torch", "2.6"), ("--python", "3.12", "--gpu", "sm_35"), ("--cuda", "12.1")):
+        assert rekindle_command(*find, *words).code == 5, words
     offer = shelf.offers(root).offers[0]
     assert (offer.route, offer.torch, offer.variant, str(offer.cuda)) == (RouteKind.SHELF, "2.7.1", "cu118", "11.8")
     assert (offer.system, offer.machine, offer.pythons) == ("windows", "x86_64", ("3.11",))
-    assert offer.location == str(root / "wheels" / entry.file)
+    assert offer.location == str(root / "wheels" / wheel.name)
     card = ("--gpu", "Tesla K40c", "--os", "windows", "--driver", "472.50", "--python", "3.11")
     recommended = rekindle_command("plan", *card, "--shelf", str(root), "--json").json()["recommended"]
     assert (recommended["route"], recommended["torch"]) == ("shelf", "2.7.1")
     assert rekindle_command("shelf", "export", "--shelf", str(root), "-o", str(tmp_path / "stick")).code == 0
     assert _links(tmp_path / "stick/simple/demo/index.html") == _links(root / "simple/demo/index.html")
+    assert rekindle_command("shelf", "verify", "--shelf", str(tmp_path / "stick")).code == 0
     assert rekindle_command("shelf", "export", "--shelf", str(root), "-o", str(root)).code == 2
 
 
@@ -210,6 +316,6 @@ def test_a_newcomer_is_told_what_to_type(tmp_path: Path) -> None:
     assert (empty.code, "rekindle shelf add" in empty.out) == (0, True)
     none = rekindle_command("shelf", "find", "--gpu", "Tesla K40c", "--shelf", str(place))
     assert (none.code, "Tesla K40c" in none.out) == (5, True)
-    added = rekindle_command("shelf", "add", str(_verified(tmp_path)), "--shelf", str(place))
+    added = rekindle_command("shelf", "add", str(pure_wheel(tmp_path)), "--shelf", str(place))
     assert added.code == 0
     assert f'--extra-index-url {(place / "simple").as_uri()} "demo==1.0"' in added.err

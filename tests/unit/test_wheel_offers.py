@@ -8,10 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.core import codec
 from rekindle.core.errors import ChecksFailed, NoRoute, RekindleError
-from rekindle.core.findings import State
-from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.install import command
 from rekindle.install.command import wheel_offer
@@ -22,18 +19,15 @@ from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.situation import Wish, named
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.shelf import shelf
-from rekindle.wheels.verify.verify import Verification, report_beside
 from support import torch_like
 from support.command import rekindle_command
 
 KEPLER = (("sm_35", "sm_50"), ("sm_35", "sm_50"))
 HALF = (("sm_35", "sm_50"), ("sm_50", "sm_60"))
-LIBRARY = "torch/lib/libtorch_cuda.so"
+LIBRARY = "torch/lib/libkernels.so"
 
 
 def _shelved(folder: Path, wheel: Path) -> None:
-    report = Verification(subject=wheel.name, kind="wheel", sha256=sha256_of(wheel), state=State.PASS)
-    report_beside(wheel).write_text(codec.to_json(report), encoding="utf-8")
     shelf.add(folder, [wheel])
 
 

@@ -1,6 +1,9 @@
+"""`rekindle shelf`: your own wheels, as a folder that pip, uv and other people can install from."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,25 +11,60 @@ from rekindle.cli import options
 from rekindle.core import console
 from rekindle.core.paths import shelf_folder
 
+if TYPE_CHECKING:
+    from rekindle.core.signing import PublicKey
+    from rekindle.wheels.shelf.entry import Shelf, ShelfHealth
+
+_trust = click.option(
+    "--trust", multiple=True, metavar="KEY", help="Believe what this public key has signed. May be repeated."
+)
+
 
 @click.group("shelf")
 def command() -> None:
-    """A folder of verified wheels that is a package index: pip can install from it."""
+    """Keep checked wheels in a folder that pip and uv can install from."""
 
 
 @command.command("add")
-@click.argument("wheels", nargs=-1, required=True, metavar="WHEEL...", type=click.Path(path_type=Path))
+@click.argument("wheels", nargs=-1, required=True, metavar="WHEEL|DIR...", type=click.Path(path_type=Path))
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="The verify report [beside the wheel].")
+@click.option("--run", "run", is_flag=True, help="Also install and import each wheel, and run it on the cards here.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="WHEEL|ENV",
+    help="The torch that an extension is meant for: checked, and named in its label.",
+)
+@click.option("--replace", is_flag=True, help="Take the place of another build of the same name, which is kept.")
+@click.option("--no-label", is_flag=True, help="Do not add CUDA, architectures and torch to an extension's version.")
+@_trust
 @options.shelf
 @options.as_json
-def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_json: bool) -> int:
-    """Put verified wheels on the shelf, each with its report."""
+def add(
+    wheels: tuple[Path, ...],
+    report: Path | None,
+    run: bool,
+    against: Path | None,
+    replace: bool,
+    no_label: bool,
+    trust: tuple[str, ...],
+    shelf: Path | None,
+    as_json: bool,
+) -> int:
+    """Check wheels and put them on the shelf, each with its report and a signed statement.
+
+    A report beside the wheel counts only if your own key, or one given with `--trust`, has signed it.
+    """
     from rekindle.wheels.shelf import report as shelf_report
     from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
 
     folder = shelf or shelf_folder()
-    added = shelves.add(folder, wheels, report=report)
-    _answer(shelves.Shelf(folder=folder, wheels=added), as_json)
+    how = shelves.Addition(
+        report=report, trusted=_keys(trust), against=against, replace=replace, run=run, labels=not no_label
+    )
+    added = shelves.add(folder, wheels, how)
+    _answer(Shelf(folder=folder, wheels=added), as_json)
     for entry in added:
         console.say(shelf_report.install_command(folder, entry))
     return 0
@@ -36,25 +74,51 @@ def add(wheels: tuple[Path, ...], report: Path | None, shelf: Path | None, as_js
 @options.shelf
 @options.as_json
 def list_(shelf: Path | None, as_json: bool) -> int:
-    """What is on the shelf."""
+    """List what is on the shelf."""
     from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
 
     folder = shelf or shelf_folder()
-    return _answer(shelves.Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
+    return _answer(Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
 
 
 @command.command("find")
+@click.argument("project", required=False)
 @options.gpus
+@options.torch
+@options.cuda
+@options.python
 @options.shelf
 @options.as_json
-def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
-    """The wheels that serve these cards. Ends with 5 when there is none."""
+def find(
+    project: str | None,
+    gpus: tuple[str, ...],
+    torch: str | None,
+    cuda: str | None,
+    python: str | None,
+    shelf: Path | None,
+    as_json: bool,
+) -> int:
+    """Find the wheel to install for these cards, this torch and this Python. Exits with 5 if there is none."""
     from rekindle.core.errors import NoRoute
+    from rekindle.knowledge.gpu.gpus import capabilities_of
+    from rekindle.stack.situation import python_of, version_of
+    from rekindle.wheels.shelf import report as shelf_report
     from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
 
     folder = shelf or shelf_folder()
-    found = shelves.find(folder, gpus)
-    _answer(shelves.Shelf(folder=folder, wheels=found), as_json, gpus)
+    found = shelves.find(
+        folder,
+        capabilities_of(gpus),
+        project=project,
+        torch=torch,
+        python=python_of(python),
+        cuda=version_of(cuda, "--cuda"),
+    )
+    _answer(Shelf(folder=folder, wheels=found), as_json, gpus)
+    if found:
+        console.say(shelf_report.install_command(folder, found[0]))
     return 0 if found else NoRoute.exit_code
 
 
@@ -64,11 +128,12 @@ def find(gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
 @options.shelf
 def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
-    from rekindle.wheels.shelf import serve as shelf_serve
+    from rekindle.wheels.shelf.serve import ShelfServer
 
-    with shelf_serve.server(shelf or shelf_folder(), host, port) as server:
-        console.out(f"http://{host}:{server.server_address[1]}/simple/")
-        server.serve_forever()
+    server = ShelfServer(shelf or shelf_folder(), host, port)
+    console.out(f"{server.address}/simple/")
+    console.say("press Ctrl-C to stop")
+    server.run()
     return 0
 
 
@@ -78,13 +143,91 @@ def serve(host: str, port: int, shelf: Path | None) -> int:
 @options.shelf
 @options.as_json
 def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
-    """Copy the shelf, or what serves these cards, into a folder that any web server can carry."""
+    """Copy the shelf, or what serves these cards, to a folder that any web server can carry."""
+    from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
 
     folder = shelf or shelf_folder()
-    chosen = shelves.find(folder, gpus)
+    chosen = shelves.find(folder, capabilities_of(gpus)) if gpus else shelves.entries(folder)
     shelves.export(folder, output, chosen)
-    return _answer(shelves.Shelf(folder=output, wheels=chosen), as_json)
+    return _answer(Shelf(folder=output, wheels=chosen), as_json)
+
+
+@command.command("remove")
+@click.argument("names", nargs=-1, required=True, metavar="FILE|PROJECT==VERSION...")
+@options.shelf
+@options.as_json
+def remove(names: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
+    """Take wheels off the shelf. They are kept in its folder `replaced`."""
+    from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
+
+    folder = shelf or shelf_folder()
+    gone, kept = shelves.remove(folder, names)
+    done = Shelf(folder=folder, wheels=shelves.entries(folder), removed=gone, replaced=kept)
+    if as_json:
+        return _answer(done, as_json)
+    for file, place in zip(gone, kept, strict=True):
+        console.out(f"removed: {console.clean(file)}; it is kept in `{place}`")
+    return 0
+
+
+@command.command("yank")
+@click.argument("file")
+@click.option("--reason", default="", help="Why it should not be chosen any more.")
+@click.option("--undo", is_flag=True, help="Let it be chosen again.")
+@options.shelf
+@options.as_json
+def yank(file: str, reason: str, undo: bool, shelf: Path | None, as_json: bool) -> int:
+    """Mark a wheel so that pip and uv no longer choose it by themselves (PEP 592)."""
+    from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
+
+    folder = shelf or shelf_folder()
+    entry = shelves.yank(folder, file, None if undo else reason)
+    return _answer(Shelf(folder=folder, wheels=(entry,)), as_json)
+
+
+@command.command("verify")
+@_trust
+@click.option("--signed", is_flag=True, help="Fail what no trusted key has signed.")
+@options.shelf
+@options.as_json
+def verify(trust: tuple[str, ...], signed: bool, shelf: Path | None, as_json: bool) -> int:
+    """Hash every wheel again and check every statement and the index.
+
+    Exits with 8 if something is not as it was added, with 9 if something could not be checked.
+    """
+    from rekindle.wheels.shelf import health
+
+    return _health(health.check(shelf or shelf_folder(), _keys(trust), signed=signed or bool(trust)), as_json)
+
+
+@command.command("mend")
+@options.shelf
+@options.as_json
+def mend(shelf: Path | None, as_json: bool) -> int:
+    """Rebuild a damaged index from the wheels; set aside what cannot be trusted any more."""
+    from rekindle.wheels.shelf import health
+
+    return _health(health.mend(shelf or shelf_folder()), as_json)
+
+
+@command.command("key")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the public key here, too.")
+def key(output: Path | None) -> int:
+    """Print your public key, for others to trust. It is made the first time."""
+    from rekindle.core import files, signing
+
+    mine = signing.own_key()
+    if mine is None:
+        mine = signing.make_key()
+        console.say(f"made a private key: `{signing.key_file()}`; keep it to yourself")
+    console.out(str(mine.public))
+    if output is not None:
+        files.write_text(output, f"{mine.public}\n")
+    return 0
 
 
 @command.command("prune")
@@ -93,28 +236,44 @@ def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: boo
 @options.shelf
 @options.as_json
 def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
-    """Remove older versions: of each project, Python, platform and CUDA the newest stay."""
+    """Delete older versions: of each project, Python, platform and CUDA the newest stay."""
     from rekindle.wheels.shelf import shelf as shelves
+    from rekindle.wheels.shelf.entry import Shelf
 
     folder = shelf or shelf_folder()
     gone = shelves.prune(folder, keep=keep, dry_run=dry_run)
     left = tuple(entry for entry in shelves.entries(folder) if entry.file not in gone)
-    done = shelves.Shelf(folder=folder, wheels=left, removed=gone)
+    done = Shelf(folder=folder, wheels=left, removed=gone)
     if as_json:
         return _answer(done, as_json)
-    would = "would be removed" if dry_run else "removed"
-    console.out("\n".join(f"{would}: {console.clean(file)}" for file in gone) or "nothing to remove")
+    would = "would be deleted" if dry_run else "deleted"
+    console.out("\n".join(f"{would}: {console.clean(file)}" for file in gone) or "nothing to delete")
     return 0
 
 
-def _answer(done: object, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
-    from rekindle.wheels.shelf import report as shelf_report
-    from rekindle.wheels.shelf.shelf import Shelf
+def _keys(trust: tuple[str, ...]) -> tuple[PublicKey, ...]:
+    from rekindle.core import signing
 
-    assert isinstance(done, Shelf)
+    return tuple(signing.public_key(text) for text in trust)
+
+
+def _answer(done: Shelf, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
+    from rekindle.wheels.shelf import report as shelf_report
+
     if as_json:
         console.out_json(done)
     else:
         console.out(shelf_report.text(done.wheels, gpus))
         console.say(f"shelf: {done.folder}")
     return 0
+
+
+def _health(done: ShelfHealth, as_json: bool) -> int:
+    from rekindle.core.findings import exit_code
+
+    if as_json:
+        console.out_json(done)
+    else:
+        for item in done.findings:
+            console.out(console.finding(item))
+    return exit_code(done.state)

@@ -61,13 +61,16 @@ def command(
         return _stand_in(subject, gpus, python, no_run, trial, old_driver, time_limit, output, as_json)
     if trial or old_driver or time_limit:
         raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
-    from rekindle.wheels.verify import report, verify
+    from rekindle.wheels.verify import report, signed_report, verify
 
     expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus) if plan is None else verify.expected_of(plan)
     done = verify.verify(subject, expected=expected, python=python, run=not no_run, against=against)
     place = output or (verify.report_beside(subject) if subject is not None and done.kind == "wheel" else None)
     if place is not None:
-        files.write_text(place, codec.to_json(done) + "\n")
+        if done.kind == "wheel":
+            signed_report.write(place, done)
+        else:
+            files.write_text(place, codec.to_json(done) + "\n")
         console.say(f"wrote {place}")
     if junit is not None:
         files.write_text(junit, report.junit(done))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.core import codec, files
 from rekindle.core.findings import Finding
 from rekindle.core.paths import shelf_folder
 from rekindle.wheels.repair import repair
 from rekindle.wheels.repair.repair import Repair
 from rekindle.wheels.shelf import shelf
-from rekindle.wheels.verify import verify
+from rekindle.wheels.shelf.provenance import BuildFacts
+from rekindle.wheels.verify import signed_report, verify
 from rekindle.wheels.verify.verify import Verification
 
 
@@ -57,15 +58,40 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
     cuda = str(request.cuda.version.major_minor) if request.cuda else None
     expected = verify.Expected(torch=request.torch, cuda=cuda, cards=cards_of(request))
     done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
-    files.write_text(verify.report_beside(wheel), codec.to_json(done) + "\n")
+    signed_report.write(verify.report_beside(wheel), done)
     return done
 
 
-def shelved(wheel: Path) -> Path:
-    """The shelf that it now lies on."""
+def shelved(request: BuildRequest, wheel: Path, applied: Mapping[str, str] | None = None) -> Path:
+    """The shelf that it now lies on, with a statement of how it was built. An older build of the name is kept aside."""
     folder = shelf_folder()
-    shelf.add(folder, [wheel])
+    shelf.add(folder, [wheel], shelf.Addition(replace=True, build=facts_of(request, applied)))
     return folder
+
+
+def facts_of(request: BuildRequest, applied: Mapping[str, str] | None = None) -> BuildFacts:
+    """How it was built, without a name of a person, a host or a folder."""
+    tools = {
+        "compiler": f"{request.compiler.kind} {request.compiler.version or ''}".strip(),
+        "toolset": str(request.compiler.toolset or ""),
+        "cmake": str(request.cmake_version or ""),
+        "python": str(request.python_version or ""),
+        "cuda": str(request.cuda.version) if request.cuda else "",
+        "cudnn": str(request.cudnn.version or "") if request.cudnn else "",
+        "system": f"{request.system} {request.arch}",
+    }
+    return BuildFacts(
+        parameters={
+            "project": request.name,
+            "torch": request.torch,
+            "arch_list": request.arch_list,
+            "profile": request.profile,
+            "options": dict(request.options),
+        },
+        tools={name: text for name, text in tools.items() if text},
+        sources={"git+https://github.com/pytorch/pytorch": request.commit} if request.commit and request.torch else {},
+        patches=dict(applied or {}),
+    )
 
 
 def report_of(wheel: Path) -> Path:

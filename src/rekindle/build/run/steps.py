@@ -221,7 +221,8 @@ def run_verify(context: Context) -> dict[str, str]:
 
 
 def run_shelve(context: Context) -> dict[str, str]:
-    return {str(finish.shelved(_made_by(context, "repair"))): THERE}
+    applied = patches.wanted(context.request, context.tools)
+    return {str(finish.shelved(context.request, _made_by(context, "repair"), applied)): THERE}
 
 
 STEPS: tuple[Step, ...] = (

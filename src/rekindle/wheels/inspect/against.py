@@ -18,6 +18,7 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.binary import Binary
 from rekindle.machine.python.environment import find
+from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import Identity
@@ -85,7 +86,7 @@ def fit_findings(known: Identity, torch: TorchLibraries, binaries: Sequence[Bina
     ]
 
 
-def cuda_of(known: Identity) -> Version | None:
+def cuda_of(known: WheelIdentity) -> Version | None:
     """The CUDA that a package says it was built with: in its version (`+cu118`), or as torch says it."""
     if known.cuda is not None:
         return known.cuda

@@ -52,7 +52,7 @@ def complete(
     """
     files = list(binaries)
     served_cards = tuple(cards) or own_cards(binaries)
-    cuda = known.cuda or _cuda_linked(binaries)
+    cuda = known.cuda or cuda_linked(binaries)
     supplies: dict[str, Supply] = {}
     wanted_by: dict[str, tuple[str, ...]] = {}
     absent: dict[str, Finding] = {}
@@ -149,7 +149,7 @@ def _unfetched(supply: Supply) -> Finding:
     )
 
 
-def _cuda_linked(binaries: Sequence[Binary]) -> Version | None:
+def cuda_linked(binaries: Sequence[Binary]) -> Version | None:
     """The major version of CUDA, from the names of its libraries that are linked; libcusolver.so.11 is of 12, too."""
     for found in binaries:
         names = found.elf.needed if found.elf else (*found.pe.imports, *found.pe.delayed) if found.pe else ()

@@ -52,15 +52,24 @@ class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rewrite(
-    archive: Archive, target: Path, *, add: Mapping[str, Contents] | None = None, remove: Collection[str] = ()
+    archive: Archive,
+    target: Path,
+    *,
+    add: Mapping[str, Contents] | None = None,
+    remove: Collection[str] = (),
+    renamed: Mapping[str, str] | None = None,
 ) -> Rewritten:
-    """Write `archive` to `target` with the members in `add` added or replaced and those in `remove` left out."""
-    add = add or {}
-    info = info_folder(archive)
+    """Write `archive` to `target` with the members in `add` added or replaced and those in `remove` left out.
+
+    `renamed` maps folders at the top to their new names; `add` speaks in new ones.
+    """
+    add, renamed = add or {}, renamed or {}
+    old = info_folder(archive)
+    info = renamed.get(old, old)
     record = f"{info}/RECORD"
     for name in add:
         _check_name(name)
-    gone = {*remove, record, *(f"{info}/{name}" for name in _SIGNATURES)}
+    gone = {*remove, f"{old}/RECORD", *(f"{old}/{name}" for name in _SIGNATURES)}
     kept = [member for name, member in archive.members.items() if name not in gone and name not in add]
     known = {entry.path: entry for entry in package.record(package.Wheel(archive)) or ()}
     lines: list[tuple[str, str, int]] = []
@@ -71,15 +80,16 @@ def rewrite(
         # Metadata goes to the end of the file, as the wheel format recommends: it can then be read first.
         for inside in (False, True):
             for member in kept:
-                if member.name.startswith(f"{info}/") is not inside:
+                if member.name.startswith(f"{old}/") is not inside:
                     continue
-                _copy(writer, archive, member, member.name)
+                name = _renamed(member.name, renamed)
+                _copy(writer, archive, member, name)
                 entry = known.get(member.name)
                 if entry and entry.size == member.size and entry.digest.startswith(_GOOD_HASHES):
-                    lines.append((member.name, entry.digest, member.size))
+                    lines.append((name, entry.digest, member.size))
                 else:
-                    hashed.append(member.name)
-                    lines.append((member.name, digest(archive, member), member.size))
+                    hashed.append(name)
+                    lines.append((name, digest(archive, member), member.size))
             fresh = [name for name in sorted(add) if name.startswith(f"{info}/") is inside]
             lines += [_put(writer, name, add[name], new) for name in fresh]
         _finish(writer, record, lines)
@@ -92,6 +102,11 @@ def rewrite(
         removed=tuple(sorted(set(remove) & set(archive.members))),
         hashed=tuple(hashed),
     )
+
+
+def _renamed(name: str, renamed: Mapping[str, str]) -> str:
+    top, slash, rest = name.partition("/")
+    return f"{renamed[top]}/{rest}" if slash and top in renamed else name
 
 
 def pack(root: Path, target: Path, names: Collection[str], *, info: str) -> Rewritten:

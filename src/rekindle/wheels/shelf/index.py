@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 from collections.abc import Sequence
@@ -12,34 +13,45 @@ from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
-from rekindle.core import files
+from rekindle.core import codec, files
 from rekindle.knowledge.gpu.gpu_code import sums
 
 if TYPE_CHECKING:
-    from rekindle.wheels.shelf.shelf import ShelvedWheel
+    from rekindle.wheels.shelf.entry import ShelvedWheel
 
 _META = {"api-version": "1.1"}
+# What is on the shelf, for other people's `--shelf URL`.
+LISTING = "shelf.json"
 
 
 def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:
     """Every page anew; pages of projects that are gone are removed."""
+    wanted = pages(entries)
+    for name, text in wanted.items():
+        files.write_text(folder / name, text)
+    for old in (folder / "simple").iterdir():
+        if old.is_dir() and not old.is_symlink() and f"simple/{old.name}/index.html" not in wanted:
+            for page in ("index.html", "index.json"):
+                (old / page).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                old.rmdir()
+
+
+def pages(entries: Sequence[ShelvedWheel]) -> dict[str, str]:
+    """Every file of the index by its place on the shelf."""
     projects = {
         name: list(group) for name, group in groupby(entries, key=lambda entry: str(canonicalize_name(entry.project)))
     }
-    simple = folder / "simple"
+    found: dict[str, str] = {}
     for name, wheels in projects.items():
-        files.write_text(simple / name / "index.html", project_page(name, wheels))
-        files.write_text(simple / name / "index.json", _json(project_json(name, wheels)))
-    listing = {"meta": _META, "projects": [{"name": name} for name in projects]}
-    files.write_text(simple / "index.json", _json(listing))
+        found[f"simple/{name}/index.html"] = project_page(name, wheels)
+        found[f"simple/{name}/index.json"] = _json(project_json(name, wheels))
+    found["simple/index.json"] = _json({"meta": _META, "projects": [{"name": name} for name in projects]})
     links = [f'<a href="{quote(name)}/">{html.escape(name)}</a><br>' for name in projects]
-    files.write_text(simple / "index.html", _page("Simple index", "\n".join(links)))
-    files.write_text(folder / "index.html", people_page(entries))
-    for old in simple.iterdir():
-        if old.is_dir() and old.name not in projects:
-            for page in ("index.html", "index.json"):
-                (old / page).unlink(missing_ok=True)
-            old.rmdir()
+    found["simple/index.html"] = _page("Simple index", "\n".join(links))
+    found["index.html"] = people_page(entries)
+    found[LISTING] = codec.to_json({"schema": "rekindle.shelf/1", "wheels": list(entries)}) + "\n"
+    return found
 
 
 def project_page(name: str, wheels: Sequence[ShelvedWheel]) -> str:
@@ -48,7 +60,7 @@ def project_page(name: str, wheels: Sequence[ShelvedWheel]) -> str:
         requires = f' data-requires-python="{html.escape(entry.requires_python)}"' if entry.requires_python else ""
         metadata = f"sha256={entry.metadata_sha256}"
         lines.append(
-            f'<a href="../../wheels/{quote(entry.file)}#sha256={entry.sha256}"{requires} '
+            f'<a href="../../wheels/{quote(entry.file)}#sha256={entry.sha256}"{requires}{_yanked(entry)} '
             f'data-core-metadata="{metadata}" data-dist-info-metadata="{metadata}">{html.escape(entry.file)}</a><br>'
         )
     return _page(f"Links for {name}", "\n".join(lines))
@@ -67,12 +79,20 @@ def project_json(name: str, wheels: Sequence[ShelvedWheel]) -> dict[str, Any]:
         }
         if entry.requires_python:
             row["requires-python"] = entry.requires_python
+        if entry.added_at:
+            row["upload-time"] = entry.added_at
+        if entry.yanked is not None:
+            row["yanked"] = entry.yanked or True
         found.append(row)
     return {"meta": _META, "name": name, "versions": sorted({entry.version for entry in wheels}), "files": found}
 
 
+def _yanked(entry: ShelvedWheel) -> str:
+    return "" if entry.yanked is None else f' data-yanked="{html.escape(entry.yanked)}"'
+
+
 def people_page(entries: Sequence[ShelvedWheel]) -> str:
-    head = ("wheel", "torch", "CUDA", "cuDNN", "GPU code", "verified", "ran on", "MB")
+    head = ("wheel", "torch", "CUDA", "cuDNN", "GPU code", "verified", "ran on", "signed", "MB", "to install")
     rows = [
         (
             f'<a href="wheels/{quote(entry.file)}">{html.escape(entry.file)}</a>',
@@ -82,15 +102,18 @@ def people_page(entries: Sequence[ShelvedWheel]) -> str:
             html.escape(" ".join(sums(entry.code)) or "none"),
             f'<a href="wheels/{quote(entry.file)}.verify.json">{entry.state.value}</a>',
             html.escape(", ".join(entry.checked_on)),
+            f'<a href="wheels/{quote(entry.file)}.dsse.json">signed</a>' if entry.signed_by else "no",
             f"{entry.size / 1e6:.1f}",
+            f"<code>{html.escape(entry.project)}=={html.escape(entry.version)}</code>",
         )
         for entry in entries
     ]
     table = "<tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr>\n"
     table += "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     body = (
-        f"<h1>Wheel shelf</h1>\n<p>{len(entries)} {'wheel' if len(entries) == 1 else 'wheels'}. Install from here with "
-        f"<code>pip install --extra-index-url &lt;this address&gt;/simple/ torch</code></p>\n<table>\n{table}\n</table>"
+        f"<h1>Wheel shelf</h1>\n<p>{len(entries)} {'wheel' if len(entries) == 1 else 'wheels'}. To install one: "
+        "<code>pip install --extra-index-url &lt;this address&gt;/simple/ &quot;PROJECT==VERSION&quot;</code>, "
+        f"with the version in the last column.</p>\n<table>\n{table}\n</table>"
     )
     return _page("Wheel shelf", body)
 

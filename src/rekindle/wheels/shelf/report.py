@@ -7,22 +7,25 @@ from pathlib import Path
 
 from rekindle.core import console
 from rekindle.knowledge.gpu.gpu_code import sums
-from rekindle.wheels.shelf.shelf import ShelvedWheel
+from rekindle.wheels.shelf.entry import ShelvedWheel
 
 
 def text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str:
     if not wheels and cards:
         return f"no wheel on the shelf serves {console.clean(' and '.join(cards))}"
     if not wheels:
-        return "the shelf is empty: `rekindle shelf add WHEEL` puts one on it"
+        return "the shelf is empty; put a wheel on it with `rekindle shelf add WHEEL`"
     blocks = []
     for entry in wheels:
         rows = [
             ("GPU code", " ".join(sums(entry.code)) or "none"),
             ("CUDA", f"{entry.cuda or 'none'}, cuDNN {entry.cudnn or 'unknown'}" if entry.cuda else "none"),
             ("verified", entry.state.value + (f" on {', '.join(entry.checked_on)}" if entry.checked_on else "")),
+            ("signed", "yes" if entry.signed_by else "no"),
             ("size", f"{entry.size / 1e6:.1f} MB" if entry.size >= 100_000 else f"{entry.size / 1e3:.1f} kB"),
         ]
+        if entry.yanked is not None:
+            rows.append(("yanked", entry.yanked or "yes"))
         table = console.table([(name, console.clean(value)) for name, value in rows], indent="  ")
         blocks.append(console.paint(console.clean(entry.file), "bold") + "\n" + table)
     return "\n\n".join(blocks)

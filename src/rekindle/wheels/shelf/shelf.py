@@ -1,133 +1,204 @@
-"""`rekindle shelf`: a folder of verified wheels that is at the same time a static package index.
+"""`rekindle shelf`: a folder of checked wheels that is at the same time a static package index.
 
-Every wheel lies under `wheels/` with its metadata, its verify report and what the shelf knows of it; the index under
-`simple/` is written anew from these after every change, under a lock, so that two who add at once both succeed.
+Every wheel lies under `wheels/` with its metadata, its report, its signed statement and what the shelf knows of it;
+the index under `simple/` is written anew from these after every change, under a lock, so that two who add at once both
+succeed. Nothing is lost: builds that would have the same name get a label, and what is replaced or removed is moved to
+`replaced/`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, RekindleError, UsageError
-from rekindle.core.findings import State
+from rekindle.core import codec, files, paths
+from rekindle.core.errors import NotFound, RekindleError, UsageError
+from rekindle.core.signing import PublicKey
 from rekindle.core.version import Version
 from rekindle.formats import package
-from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
-from rekindle.model.wheel import WheelIdentity, identity_fields
+from rekindle.knowledge.gpu.gpu_code import overall, served
+from rekindle.model.wheel import identity_fields, python_of
 from rekindle.stack.offers import Offer, of_wheel
-from rekindle.wheels.inspect.inspection import inspect_with_code
+from rekindle.wheels.inspect.against import cuda_of, read_torch
+from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
+from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.repair.closure import cuda_linked
 from rekindle.wheels.repair.rewrite import info_folder
-from rekindle.wheels.shelf import index
+from rekindle.wheels.shelf import index, label, provenance, store
+from rekindle.wheels.shelf.entry import Shelf, ShelvedWheel
+from rekindle.wheels.shelf.provenance import BuildFacts
+from rekindle.wheels.shelf.verified import checked
 from rekindle.wheels.tags import wheel_tags
-from rekindle.wheels.verify.verify import Verification, report_beside
+from rekindle.wheels.verify.signed_report import key_to_sign
+from rekindle.wheels.verify.verify import Verification
 
-_ENTRY = ".shelf.json"
-
-
-class ShelvedWheel(WheelIdentity, frozen=True, kw_only=True):
-    """A wheel on the shelf. `state` is that of its report; `checked_on` are the cards it has run on."""
-
-    project: str
-    version: str
-    file: str
-    sha256: str
-    size: int
-    metadata_sha256: str
-    requires_python: str | None = None
-    python: str | None = None
-    platform: str | None = None
-    state: State
-    checked_on: tuple[str, ...] = ()
-    code: tuple[GpuCode, ...] = ()
+__all__ = ["Addition", "Shelf", "ShelvedWheel", "add", "entries", "export", "find", "offers", "prune", "remove"]
 
 
-class Shelf(msgspec.Struct, frozen=True, kw_only=True):
-    """What the subcommands of `shelf` print with `--json`."""
+class Addition(msgspec.Struct, frozen=True, kw_only=True):
+    """How wheels are added. `trusted` keys are believed besides the user's own; `run` runs what a report would say.
 
-    schema: str = "rekindle.shelf/1"
-    folder: Path
-    wheels: tuple[ShelvedWheel, ...] = ()
-    removed: tuple[str, ...] = ()
+    `against` is the torch that extensions are meant for; `replace` allows another build under a name that is taken.
+    """
+
+    report: Path | None = None
+    trusted: tuple[PublicKey, ...] = ()
+    against: Path | None = None
+    replace: bool = False
+    run: bool = False
+    labels: bool = True
+    build: BuildFacts | None = None
 
 
 def entries(folder: Path) -> tuple[ShelvedWheel, ...]:
     """What is on the shelf, by project and newest version first. An empty or absent folder is an empty shelf."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"`{folder}` is a file, not a shelf", hint="`--shelf` takes a folder")
-    found = [
-        codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
-        for path in sorted((folder / "wheels").glob(f"*.whl{_ENTRY}"))
-    ]
+    store.guard(folder)
+    found = [store.read_entry(path) for path in store.entry_files(folder)]
     by_version = sorted(found, key=lambda one: (Version.find(one.version) or Version("0"), one.file), reverse=True)
     return tuple(sorted(by_version, key=lambda entry: canonicalize_name(entry.project)))
 
 
-def add(folder: Path, wheels: Sequence[Path], *, report: Path | None = None) -> tuple[ShelvedWheel, ...]:
-    """Copy wheels to the shelf, each with its report, which must be of this very file and must not have failed."""
-    if report is not None and len(wheels) != 1:
+def add(folder: Path, wheels: Sequence[Path], how: Addition | None = None) -> tuple[ShelvedWheel, ...]:
+    """Check wheels and put them on the shelf. A folder stands for the wheels in it."""
+    how = how or Addition()
+    every = [found for given in wheels for found in wheels_in(given)]
+    if how.report is not None and len(every) != 1:
         raise UsageError("`--report` goes with one wheel", hint="add the others by themselves")
     added = []
-    for wheel in wheels:
+    for wheel in every:
         wheel_tags(wheel)
-        verified = _report(wheel, report or report_beside(wheel))
-        added.append(_put(folder, wheel, verified))
-    with _locked(folder):
+        if not wheel.is_file():
+            raise NotFound(f"there is no wheel `{wheel}`", hint="check the path; quote it if it has spaces")
+        added.append(_add(folder, wheel, how))
+    with store.locked(folder):
         index.write(folder, entries(folder))
     return tuple(added)
 
 
-def find(folder: Path, cards: Sequence[str]) -> tuple[ShelvedWheel, ...]:
-    """The wheels that serve every one of these cards whole."""
-    wanted = gpus.capabilities_of(cards)
-    return tuple(entry for entry in entries(folder) if all(serves(entry, card) for card in wanted))
+def wheels_in(given: Path) -> list[Path]:
+    """The wheel itself, or every wheel of a folder."""
+    if not given.is_dir():
+        return [given]
+    found = sorted(given.glob("*.whl"))
+    if not found:
+        raise NotFound(f"there is no wheel in `{given}`", hint="name a folder with `.whl` files, or a wheel")
+    return found
+
+
+def find(
+    folder: Path,
+    cards: Sequence[Capability] = (),
+    *,
+    project: str | None = None,
+    torch: str | None = None,
+    python: str | None = None,
+    cuda: Version | None = None,
+) -> tuple[ShelvedWheel, ...]:
+    """The wheels that serve every one of these cards whole and fit the rest, the one to install first."""
+    found = [
+        entry
+        for entry in entries(folder)
+        if all(serves(entry, card) for card in cards)
+        and (project is None or canonicalize_name(entry.project) == canonicalize_name(project))
+        and (torch is None or _for_torch(entry, torch))
+        and (python is None or runs_on(entry, python))
+        and (cuda is None or (entry.cuda is not None and entry.cuda.parts[: len(cuda.parts)] == cuda.parts))
+        and entry.yanked is None
+    ]
+    return tuple(sorted(found, key=lambda entry: _jit(entry, cards)))
 
 
 def serves(entry: ShelvedWheel, card: Capability) -> bool:
     return bool(entry.code) and overall(served(code, card).coverage for code in entry.code) is Coverage.SERVES
 
 
+def runs_on(entry: ShelvedWheel, python: str) -> bool:
+    """Does a Python `3.11` take it, by its tags?"""
+    wanted = Version(python)
+    for tag in entry.tags:
+        interpreter, abi, _ = tag.split("-")
+        version = python_of(interpreter)
+        if version is None or (Version(version) == wanted) or (abi == "abi3" and Version(version) <= wanted):
+            return True
+    return False
+
+
+def remove(folder: Path, files_or_versions: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Take wheels off the shelf, by file name or `project==version`. They are kept in `replaced`."""
+    with store.locked(folder):
+        gone: list[str] = []
+        for word in files_or_versions:
+            project, _, version = word.partition("==")
+            found = [
+                entry.file
+                for entry in entries(folder)
+                if entry.file == word
+                or (
+                    version
+                    and (canonicalize_name(entry.project), entry.version) == (canonicalize_name(project), version)
+                )
+            ]
+            if not found:
+                hint = "`rekindle shelf list` names what there is"
+                raise NotFound(f"there is no `{word}` on the shelf", hint=hint)
+            gone += found
+        index.write(folder, [entry for entry in entries(folder) if entry.file not in gone])
+        kept = tuple(store.set_aside(folder, file) for file in dict.fromkeys(gone))
+    return tuple(dict.fromkeys(gone)), kept
+
+
+def yank(folder: Path, file: str, reason: str | None) -> ShelvedWheel:
+    """Mark a wheel as not to be chosen any more (PEP 592); None takes the mark away."""
+    with store.locked(folder):
+        entry = next((each for each in entries(folder) if each.file == file), None)
+        if entry is None:
+            raise NotFound(f"there is no `{file}` on the shelf", hint="`rekindle shelf list` names what there is")
+        marked = msgspec.structs.replace(entry, yanked=reason)
+        files.write_text(folder / "wheels" / f"{file}{store.ENTRY}", codec.to_json(marked) + "\n")
+        index.write(folder, entries(folder))
+    return marked
+
+
 def export(folder: Path, target: Path, chosen: Sequence[ShelvedWheel]) -> None:
     """A shelf of its own with these wheels: any web server, or a stick, can carry it."""
     if target.resolve() == folder.resolve():
         raise UsageError("the shelf cannot be exported onto itself", hint="name another folder with `-o`")
-    for entry in chosen:
-        for name in _names(entry.file):
-            source = folder / "wheels" / name
-            if source.exists():
-                _copy(source, target / "wheels" / name)
-    with _locked(target):
+    with store.locked(target):
+        for entry in chosen:
+            for name in reversed(store.names_of(entry.file)):
+                source = folder / "wheels" / name
+                if source.is_file() and not store.is_link(source):
+                    store.copy(source, target / "wheels" / name)
         index.write(target, entries(target))
 
 
 def prune(folder: Path, *, keep: int, dry_run: bool = False) -> tuple[str, ...]:
-    """Remove all but the newest `keep` versions of each kind (project, Python, platform, CUDA), and what is broken."""
+    """Remove all but the newest `keep` versions of each kind (project, tags, torch, CUDA, targets), and the broken."""
     if keep < 1:
         raise UsageError("`--keep` must be at least 1", hint="delete the folder to be rid of the whole shelf")
-    with _locked(folder):
+    with store.locked(folder):
         gone = []
-        kinds: dict[tuple[str | None, ...], int] = {}
+        kinds: dict[tuple[object, ...], int] = {}
         for entry in entries(folder):
-            kind = (entry.project, entry.python, entry.platform, str(entry.cuda))
+            kind: tuple[object, ...] = (entry.project, entry.tags, str(entry.cuda))
+            if not entry.is_torch:
+                kind = (*kind, entry.torch, tuple(entry.targets), entry.cpu)
             whole = (folder / "wheels" / entry.file).is_file()
             kinds[kind] = kinds.get(kind, 0) + whole
             if not whole or kinds[kind] > keep:
                 gone.append(entry.file)
         if not dry_run:
             # The index first: what it no longer names may go, and nobody is sent to a file that is not there.
-            left = [entry for entry in entries(folder) if entry.file not in gone]
-            index.write(folder, left)
+            index.write(folder, [entry for entry in entries(folder) if entry.file not in gone])
             for file in gone:
-                for name in _names(file):
+                for name in store.names_of(file):
                     (folder / "wheels" / name).unlink(missing_ok=True)
     return tuple(gone)
 
@@ -140,87 +211,126 @@ class ShelfOffers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def offers(folder: Path) -> ShelfOffers:
+    return offers_of(entries(folder), lambda entry: str(folder / "wheels" / entry.file), "on the shelf")
+
+
+def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel], str], where: str) -> ShelfOffers:
     found: list[Offer] = []
     aside: dict[str, str] = {}
-    for entry in entries(folder):
-        if not entry.is_torch or entry.cuda is None:
+    for entry in wheels:
+        if not entry.is_torch or entry.cuda is None or entry.yanked is not None:
             continue
-        path = folder / "wheels" / entry.file
         # Entries of version 0.1 have no tags; the file name always does.
-        wheel = entry if entry.tags else msgspec.structs.replace(entry, tags=tuple(map(str, wheel_tags(path))))
-        source = f"{entry.file} on the shelf, verified: {entry.state.value}"
+        tags = entry.tags or tuple(map(str, wheel_tags(Path(entry.file))))
+        wheel = msgspec.structs.replace(entry, tags=tags)
+        source = f"{entry.file} {where}, verified: {entry.state.value}"
         try:
-            found.append(of_wheel(wheel, entry.code, location=str(path), source=source))
+            found.append(of_wheel(wheel, entry.code, location=location(entry), source=source))
         except RekindleError as error:
             aside[entry.file] = str(error)
     return ShelfOffers(offers=tuple(found), set_aside=aside)
 
 
-def _report(wheel: Path, path: Path) -> Verification:
-    if not wheel.is_file():
-        raise NotFound(f"there is no wheel `{wheel}`", hint="check the path; quote it if it has spaces")
-    if not path.is_file():
-        message = f"`{wheel.name}` has no verify report beside it"
-        raise NotFound(message, hint=f"run `rekindle verify {wheel}` first")
-    verified = codec.from_json(files.read_bytes(path), Verification, name=f"`{path}`")
-    if verified.state is State.FAIL:
-        failed = ", ".join(check.id for check in verified.checks if check.state is State.FAIL)
-        raise ChecksFailed(f"`{wheel.name}` failed its verification: {failed}", hint="repair it, then verify it again")
-    return verified
+def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
+    known, code = inspect_with_code(wheel)
+    stated = parse_wheel_filename(wheel.name)
+    store.file_name(wheel.name)
+    store.project_name(known.project or "", str(stated[0]))
+    verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
+    cuda = known.cuda or _cuda(wheel, known, how.against)
+    version = label.labelled(known, cuda) if how.labels else known.version or "0"
+    with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
+        source = wheel if version == known.version else label.relabel(wheel, version, Path(work))
+        known = msgspec.structs.replace(known, version=version, cuda=cuda)
+        entry, metadata, inside = _entry(source, known, verification, original=None if source is wheel else wheel)
+        entry = msgspec.structs.replace(entry, code=code)
+        with store.locked(folder):
+            if not how.replace:
+                _refuse_another(folder, entry)
+            elif (folder / "wheels" / entry.file).is_file():
+                store.set_aside(folder, entry.file)
+            return _put(folder, source, entry, metadata, verification, how.build, inside)
 
 
-def _put(folder: Path, wheel: Path, verified: Verification) -> ShelvedWheel:
-    with package.open_package(wheel) as found:
+def _refuse_another(folder: Path, entry: ShelvedWheel) -> None:
+    place = folder / "wheels" / entry.file
+    if place.is_file() and paths.sha256_of(place) != entry.sha256:
+        message = f"there is another build of `{entry.file}` on the shelf"
+        hint = "`--replace` puts this one in its place and keeps the other in `replaced`"
+        raise UsageError(message, hint=hint)
+
+
+def _entry(
+    source: Path, known: Inspection, verification: Verification, *, original: Path | None
+) -> tuple[ShelvedWheel, bytes, dict[str, str]]:
+    with package.open_package(source) as found:
         assert isinstance(found, package.Wheel)
         info = info_folder(found.archive)
         metadata = found.read(f"{info}/METADATA")
         fields = package.headers(found, "METADATA")
-    known, code = inspect_with_code(wheel)
-    place = folder / "wheels" / wheel.name
-    digest = _copy(wheel, place, wanted=verified.sha256)
+        inside = {
+            name: hashlib.sha256(found.read(name)).hexdigest()
+            for name in sorted(found.files)
+            if name.startswith((f"{info}/sboms/", f"{info}/licenses/"))
+        }
     entry = ShelvedWheel(
-        file=wheel.name,
-        sha256=digest,
-        size=wheel.stat().st_size,
+        file=source.name,
+        sha256=paths.sha256_of(source),
+        size=source.stat().st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python=next(iter(fields.get("Requires-Python", [])), None),
         **{**identity_fields(known), "project": known.project or "?", "version": known.version or "0"},
-        python=verified.python,
+        python=verification.python or known.python,
         platform=known.platform,
-        state=verified.state,
-        checked_on=tuple(f"{card.name} ({card.capability})" for card in verified.cards),
-        code=code,
+        state=verification.state,
+        checked_on=tuple(f"{card.name} ({card.capability})" for card in verification.cards),
+        added_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        original=paths.sha256_of(original) if original else None,
     )
-    files.write_bytes(folder / "wheels" / f"{wheel.name}.metadata", metadata)
-    files.write_text(report_beside(place), codec.to_json(verified) + "\n")
+    return entry, metadata, inside
+
+
+def _put(
+    folder: Path,
+    source: Path,
+    entry: ShelvedWheel,
+    metadata: bytes,
+    verification: Verification,
+    build: BuildFacts | None,
+    inside: dict[str, str],
+) -> ShelvedWheel:
+    place = folder / "wheels"
+    key = key_to_sign()
+    entry = msgspec.structs.replace(entry, signed_by=str(key.public) if key else None)
+    verification = msgspec.structs.replace(verification, sha256=entry.sha256, subject=entry.file, size=entry.size)
+    store.copy(source, place / entry.file, wanted=entry.sha256)
+    files.write_bytes(place / f"{entry.file}{store.METADATA}", metadata)
+    files.write_text(place / f"{entry.file}{store.REPORT}", codec.to_json(verification) + "\n")
+    if key is not None:
+        envelope = provenance.sign(key, entry, verification, build=build, inside=inside)
+        files.write_text(place / f"{entry.file}{store.STATEMENT}", codec.to_json(envelope) + "\n")
     # Written last: what has no entry is not on the shelf.
-    files.write_text(folder / "wheels" / f"{wheel.name}{_ENTRY}", codec.to_json(entry) + "\n")
+    files.write_text(place / f"{entry.file}{store.ENTRY}", codec.to_json(entry) + "\n")
     return entry
 
 
-def _copy(source: Path, target: Path, *, wanted: str | None = None) -> str:
-    """Copy and hash in one go. A hash other than `wanted` leaves nothing behind."""
-    sha = hashlib.sha256()
-    with source.open("rb") as stream, files.replacing(target) as out:
-        while data := stream.read(1 << 20):
-            sha.update(data)
-            out.write(data)
-        if wanted is not None and sha.hexdigest() != wanted:
-            message = f"the report is not of this file: `{source.name}` has another hash"
-            raise BadInput(message, hint=f"run `rekindle verify {source}` again")
-    return sha.hexdigest()
+def _cuda(wheel: Path, known: Inspection, against: Path | None) -> Version | None:
+    """The CUDA of an extension: that of the torch it is for, else what its version says, else what it links."""
+    if known.machine is None:
+        return None
+    if against is not None:
+        return read_torch(against).cuda
+    with package.open_package(wheel) as found:
+        binaries = read_binaries(found)
+        return cuda_of(known) or (cuda_linked(binaries) if known.targets else None)
 
 
-def _names(file: str) -> tuple[str, ...]:
-    return (f"{file}{_ENTRY}", f"{file}.metadata", f"{file}.verify.json", file)
+def _for_torch(entry: ShelvedWheel, torch: str) -> bool:
+    """Is it this torch, or built for it? `2.7` admits every 2.7.x."""
+    have = (entry.torch or "").partition("+")[0]
+    wanted = torch.removeprefix("v").partition("+")[0]
+    return have == wanted or have.startswith(f"{wanted}.")
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / ".lock", timeout=120):
-            yield
-    except Timeout as error:
-        message = f"another run has held the shelf `{folder}` for two minutes"
-        raise Locked(message, hint="wait for it to end; if none runs, delete the file `.lock` in it") from error
+def _jit(entry: ShelvedWheel, cards: Sequence[Capability]) -> bool:
+    return any(served(code, card).by_jit for code in entry.code for card in cards)

@@ -1,0 +1,175 @@
+"""Is a shelf what it says it is? Everything is hashed again, and every statement's signature is checked.
+
+Mending makes anew what can be made from the wheels themselves (entries, metadata, the index) and sets aside what cannot
+be trusted any more. It never makes a wheel good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core import codec, files, paths, signing
+from rekindle.core.errors import RekindleError
+from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.signing import PublicKey
+from rekindle.formats import package
+from rekindle.wheels.repair.rewrite import info_folder
+from rekindle.wheels.shelf import index, provenance, store
+from rekindle.wheels.shelf.entry import ShelfHealth, ShelvedWheel
+from rekindle.wheels.shelf.shelf import Addition, add, entries
+from rekindle.wheels.shelf.verified import believed
+from rekindle.wheels.verify.verify import Verification
+
+_MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=("rekindle shelf mend",))
+_AGAIN = Fix(text="remove it and add the wheel again, from where you had it")
+
+
+def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = False) -> ShelfHealth:
+    """Every wheel, entry, report, statement and page. With `signed`, what no trusted key has signed is a failure."""
+    store.guard(folder)
+    keys = believed(trusted)
+    found: list[Finding] = []
+    good: list[ShelvedWheel] = []
+    for path in store.entry_files(folder):
+        try:
+            entry = store.read_entry(path)
+        except RekindleError as error:
+            found.append(Finding(id="entry", state=State.FAIL, found=str(error), fix=_MEND))
+            continue
+        good.append(entry)
+        problems = _wheel(folder, entry, keys, signed=signed)
+        state = f", signed by {entry.signed_by}" if entry.signed_by else ""
+        found += problems or [Finding(id="wheel", state=State.PASS, found=f"`{entry.file}` is as it was added{state}")]
+    known = {entry.file for entry in good}
+    for wheel in sorted((folder / "wheels").glob("*.whl")):
+        if wheel.name not in known:
+            text = f"`{wheel.name}` lies there without a readable entry"
+            found.append(Finding(id="stray", state=State.FAIL, found=text, fix=_MEND))
+    found += _pages(folder)
+    return ShelfHealth(folder=folder, state=worst(found), findings=tuple(found))
+
+
+def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
+    """Make anew what follows from the wheels; set aside what does not."""
+    done: list[Finding] = []
+    with store.locked(folder):
+        for path in sorted((folder / "wheels").glob("*")) if (folder / "wheels").is_dir() else []:
+            if store.is_link(path):
+                path.unlink()
+                done.append(_done(f"removed the link `{path.name}`"))
+        strays = []
+        for path in store.entry_files(folder):
+            file = path.name.removesuffix(store.ENTRY)
+            wheel = folder / "wheels" / file
+            try:
+                entry: ShelvedWheel | None = store.read_entry(path)
+            except RekindleError:
+                entry = None
+            if not wheel.is_file():
+                store.set_aside(folder, file)
+                done.append(_done(f"set aside what was left of `{file}`: the wheel is gone"))
+            elif entry is not None and paths.sha256_of(wheel) != entry.sha256:
+                place = store.set_aside(folder, file)
+                text = f"set aside `{file}`: it is not the file that was added; it lies in `{place}`"
+                done.append(Finding(id="mend", state=State.FAIL, found=text, fix=_AGAIN))
+            elif entry is None:
+                strays.append(wheel)
+            else:
+                done += _companions(folder, entry)
+        named = {path.name.removesuffix(store.ENTRY) for path in store.entry_files(folder)}
+        strays += [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if wheel.name not in named]
+    for wheel in dict.fromkeys(strays):
+        done.append(_taken_in(folder, wheel, trusted))
+    with store.locked(folder):
+        index.write(folder, entries(folder))
+    if not done:
+        done = [_done("nothing had to be mended; the index was written anew")]
+    return ShelfHealth(folder=folder, state=worst(done), findings=tuple(done))
+
+
+def _taken_in(folder: Path, wheel: Path, trusted: Sequence[PublicKey]) -> Finding:
+    """A wheel without an entry is checked and added like any other."""
+    place = store.set_aside(folder, wheel.name)
+    try:
+        add(folder, [place / wheel.name], Addition(trusted=tuple(trusted), labels=False))
+    except RekindleError as error:
+        text = f"`{wheel.name}` cannot be on a shelf: {error}; it lies in `{place}`"
+        return Finding(id="mend", state=State.FAIL, found=text)
+    return _done(f"checked `{wheel.name}` and wrote its entry")
+
+
+def _companions(folder: Path, entry: ShelvedWheel) -> list[Finding]:
+    """The metadata file beside a wheel, made anew from the wheel where it differs."""
+    place = folder / "wheels" / f"{entry.file}{store.METADATA}"
+    if place.is_file() and hashlib.sha256(files.read_bytes(place)).hexdigest() == entry.metadata_sha256:
+        return []
+    files.write_bytes(place, _metadata(folder / "wheels" / entry.file))
+    return [_done(f"wrote the metadata of `{entry.file}` anew")]
+
+
+def _wheel(folder: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:
+    place = folder / "wheels"
+    wheel = place / entry.file
+    if store.is_link(wheel) or not wheel.is_file():
+        return [_failed("wheel", f"`{entry.file}` is not there", _MEND)]
+    if wheel.stat().st_size != entry.size or paths.sha256_of(wheel) != entry.sha256:
+        return [_failed("wheel", f"`{entry.file}` is not the file that was added: its hash differs", _AGAIN)]
+    found = []
+    metadata = place / f"{entry.file}{store.METADATA}"
+    if not metadata.is_file() or hashlib.sha256(files.read_bytes(metadata)).hexdigest() != entry.metadata_sha256:
+        found.append(_failed("metadata", f"the metadata beside `{entry.file}` is not the wheel's", _MEND))
+    return [*found, *_statement(place, entry, keys, signed=signed)]
+
+
+def _statement(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:
+    path = place / f"{entry.file}{store.STATEMENT}"
+    name = f"the statement of `{entry.file}`"
+    if store.is_link(path) or not path.is_file():
+        state = State.FAIL if signed or entry.signed_by else State.UNVERIFIED
+        return [Finding(id="statement", state=state, found=f"`{entry.file}` has no signed statement", fix=_AGAIN)]
+    try:
+        envelope = signing.read_envelope(files.read_bytes(path), name=name)
+        said = provenance.opened(envelope, keys, name=name)
+    except RekindleError as error:
+        return [_failed("statement", str(error), _AGAIN)]
+    if said.entry != msgspec.structs.replace(entry, yanked=said.entry.yanked):
+        return [_failed("statement", f"what the shelf says of `{entry.file}` is not what was signed", _AGAIN)]
+    try:
+        report = codec.from_json(files.read_bytes(place / f"{entry.file}{store.REPORT}"), Verification)
+    except RekindleError as error:
+        return [_failed("report", f"the report of `{entry.file}` cannot be read: {error}", _AGAIN)]
+    if report != said.verification:
+        return [_failed("report", f"the report of `{entry.file}` is not the one that was signed", _AGAIN)]
+    return []
+
+
+def _pages(folder: Path) -> list[Finding]:
+    try:
+        wanted = index.pages(entries(folder))
+    except RekindleError:
+        return [_failed("index", "the index cannot be compared: an entry is damaged", _MEND)]
+    if not (folder / "wheels").is_dir():
+        return []
+    for name, text in wanted.items():
+        path = folder / name
+        if store.is_link(path) or not path.is_file() or files.read_bytes(path) != text.encode("utf-8"):
+            return [_failed("index", f"`{name}` is not the index of these wheels", _MEND)]
+    return [Finding(id="index", state=State.PASS, found=f"the index names exactly these {len(entries(folder))} wheels")]
+
+
+def _metadata(wheel: Path) -> bytes:
+    with package.open_package(wheel) as found:
+        assert isinstance(found, package.Wheel)
+        return found.read(f"{info_folder(found.archive)}/METADATA")
+
+
+def _failed(name: str, text: str, fix: Fix) -> Finding:
+    return Finding(id=name, state=State.FAIL, found=text, fix=fix)
+
+
+def _done(text: str) -> Finding:
+    return Finding(id="mend", state=State.PASS, found=text)

@@ -1,0 +1,114 @@
+"""What a shelf states of a wheel and its owner signs: an in-toto statement with SLSA provenance.
+
+It names the wheel by its hash and says how it was built (as far as the build told), what was checked and with what
+result, and what `repair` put in (bill of materials, licences). The facts a stranger's resolver goes by are inside as
+well: the index around it is not signed and need not be believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rekindle import __version__
+from rekindle.core import codec, signing
+from rekindle.core.errors import BadInput, ChecksFailed
+from rekindle.core.signing import Envelope, PublicKey, SigningKey
+from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.verify.verify import Verification
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PROVENANCE = "https://slsa.dev/provenance/v1"
+_BUILD = "urn:rekindle:build:1"
+_SHELVED = "urn:rekindle:shelved:1"
+
+
+class BuildFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build knows of itself: `parameters` were asked for, `tools` were used, without names of people or hosts.
+
+    `sources` and `patches` map an address or a name to a commit or a SHA-256.
+    """
+
+    parameters: dict[str, Any] = {}
+    tools: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    patches: dict[str, str] = {}
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a statement says, once its signature has been checked."""
+
+    entry: ShelvedWheel
+    verification: Verification
+    build: BuildFacts | None
+    signed_by: PublicKey
+
+
+def sign(
+    key: SigningKey,
+    entry: ShelvedWheel,
+    verification: Verification,
+    *,
+    build: BuildFacts | None = None,
+    inside: Mapping[str, str] | None = None,
+) -> Envelope:
+    """`inside` are the bill of materials and the licences in the wheel, each with its SHA-256."""
+    return key.sign(_payload(entry, verification, build, inside or {}), signing.IN_TOTO)
+
+
+def opened(envelope: Envelope, trusted: Sequence[PublicKey], *, name: str) -> Statement:
+    """The statement, if a trusted key signed it and it is one."""
+    payload, key = signing.opened(envelope, trusted, name=name)
+    if envelope.payload_type != signing.IN_TOTO:
+        raise BadInput(f"{name} is not an in-toto statement", hint="get it again")
+    try:
+        text = json.loads(payload)
+        predicate = text["predicate"]
+        if text["_type"] != STATEMENT or text["predicateType"] != PROVENANCE:
+            raise ValueError(text["predicateType"])
+        entry = codec.from_builtins(predicate["rekindle_wheel"], ShelvedWheel, name=name)
+        verification = codec.from_builtins(predicate["rekindle_verification"], Verification, name=name)
+        build = predicate.get("rekindle_build")
+        subjects = text["subject"]
+        named = [(one["name"], one["digest"]["sha256"]) for one in subjects]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadInput(f"{name} is not a statement of a shelf", hint="get it again") from error
+    if named != [(entry.file, entry.sha256)]:
+        raise ChecksFailed(f"{name} speaks of two different wheels", hint="get it again")
+    facts = codec.from_builtins(build, BuildFacts, name=name) if build else None
+    return Statement(entry=entry, verification=verification, build=facts, signed_by=key)
+
+
+def _payload(
+    entry: ShelvedWheel, verification: Verification, build: BuildFacts | None, inside: Mapping[str, str]
+) -> bytes:
+    facts = build or BuildFacts()
+    dependencies = [{"uri": uri, "digest": {"gitCommit": commit}} for uri, commit in sorted(facts.sources.items())]
+    dependencies += [{"name": name, "digest": {"sha256": sha}} for name, sha in sorted(facts.patches.items())]
+    if entry.original:
+        dependencies.append({"name": "the wheel before it was labelled", "digest": {"sha256": entry.original}})
+    statement = {
+        "_type": STATEMENT,
+        "subject": [{"name": entry.file, "digest": {"sha256": entry.sha256}}],
+        "predicateType": PROVENANCE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": _BUILD if build else _SHELVED,
+                "externalParameters": facts.parameters,
+                "internalParameters": {"tools": facts.tools},
+                "resolvedDependencies": dependencies,
+            },
+            "runDetails": {
+                "builder": {"id": "urn:rekindle:local", "version": {"rekindle": __version__}},
+                "metadata": {"finishedOn": entry.added_at},
+                "byproducts": [{"name": name, "digest": {"sha256": sha}} for name, sha in sorted(inside.items())],
+            },
+            "rekindle_wheel": codec.to_builtins(entry),
+            "rekindle_verification": codec.to_builtins(verification),
+            "rekindle_build": codec.to_builtins(build) if build else None,
+        },
+    }
+    return json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")

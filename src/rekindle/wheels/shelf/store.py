@@ -1,0 +1,132 @@
+"""The files of a shelf: what each is called, how it comes and goes, and that nothing leads out of the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from packaging.utils import InvalidName, canonicalize_name
+
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, Locked, NotWritable, RekindleError, UsageError
+from rekindle.wheels.shelf.entry import ShelvedWheel
+
+ENTRY, METADATA, REPORT, STATEMENT = ".shelf.json", ".metadata", ".verify.json", ".dsse.json"
+_OWN_FOLDERS = ("wheels", "simple", "replaced")
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
+
+
+def names_of(file: str) -> tuple[str, ...]:
+    """A wheel's files on the shelf. The entry first: what has none is not on the shelf."""
+    return (f"{file}{ENTRY}", f"{file}{METADATA}", f"{file}{REPORT}", f"{file}{STATEMENT}", file)
+
+
+def guard(folder: Path) -> None:
+    """Refuse a shelf that leads elsewhere: whoever can put a link into it could have anything overwritten or served."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"`{folder}` is a file, not a shelf", hint="`--shelf` takes a folder")
+    for name in _OWN_FOLDERS:
+        place = folder / name
+        if is_link(place) or (place.exists() and not place.is_dir()):
+            message = f"`{place}` is not a folder of the shelf but leads elsewhere"
+            raise BadInput(message, hint="remove it; `rekindle shelf mend` makes the index anew")
+
+
+def is_link(path: Path) -> bool:
+    """A symbolic link, or on Windows a junction."""
+    if path.is_symlink():
+        return True
+    try:
+        return bool(os.lstat(path).st_file_attributes & 0x400) if os.name == "nt" else False  # type: ignore[attr-defined]
+    except OSError:
+        return False
+
+
+def file_name(file: str) -> str:
+    """A wheel's file name, if it is nothing but that."""
+    if not _FILE.fullmatch(file):
+        raise BadInput(f"`{file[:80]}` is not the file name of a wheel", hint="rename it to what it was built as")
+    return file
+
+
+def project_name(stated: str, file_project: str) -> str:
+    """The name that METADATA states, if it is one by the packaging rules and the same as in the file name."""
+    try:
+        canonical = canonicalize_name(stated, validate=True)
+    except InvalidName:
+        raise BadInput(
+            f"METADATA says `Name: {stated[:80]}`, which no project can be called", hint="build it again"
+        ) from None
+    if canonical != file_project:
+        message = f"METADATA says `Name: {stated[:80]}`, the file name says `{file_project}`"
+        raise BadInput(message, hint="build it again, or give it back its file name")
+    return stated
+
+
+def read_entry(path: Path) -> ShelvedWheel:
+    """One entry, which must be of the wheel whose name it carries."""
+    if is_link(path):
+        raise BadInput(f"`{path}` is a link", hint="`rekindle shelf mend` makes it anew")
+    entry = codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
+    if f"{file_name(entry.file)}{ENTRY}" != path.name:
+        raise BadInput(f"`{path}` speaks of another wheel, `{entry.file}`", hint="`rekindle shelf mend` makes it anew")
+    return entry
+
+
+def entry_files(folder: Path) -> list[Path]:
+    return sorted((folder / "wheels").glob(f"*.whl{ENTRY}"))
+
+
+def copy(source: Path, target: Path, *, wanted: str | None = None) -> str:
+    """Copy and hash in one go. A hash other than `wanted` leaves nothing behind."""
+    sha = hashlib.sha256()
+    with source.open("rb") as stream, files.replacing(target) as out:
+        while data := stream.read(1 << 20):
+            sha.update(data)
+            out.write(data)
+        if wanted is not None and sha.hexdigest() != wanted:
+            message = f"`{source.name}` changed while it was read"
+            raise BadInput(message, hint="try again when nothing else writes to it")
+    return sha.hexdigest()
+
+
+def set_aside(folder: Path, file: str) -> Path:
+    """Move a wheel and all that belongs to it to `replaced`, where it can be taken from again."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    number = 0
+    while True:
+        place = folder / "replaced" / (stamp if not number else f"{stamp}-{number}")
+        try:
+            place.mkdir(parents=True)
+            break
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise NotWritable(f"cannot write `{place}`: {error.strerror}", hint="check the permissions") from error
+    for name in names_of(file):
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "wheels" / name).rename(place / name)
+    return place
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        guard(folder)
+        with FileLock(folder / ".lock", timeout=120):
+            yield
+    except Timeout as error:
+        message = f"another run has held the shelf `{folder}` for two minutes"
+        raise Locked(message, hint="wait for it to end; if none runs, delete the file `.lock` in it") from error
+    except RekindleError:
+        raise
+    except OSError as error:
+        message = f"cannot write to the shelf `{folder}`: {error.strerror or error}"
+        raise NotWritable(message, hint="check the permissions, or name another with `--shelf`") from error
