@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import html.parser
 import json
@@ -240,20 +241,22 @@ def test_inspect_reads_a_wheel_on_our_own_server(served: str, tmp_path: Path) ->
 
 
 def test_half_open_clients_hold_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 1.0)
     shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
     with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
         host, port = address.removeprefix("http://").split(":")
         before = threading.active_count()
         clients = [socket.create_connection((host, int(port))) for _ in range(300)]
         for client in clients[:150]:
-            client.sendall(b"GET /simple/demo/ HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            with contextlib.suppress(ConnectionError):
+                client.sendall(b"GET /simple/demo/ HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         assert threading.active_count() - before < 10
         assert _get(f"{address}/simple/demo/")[0] == 200
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         for client in clients:
             client.settimeout(max(0.1, deadline - time.monotonic()))
-            assert client.recv(1) == b""
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(1) == b""
             client.close()
 
 

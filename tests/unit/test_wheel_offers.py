@@ -126,7 +126,7 @@ def test_everything_that_speaks_of_a_wheel_has_its_identity(tmp_path: Path) -> N
     [
         (("cp311-cp311-win_amd64",), "windows", "x86_64", ("3.11",), None),
         (("cp39-abi3-manylinux2014_aarch64",), "linux", "aarch64", ("3.9",), "2.17"),
-        (("cp313-cp313t-linux_x86_64",), "linux", "x86_64", ("3.13",), None),
+        (("cp313-cp313t-linux_x86_64",), "linux", "x86_64", ("3.13t",), None),
         (("py3-none-any",), None, None, (), None),
         (("cp310-cp310-macosx_11_0_arm64",), None, None, ("3.10",), None),
     ],

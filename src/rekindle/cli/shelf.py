@@ -113,7 +113,7 @@ def find(
         capabilities_of(gpus),
         project=project,
         torch=torch,
-        python=python_of(python),
+        python=python_of(python)[0],
         cuda=version_of(cuda, "--cuda"),
     )
     _answer(Shelf(folder=folder, wheels=found), as_json, gpus)

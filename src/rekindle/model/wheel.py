@@ -55,9 +55,14 @@ class WheelIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pythons(self) -> tuple[str, ...]:
-        """The Python versions its tags name: `3.11`. A tag such as `py3` names none."""
-        found = {version for tag in self.tags if (version := python_of(tag.split("-")[0]))}
-        return tuple(sorted(found, key=Version))
+        """The Python versions its tags name: `3.11`, free-threaded `3.13t`. A tag such as `py3` names none."""
+        found = set()
+        for tag in self.tags:
+            interpreter, abi, *_ = (*tag.split("-"), "")
+            version = python_of(interpreter)
+            if version:
+                found.add(f"{version}t" if abi.endswith("t") and abi[:-1].startswith("cp") else version)
+        return tuple(sorted(found, key=lambda text: (Version(text.rstrip("t")), text)))
 
     @property
     def oldest_glibc(self) -> Version | None:

@@ -120,12 +120,14 @@ def serves(entry: ShelvedWheel, card: Capability) -> bool:
 
 
 def runs_on(entry: ShelvedWheel, python: str) -> bool:
-    """Does a Python `3.11` take it, by its tags?"""
-    wanted = Version(python)
+    """Does a Python `3.11`, or `3.13t`, take it, by its tags?"""
+    wanted, free = Version(python.rstrip("t")), python.endswith("t")
     for tag in entry.tags:
         interpreter, abi, _ = tag.split("-")
         version = python_of(interpreter)
-        if version is None or (Version(version) == wanted) or (abi == "abi3" and Version(version) <= wanted):
+        if version is None or (abi == "abi3" and not free and Version(version) <= wanted):
+            return True
+        if Version(version) == wanted and abi.endswith("t") is free:
             return True
     return False
 
