@@ -1,6 +1,7 @@
 """kill -9 at fifty moments, spread over every step that makes something: the same artefacts after the next run.
 
-REKINDLE_FIFTY=1 runs all of them (half an hour); without it one moment of each step is tried. REKINDLE_SEED repeats.
+REKINDLE_FIFTY=1 runs all of them (hours with nvcc on two cores), REKINDLE_FIFTY=cpp all of them without the CUDA files;
+without it one moment of each step is tried. REKINDLE_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -40,13 +41,8 @@ class Bench:
 
     def __init__(self, root: Path) -> None:
         self.root, self.work, self.plan, self.shelf = root, root / "w", root / "spark" / "build.toml", root / "shelf"
-        kits = [kit for kit in machine().toolkits if kit.nvcc and kit.version and kit.targets]
-        if not kits:
-            unverified("there is no CUDA toolkit here")
         shutil.copytree(project("spark"), root / "spark")
-        oldest = min(target.capability for target in kits[0].targets)
-        text = self.plan.read_text(encoding="utf-8").replace('"11.8"', f'"{kits[0].version}"')
-        self.plan.write_text(text.replace('"3.5"', f'"{oldest}"'), encoding="utf-8")
+        self.plan.write_text(self.written(), encoding="utf-8")
         begun = time.monotonic()
         assert self.start().wait(timeout=900) == 0, self.said()
         self.seconds = time.monotonic() - begun
@@ -54,6 +50,17 @@ class Bench:
         self.took = {
             str(entry["step"]): float(str(entry["seconds"])) for entry in self.journal() if entry["event"] == "done"
         }
+
+    def written(self) -> str:
+        text = self.plan.read_text(encoding="utf-8")
+        if os.environ.get("REKINDLE_FIFTY") == "cpp":
+            kept = [line for line in text.splitlines() if not line.startswith(("cuda", "arch_list"))]
+            return "\n".join([*kept, "[options]", 'USE_CUDA = "OFF"', ""])
+        kits = [kit for kit in machine().toolkits if kit.nvcc and kit.version and kit.targets]
+        if not kits:
+            unverified("there is no CUDA toolkit here")
+        oldest = min(target.capability for target in kits[0].targets)
+        return text.replace('"11.8"', f'"{kits[0].version}"').replace('"3.5"', f'"{oldest}"')
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         own = ["build", str(self.plan), "--work", str(self.work), "--jobs", "2", "--cache", "none", *words]

@@ -29,8 +29,8 @@ from support.command import Seen, rekindle_command
 MACHINES = Path(__file__).parent.parent / "machines"
 K40C = 'torch = "1.12.1"\ncuda = "11.4"\narch_list = "3.5"\npython = "3.9"\ntoolset = "14.29"\n'
 PLAIN = 'source = "."\nname = "app"\nversion = "1.0"\nbackend = "cmake"\n'
-STEPS = ["preflight", "source", "python", "patch", "environment", "smoke", "configure", "check", "compile", "package",
-         "tryout"]  # fmt: skip
+STEPS = ["preflight", "source", "python", "patch", "environment", "smoke", "configure", "check", "compile", "libraries",
+         "package", "tryout"]  # fmt: skip
 
 
 def written(folder: Path, name: str, *words: str, plan: str = K40C, machine: str | None = "k40c-windows") -> str:

@@ -27,6 +27,7 @@ def check(request: BuildRequest, options: Options, result: CMakeResult) -> tuple
             _architectures(request, result),
             _cudnn(request, result),
             _blas(options, result),
+            _threads(request, result),
             _options(options, result),
         )
         for finding in part
@@ -181,6 +182,21 @@ def _blas(options: Options, result: CMakeResult) -> Iterable[Finding]:
             State.FAIL,
             f"BLAS is {said or 'none'}, not {wanted}",
             "linear algebra on the CPU would be slow or missing",
+        )
+
+
+def _threads(request: BuildRequest, result: CMakeResult) -> Iterable[Finding]:
+    """FindMKL falls back to one thread without a word when it does not find Intel's OpenMP."""
+    one = result.cache.get("MKL_LIBRARIES_mkl_sequential_LIBRARY", "")
+    names = ("libiomp5md", "iomp5", "gomp")
+    threaded = [result.cache.get(f"MKL_LIBRARIES_{name}_LIBRARY", "") for name in names]
+    if one and not one.endswith("NOTFOUND") and not any(each and not each.endswith("NOTFOUND") for each in threaded):
+        yield _finding(
+            "mkl-threads",
+            State.FAIL,
+            f"MKL would run on one core: CMake took `{one}`",
+            "FindMKL found no OpenMP of Intel's and fell back to mkl_sequential",
+            "install Intel's OpenMP beside MKL (oneAPI's compiler runtime), or let pip bring both: leave oneAPI out",
         )
 
 

@@ -251,10 +251,13 @@ def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None)
     yield _set("MKLROOT", mkl, "where newer CMake modules look")
     yield _set("CMAKE_PREFIX_PATH", mkl, why)
     if request.system == "windows":
-        libs = [paths.join(mkl, "lib"), paths.join(mkl, "lib", "intel64")]
+        libs = [paths.join(mkl, "lib"), paths.join(mkl, "lib", "intel64"), *request.openmp_libraries]
+        omp = request.openmp if mkl == request.mkl and request.openmp else mkl
+        yield _set("INTEL_OMP_DIR", omp, "Intel's OpenMP: without it FindMKL takes mkl_sequential, and says nothing")
         yield _front("INCLUDE", paths.join(mkl, "include"), why)
         yield _front("LIB", ";".join(libs), why)
-        yield _front("PATH", paths.join(mkl, "bin"), "programs of the build load MKL's DLLs")
+        binaries = [*request.mkl_binaries] if mkl == request.mkl else [paths.join(mkl, "bin")]
+        yield _front("PATH", ";".join(binaries), "programs of the build load MKL's DLLs")
 
 
 def _cudnn(request: BuildRequest) -> Iterable[Change]:

@@ -112,6 +112,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     cmake_version: Version | None = None
     cuda: Cuda | None = None
     cudnn: Cudnn | None = None
+    openmp: str | None = None
+    """Where Intel's OpenMP lies, for an MKL that does not bring it: oneAPI's `compiler` of a version."""
     mkl: str | None = None
     """Where MKL lies: oneAPI's folder, or pip's `Library` (Windows) or prefix (Linux)."""
     arch_list: str = ""
@@ -137,6 +139,24 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The build wants MKL and the machine has none: pip brings it into the build's own environment."""
         wanted = setup_py.with_mkl(profile=self.profile, system=self.system, arch=self.arch)
         return bool(self.torch) and wanted and self.mkl is None
+
+    @property
+    def openmp_libraries(self) -> tuple[str, ...]:
+        """Folders of `libiomp5md.lib`: oneAPI moved it in 2024."""
+        if not self.openmp or self.system != "windows":
+            return ()
+        inside = (("lib",), ("lib", "intel64_win"), ("windows", "compiler", "lib", "intel64_win"))
+        return tuple(ntpath.join(self.openmp, *part) for part in inside)
+
+    @property
+    def mkl_binaries(self) -> tuple[str, ...]:
+        """Folders of the DLLs of the machine's own MKL and OpenMP, old and new layouts."""
+        if self.system != "windows":
+            return ()
+        found = [ntpath.join(self.mkl, part) for part in ("bin", "redist\\intel64") if self.mkl]
+        inside = ("bin", "redist\\intel64_win\\compiler", "windows\\redist\\intel64_win\\compiler")
+        found += [ntpath.join(self.openmp, part) for part in inside if self.openmp]
+        return tuple(found)
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -221,7 +241,8 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         backend=wanted.backend,
         cuda=cuda,
         cudnn=_cudnn(wanted, machine),
-        mkl=_mkl(wanted, machine),
+        mkl=(mkl := _mkl(wanted, machine)),
+        openmp=_openmp(mkl, machine),
         arch_list=wanted.arch_list,
         profile=wanted.profile,
         options=wanted.options,
@@ -238,6 +259,16 @@ def _mkl(wanted: BuildFile, machine: Machine) -> str | None:
     if any(requirement.startswith("mkl-") for requirement in wanted.requires):
         return None
     return next((found.root for found in machine.intel if found.kind == "mkl"), None)
+
+
+def _openmp(mkl: str | None, machine: Machine) -> str | None:
+    """oneAPI keeps Intel's OpenMP with its compiler: `oneAPI\\mkl\\2024.2` goes with `oneAPI\\compiler\\2024.2`."""
+    if mkl is None or machine.os != "windows":
+        return None
+    known = next((found.root for found in machine.intel if found.kind == "openmp"), None)
+    folder, version = ntpath.split(mkl.rstrip("\\/"))
+    top, name = ntpath.split(folder)
+    return known or (ntpath.join(top, "compiler", version) if name.lower() == "mkl" else None)
 
 
 def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:

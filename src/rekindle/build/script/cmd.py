@@ -22,6 +22,8 @@ def text(script: Script, file: str) -> str:
         "setlocal EnableExtensions DisableDelayedExpansion",
         'set "RK_SELF=%~f0"',
         'set "RK_HERE=%~dp0"',
+        _rem("The PATH of the prompt: the finished wheel is tried with this one"),
+        'set "RK_PATH=%PATH%"',
         "",
         *_title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),

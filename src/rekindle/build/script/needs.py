@@ -29,7 +29,9 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
     if request.cudnn and request.cuda:
         place = "RK_CUDA" if request.cudnn.root == request.cuda.root else "RK_CUDNN"
         fix = f"unpack cuDNN {request.cudnn.version} there, all of it: it is several libraries"
-        found.append(_file(f"cuDNN {request.cudnn.version}", f"{place}/include/cudnn.h", "environment", fix))
+        need = _file(f"cuDNN {request.cudnn.version}", f"{place}/include/cudnn.h", "environment", fix)
+        windows = request.system == "windows" and request.cudnn.version is not None
+        found.append({**need, "cudnn": ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""})
     if "python" not in steps:
         fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
         found += [_program(name, "configure", fix) for name in ("cmake", "ninja")]

@@ -23,6 +23,7 @@ from rekindle.build.configure.wheel_name import wheel_version
 from rekindle.build.script.needs import first_on_path, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
+from rekindle.knowledge.cuda import libraries, redistribution
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.releases import torch_release
 
@@ -143,6 +144,9 @@ class _Writer:
             "needs": needs(request, {step.name for step in steps}),
             "first": first_on_path(request),
             "smoke": smoke.CODE.splitlines(),
+            "sets": sorted({change.name for change in self.environment.changes}),
+            "repair": self._repair_words(),
+            **_libraries(request),
             "patches": self.patches,
         }
         return Script(
@@ -213,6 +217,7 @@ class _Writer:
                 [("check", self._build)],
             ),
             self._compile_step(),
+            self._libraries_step(),
             self._package_step(),
             self._tryout_step(),
         ]
@@ -282,6 +287,44 @@ class _Writer:
         about = ("Ninja. Hours for a whole PyTorch; stopped or failed, it goes on with what is not yet compiled",)
         return ScriptStep(name="compile", about=about, calls=tuple(calls))
 
+    def _libraries_step(self) -> ScriptStep | None:
+        """Before the wheel is packed: `setup.py` takes every DLL of `torch/lib` along."""
+        request = self.request
+        if request.system != "windows" or not request.torch or self.backend.name != "setup.py":
+            return None
+        folder = self.paths.join(self.source, "torch", "lib")
+        about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put beside its own: found, not listed"
+        return self._step("libraries", about, [("libraries", folder, *self._library_places())])
+
+    def _library_places(self) -> list[str]:
+        """Where the build's own libraries lie: what it was linked with first."""
+        request, join = self.request, self.paths.join
+        found = [join(request.cudnn.root, "bin")] if request.cudnn else []
+        if request.cuda:
+            found += [join(request.cuda.root, "bin"), join(request.cuda.root, "extras", "CUPTI", "lib64")]
+            programs = self.paths.dirname(self.paths.dirname(self.paths.dirname(request.cuda.root)))
+            found.append(join(programs, "NVIDIA Corporation", "NvToolsExt", "bin", "x64"))
+        if request.pip_mkl:
+            found.append(join(self.work, "env", "Library", "bin"))
+        found += [*request.mkl_binaries]
+        return list(dict.fromkeys(found))
+
+    def _repair_words(self) -> list[str]:
+        """`rekindle repair` for this wheel, with the CUDA of this build and no other."""
+        if not self.request.cuda or self.request.system != "windows":
+            return []
+        places = [word for folder in self._library_places() for word in ("--from", self._by_place(folder))]
+        cards = dict.fromkeys(target.capability.sm for target in self.request.gpu_targets)
+        return [*places, *(word for card in cards for word in ("--gpu", card))]
+
+    def _by_place(self, path: str) -> str:
+        """`RK_CUDA/bin`: a place of the script that a person may have corrected, as the Python part expands it."""
+        for place in sorted(self._places(), key=lambda each: -len(each.value)):
+            if place.value and path.lower().startswith(place.value.lower().rstrip("\\") + "\\"):
+                inside = path[len(place.value.rstrip("\\")) + 1 :]
+                return "/".join([place.variable, *inside.split("\\")])
+        return path
+
     def _package_step(self) -> ScriptStep:
         staging, stage = self._in("p"), self._in("i")
         into: PurePath = PureWindowsPath(staging) if self.request.system == "windows" else PurePosixPath(staging)
@@ -302,7 +345,10 @@ class _Writer:
             self._call("install", python=inside),
             self._call("tryout", python=inside, folder=self.work),
         ]
-        about = ("The wheel in an environment of its own: it is imported and says which GPUs it has code for",)
+        about = (
+            "The wheel in an environment of its own, with the PATH that this script was started with: it is imported,",
+            "multiplies and convolves on the card, and says which GPUs it has code for",
+        )
         return ScriptStep(name="tryout", about=about, calls=tuple(calls))
 
     def _step(self, name: str, about: str, calls: list[tuple[str, ...]], *, always: bool = False,
@@ -359,6 +405,23 @@ def _with_backend(request: BuildRequest, *, elsewhere: bool) -> BuildRequest:
         message = "the build file does not say how the project is built, and its source is not here to be looked at"
         raise BadInput(message, hint=f"add `backend` to it: one of {', '.join(backends.BACKENDS)}")
     return request
+
+
+def _libraries(request: BuildRequest) -> dict[str, Any]:
+    """What the Python part knows of DLLs: who loads what while running, what is never carried along, where it is."""
+    if request.system != "windows" or not request.torch:
+        return {"loads": [], "never": [], "where": [], "cudnn_parts": []}
+    terms = redistribution.all_terms("windows")
+    major = request.cudnn.version.major if request.cudnn and request.cudnn.version else 0
+    return {
+        "loads": [
+            {"by": row.by.lower(), "loads": [name.lower() for name in row.loads]}
+            for row in libraries.loads_on("windows")
+        ],
+        "never": [name for row in terms if row.bundle in ("no", "python") for name in row.names],
+        "where": [{"names": list(row.names), "where": row.where} for row in terms],
+        "cudnn_parts": list(libraries.cudnn_parts(major)) if major else [],
+    }
 
 
 def _edits(request: BuildRequest) -> list[dict[str, Any]]:

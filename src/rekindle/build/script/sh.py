@@ -20,6 +20,8 @@ def text(script: Script, file: str) -> str:
         *(comment(line) for line in script_text.head(script, file)),
         "",
         "set -u",
+        "# The PATH of the shell: the finished wheel is tried with this one",
+        'export RK_PATH="$PATH"',
         *_here(script),
         "",
         *title("What you may change"),

@@ -28,6 +28,7 @@ from rekindle.build.script.standalone import (
     stop,
     write,
 )
+from rekindle.build.script.standalone_libraries import cudnn_of, libraries
 
 
 def main(words: Sequence[str]) -> int:
@@ -36,6 +37,7 @@ def main(words: Sequence[str]) -> int:
         "commit": commit, "copy": copy, "freeze": freeze, "patch": patch, "environment": environment,
         "smoke-file": smoke_file, "smoke-run": smoke_run, "fresh": fresh, "check": check, "empty": empty,
         "collect": collect, "pack": pack, "install": install, "tryout": tryout, "finish": finish,
+        "libraries": libraries,
     }  # fmt: skip
     return commands[words[0]](*words[1:])
 
@@ -50,6 +52,10 @@ def preflight() -> int:
         path = beside_python(need["program"]) if need["program"] else str(expanded(need["path"]))
         if not path or not Path(path).exists():
             wrong += [f"MISSING  {need['what']}: `{path or need['program']}`", f"         {need['fix']}"]
+            continue
+        faults = cudnn_of(str(Path(path).parent.parent), need["cudnn"]) if need.get("cudnn") else []
+        if faults:
+            wrong += [*(f"WRONG    {need['what']}: {fault}" for fault in faults), f"         {need['fix']}"]
             continue
         found = version_of(path, need["version"]) if need["version"] else ""
         if found != need["version"]:
@@ -224,6 +230,7 @@ def check(build: str) -> int:
         without = [line for line in flags if not re.search(rf"code=\"?\[?[\w,]*\b{name}\b", line)]
         if without:
             wrong.append(f"{len(without)} of {len(flags)} sets of GPU flags do not name {name}")
+    wrong += sequential(cache)
     compilers = "".join(read(path) for path in Path(build, "CMakeFiles").rglob("CMake*Compiler.cmake"))
     said = re.search(r'set\(CMAKE_CUDA_COMPILER_VERSION "(\d+\.\d+)', compilers)
     if PLAN["cuda"] and said and said.group(1) != PLAN["cuda"]:
@@ -232,6 +239,15 @@ def check(build: str) -> int:
         return stop(*wrong)
     say(f"CMake has configured what the plan says ({', '.join(PLAN['architectures']) or 'no GPU code'})")
     return 0
+
+
+def sequential(cache: dict[str, str]) -> list[str]:
+    """FindMKL falls back to one thread without a word when Intel's OpenMP is not where it looks."""
+    one = cache.get("MKL_LIBRARIES_mkl_sequential_LIBRARY", "")
+    threaded = cache.get("MKL_LIBRARIES_libiomp5md_LIBRARY", cache.get("MKL_LIBRARIES_iomp5_LIBRARY", ""))
+    if one and not one.endswith("NOTFOUND") and (not threaded or threaded.endswith("NOTFOUND")):
+        return [f"MKL would run on one core: CMake took {one}, for it found no OpenMP of Intel's (INTEL_OMP_DIR)"]
+    return []
 
 
 def empty(folder: str) -> int:
@@ -284,20 +300,57 @@ def install() -> int:
 
 
 def tryout() -> int:
-    """What the wheel says of itself is held against the plan."""
-    import torch
+    """In a process that sees nothing of the build: what the wheel says and computes is held against the plan."""
+    names = {name.upper() for name in PLAN["sets"]} - {"TEMP", "TMP", "TMPDIR"}
+    clean = {name: value for name, value in os.environ.items() if name.upper() not in names}
+    clean["PATH"] = os.environ.get("RK_PATH", os.environ.get("PATH", ""))
+    clean["PYTHONUTF8"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", TRYOUT], env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    flags = next((line[7:].split() for line in lines if line.startswith("flags: ")), [])
+    for line in lines:
+        say(line)
+    if done.returncode:
+        return stop(f"the wheel does not work in a new prompt (exit code {done.returncode})", *blame(lines))
+    lost = [name for name in PLAN["architectures"] if name not in flags]
+    return stop(f"the wheel has no code for {', '.join(lost)}") if lost else 0
 
-    flags = torch._C._cuda_getArchFlags() if torch.version.cuda else ""
-    say(f"torch {torch.__version__}, CUDA {torch.version.cuda}, GPU code for: {flags or 'none'}")
-    lost = [name for name in PLAN["architectures"] if name not in (flags or "").split()]
-    if lost:
-        return stop(f"the wheel has no code for {', '.join(lost)}")
-    if not torch.cuda.is_available():
-        say("UNVERIFIED: no card here can be used; nothing was computed on a GPU")
-        return 0
-    total = torch.arange(1000, device="cuda").sum().item()
-    say(f"{torch.cuda.get_device_name(0)} adds 0 to 999 and gets {total}")
-    return 0 if total == 499500 else 1
+
+def blame(lines: list[str]) -> list[str]:
+    """Which DLL of the list is gone; Windows itself names the file that wanted it."""
+    listed = read(place("libraries.txt")).split()
+    folder = next((Path(line[8:]) for line in lines if line.startswith("folder: ")), None)
+    gone = [name for name in listed if folder is not None and not (folder / name).is_file()]
+    return [f"it lacks {', '.join(gone)}: do the steps from `libraries` on again"] if gone else []
+
+
+TRYOUT = """
+import importlib.util, pathlib
+where = importlib.util.find_spec("torch")
+print("folder:", pathlib.Path(where.origin).parent / "lib")
+import torch
+flags = torch._C._cuda_getArchFlags() if torch.version.cuda else ""
+print(f"torch {torch.__version__}, CUDA {torch.version.cuda}")
+print("flags:", flags or "none")
+def tried(device):
+    torch.manual_seed(0)
+    a, b = torch.rand(64, 48), torch.rand(48, 32)
+    near = (a.to(device) @ b.to(device)).cpu().double() - a.double() @ b.double()
+    assert near.abs().max() < 1e-3, "a matrix product is wrong"
+    x, w = torch.rand(1, 2, 9, 9), torch.rand(3, 2, 3, 3)
+    got = torch.nn.functional.conv2d(x.to(device), w.to(device)).cpu().double()
+    want = torch.nn.functional.unfold(x.double(), 3).transpose(1, 2) @ w.double().reshape(3, -1).T
+    assert (got.reshape(3, -1).T - want[0]).abs().max() < 1e-3, "a convolution is wrong"
+tried("cpu")
+print("CPU: a matrix product and a convolution are right")
+if torch.version.cuda and torch.cuda.is_available():
+    tried("cuda")
+    print(f"{torch.cuda.get_device_name(0)}: a matrix product and a convolution are right")
+elif torch.version.cuda:
+    print("UNVERIFIED: no card here can be used; nothing was computed on a GPU")
+"""
 
 
 def finish() -> int:
@@ -306,9 +359,11 @@ def finish() -> int:
     if wheel is None:
         return stop("there is no wheel")
     say(f"the wheel: {wheel}")
-    if PLAN["nvcc"]:
-        say("here it finds CUDA's libraries. On other computers it does not: `rekindle repair` puts them into it, and")
-        say("`rekindle verify` tries every part of it. A script alone can do neither")
+    if PLAN["repair"]:
+        words = [str(expanded(word)) if word.startswith("RK_") else word for word in PLAN["repair"]]
+        say("To check every part of it, and for computers that have only the driver, where Rekindle is installed:")
+        say("  " + subprocess.list2cmdline(["rekindle", "repair", str(wheel), *words]))
+        say("  " + subprocess.list2cmdline(["rekindle", "verify", str(Path("repaired", wheel.name))]))
     return 0
 
 

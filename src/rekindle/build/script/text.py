@@ -44,15 +44,17 @@ def step_names(script: Script) -> str:
 
 
 def python_part(script: Script) -> list[str]:
-    """The two modules as one file, with the plan in it."""
+    """The three modules as one file, with the plan in it."""
     here = Path(__file__).parent
-    first, second = ((here / name).read_text(encoding="utf-8") for name in ("standalone.py", "standalone_steps.py"))
+    names = ("standalone.py", "standalone_libraries.py", "standalone_steps.py")
+    first, *others = ((here / name).read_text(encoding="utf-8") for name in names)
     empty = "PLAN: dict[str, Any] = {}\n"
     assert first.count(empty) == 1
     plan = json.dumps(script.plan, indent=1, ensure_ascii=True)
     first = first.replace(empty, f"PLAN: dict[str, Any] = {plan}\n")
-    later = re.sub(r"^from (?:__future__|rekindle\S*) import (?:\([^)]*\)|[^\n]*)\n", "", second, flags=re.MULTILINE)
-    return [*first.splitlines(), "", "", *later.splitlines()]
+    ours = r"^from (?:__future__|rekindle\S*) import (?:\([^)]*\)|[^\n]*)\n"
+    later = [re.sub(ours, "", text, flags=re.MULTILINE) for text in others]
+    return [*first.splitlines(), *(line for text in later for line in ("", "", *text.splitlines()))]
 
 
 def checked(script: Script, text: str) -> str:

@@ -83,6 +83,16 @@ def loaded_by(name: str, system: str) -> list[Load]:
     return [row for row in _loads() if row.system == system and matches(name, row.by, system)]
 
 
+def loads_on(system: str) -> tuple[Load, ...]:
+    """Everything that is loaded while running, for whoever has to take it along as data."""
+    return tuple(row for row in _loads() if row.system == system and row.needed)
+
+
+def cudnn_parts(major: int) -> tuple[str, ...]:
+    """The libraries of a whole cuDNN of this major: `cudnn`, `cudnn_ops_infer`, …"""
+    return next((row.libraries for row in _cudnn_parts() if row.major == major), ("cudnn",))
+
+
 def is_test_library(name: str, system: str) -> bool:
     rows = decided("test_libraries", dict[str, tuple[Named, ...]])["library"]
     return any(row.system == system and matches(name, pattern, system) for row in rows for pattern in row.names)

@@ -28,6 +28,10 @@ def _rows() -> tuple[Redistribution, ...]:
     return decided("redistribution", dict[str, tuple[Redistribution, ...]])["library"]
 
 
+def all_terms(system: str) -> tuple[Redistribution, ...]:
+    return tuple(row for row in _rows() if row.system == system)
+
+
 def terms(library: str, system: str) -> Redistribution | None:
     """What holds for a library; None when nobody has looked, and then nothing is fetched for it."""
     for row in _rows():

@@ -1,0 +1,149 @@
+"""The DLLs that torch needs beside its own: found by reading what each file imports, and put into `torch\\lib`.
+
+torch looks into `torch\\lib`, the environment's `Library\\bin`, NvToolsExt and CUDA's own folder, and nowhere else:
+cuDNN, Intel's OpenMP and zlibwapi lie elsewhere, and a wheel without them ends with WinError 126 in a new prompt.
+Follows `standalone_steps` in the script; needs Python alone.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+import struct
+from pathlib import Path
+
+from rekindle.build.script.standalone import PLAN, place, read, say, stop, write
+
+LARGEST = 1 << 31
+MOST_NAMES = 4096
+
+
+def libraries(folder: str, *places: str) -> int:
+    """Every DLL that something in `folder` needs is there afterwards, or is named with who needs it."""
+    there = {path.name.lower(): path for path in sorted(Path(folder).glob("*.dll"))}
+    waiting = [*there.values(), *sorted(Path(folder).parent.glob("*.pyd"))]
+    where = [Path(each) for each in (*places, *os.environ.get("RK_PATH", "").split(os.pathsep)) if each]
+    held = [{path.name.lower(): path for path in files_in(each)} for each in where]
+    brought: list[str] = []
+    missing: dict[str, str] = {}
+    while waiting:
+        user = waiting.pop(0)
+        for wanted in asked_by(user):
+            if any(fnmatch.fnmatch(name, wanted) for name in there) or never(wanted):
+                continue
+            found = [path for each in held for name, path in each.items() if fnmatch.fnmatch(name, wanted)][:1]
+            if not found:
+                if not of_the_system(wanted):
+                    missing.setdefault(wanted, user.name)
+                continue
+            target = Path(folder, found[0].name)
+            shutil.copyfile(found[0], target)
+            there[target.name.lower()] = target
+            waiting.append(target)
+            brought.append(f"{found[0].name} (from {found[0].parent}, for {user.name})")
+    for line in brought:
+        say(f"brought  {line}")
+    if missing:
+        lines = []
+        for name, user_name in sorted(missing.items()):
+            lines += [f"MISSING  {name}, which {user_name} loads", f"         {source_of(name)}"]
+        return stop(*lines, "put it into one of these folders and run the same script again:", *map(str, where[:6]))
+    write(place("libraries.txt"), "".join(f"{name}\n" for name in sorted(there)))
+    say(f"{len(there)} DLLs in {folder}; all that they import is there, of Windows, of Python or of the driver")
+    return 0
+
+
+def files_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix.lower() == ".dll")
+    except OSError:
+        return []
+
+
+def asked_by(path: Path) -> list[str]:
+    """What a file imports, and what it is known to load while running, in small letters."""
+    name = path.name.lower()
+    loads = [wanted for row in PLAN["loads"] if fnmatch.fnmatch(name, row["by"]) for wanted in row["loads"]]
+    return list(dict.fromkeys([*imported(path), *loads]))
+
+
+def never(name: str) -> bool:
+    """The driver's and Python's own are never carried along; what has no name on disk belongs to Windows."""
+    return name.startswith(("api-ms-win-", "ext-ms-")) or any(fnmatch.fnmatch(name, each) for each in PLAN["never"])
+
+
+def of_the_system(name: str) -> bool:
+    return Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32", name).is_file()
+
+
+def source_of(name: str) -> str:
+    return next(
+        (row["where"] for row in PLAN["where"] if any(fnmatch.fnmatch(name, each) for each in row["names"])), ""
+    )
+
+
+def imported(path: Path) -> list[str]:
+    """The DLLs that a Windows binary names in its import and delay-import tables, in small letters."""
+    if path.stat().st_size > LARGEST:
+        return []
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+        if head[:2] != b"MZ" or len(head) < 64:
+            return []
+        start = struct.unpack_from("<I", head, 60)[0]
+        stream.seek(start)
+        coff = stream.read(24)
+        if coff[:4] != b"PE\0\0":
+            return []
+        count, size = struct.unpack_from("<H", coff, 6)[0], struct.unpack_from("<H", coff, 20)[0]
+        optional = stream.read(size)
+        sections = [struct.unpack_from("<IIII", stream.read(40), 8) for _ in range(min(count, 96))]
+        wide = optional[:2] == b"\x0b\x02"
+        tables = 112 if wide else 96
+
+        def at(address: int, length: int) -> bytes:
+            for virtual_size, virtual, raw_size, raw in sections:
+                if virtual <= address < virtual + max(virtual_size, raw_size):
+                    stream.seek(raw + address - virtual)
+                    return stream.read(length)
+            return b""
+
+        found = []
+        for index, row, name_at in ((1, 20, 12), (13, 32, 4)):
+            if len(optional) < tables + 8 * index + 8:
+                continue
+            address = struct.unpack_from("<I", optional, tables + 8 * index)[0]
+            for number in range(MOST_NAMES if address else 0):
+                entry = at(address + row * number, row)
+                if len(entry) < row or not any(entry):
+                    break
+                text = at(struct.unpack_from("<I", entry, name_at)[0], 260).split(b"\0")[0]
+                found.append(text.decode("ascii", "replace").lower())
+    return list(dict.fromkeys(found))
+
+
+def cudnn_of(root: str, version: str) -> list[str]:
+    """What is wrong with a cuDNN: its header's version, its import library, and each of its DLLs."""
+    top = Path(root)
+    said = [version for version in map(header_version, ("cudnn_version.h", "cudnn.h"), (top, top)) if version]
+    wrong = []
+    if not said:
+        wrong.append(f"no version in `{top / 'include'}`: cudnn_version.h is missing or empty")
+    elif said[0].split(".")[: version.count(".") + 1] != version.split("."):
+        wrong.append(f"`{top}` is cuDNN {said[0]}, not {version}")
+    if not any((top / each / "cudnn.lib").is_file() for each in ("lib/x64", "lib")):
+        wrong.append(f"no cudnn.lib in `{top / 'lib' / 'x64'}`")
+    major = version.split(".")[0]
+    names = [f"{part}64_{major}.dll" for part in PLAN["cudnn_parts"]]
+    lacking = [name for name in names if not (top / "bin" / name).is_file()]
+    if lacking:
+        wrong.append(f"not in `{top / 'bin'}`: {', '.join(lacking)}")
+    return wrong
+
+
+def header_version(name: str, top: Path) -> str:
+    text = read(top / "include" / name)
+    found = [re.search(rf"#define\s+CUDNN_{part}\s+(\d+)", text) for part in ("MAJOR", "MINOR", "PATCHLEVEL")]
+    return ".".join(match.group(1) for match in found if match) if all(found) else ""

@@ -1,0 +1,225 @@
+"""The script's own search for DLLs, its look at cuDNN and at MKL's threads: held against staged folders."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rekindle.build.configure import check, cmake_result, request
+from rekindle.build.configure.options import Options
+from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
+from rekindle.core.findings import State
+from rekindle.formats import pe
+from rekindle.formats.access import File
+from rekindle.machine.snapshot import load
+
+MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows.json"
+PARTS = ["cudnn", "cudnn_ops_infer", "cudnn_ops_train", "cudnn_cnn_infer", "cudnn_cnn_train", "cudnn_adv_infer",
+         "cudnn_adv_train"]  # fmt: skip
+
+
+def dll(path: Path, imports: Sequence[str] = (), delayed: Sequence[str] = ()) -> Path:
+    """The least that is a DLL: headers, one section, an import and a delay-import table."""
+    base = 0x1000
+    tables = 20 * (len(imports) + 1)
+    later = 32 * (len(delayed) + 1)
+    names = base + tables + later
+    body, text = b"", b""
+    for name in imports:
+        body += struct.pack("<IIIII", base + 0x700, 0, 0, names + len(text), base + 0x700)
+        text += name.encode() + b"\0"
+    body += bytes(20)
+    for name in delayed:
+        body += struct.pack("<IIIIIIII", 1, names + len(text), 0, 0, 0, 0, 0, 0)
+        text += name.encode() + b"\0"
+    body += bytes(32) + text
+    body = body.ljust(0x800, b"\0")
+    directories = [(0, 0)] * 16
+    directories[1] = (base, tables) if imports else (0, 0)
+    directories[13] = (base + tables, later) if delayed else (0, 0)
+    optional = struct.pack("<HBBIIIII", 0x20B, 14, 0, 0, len(body), 0, 0, base)
+    optional += struct.pack("<QIIHHHHHHIIIIHHQQQQII", 0x180000000, 0x1000, 0x200, 6, 0, 0, 0, 6, 0, 0, 0x3000, 0x400, 0,
+                            2, 0, 1 << 20, 4096, 1 << 20, 4096, 0, 16)  # fmt: skip
+    optional += b"".join(struct.pack("<II", *pair) for pair in directories)
+    coff = struct.pack("<4sHHIIIHH", b"PE\0\0", 0x8664, 1, 0, 0, 0, len(optional), 0x2022)
+    section = struct.pack("<8sIIIIIIHHI", b".rdata", len(body), base, len(body), 0x400, 0, 0, 0, 0, 0x40000040)
+    head = b"MZ".ljust(60, b"\0") + struct.pack("<I", 64)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes((head + coff + optional + section).ljust(0x400, b"\0") + body)
+    return path
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    for name, value in {"RK_WORK": str(tmp_path / "w"), "RK_PATH": "", "SYSTEMROOT": str(tmp_path / "win")}.items():
+        monkeypatch.setenv(name, value)
+    wanted = request.BuildFile(torch="1.12.1", cuda=None, cudnn=None, python="3.9")
+    resolved = request.resolve(wanted, load(MACHINE))
+    made: dict[str, object] = {"steps": [], **script._libraries(resolved), "cudnn_parts": PARTS, "expected": {},
+                               "architectures": [], "cuda": ""}  # fmt: skip
+    for module in (standalone, standalone_libraries, standalone_steps):
+        monkeypatch.setattr(module, "PLAN", made)
+    return made
+
+
+def test_imports_are_read_as_the_real_reader_reads_them(tmp_path: Path) -> None:
+    path = dll(tmp_path / "a.dll", ["KERNEL32.dll", "cudart64_110.dll"], ["cublas64_11.dll"])
+    with File(path) as source:
+        found = pe.read(source)
+    ours = set(standalone_libraries.imported(path))
+    assert ours == {"kernel32.dll", "cudart64_110.dll", "cublas64_11.dll"}
+    assert ours == {name.lower() for name in (*found.imports, *found.delayed)}
+
+
+def test_real_programs_too() -> None:
+    import pip
+
+    programs = sorted((Path(pip.__file__).parent / "_vendor" / "distlib").glob("*.exe"))
+    if not programs:
+        pytest.skip("UNVERIFIED: this pip brings no Windows programs")
+    for path in programs:
+        with File(path) as source:
+            found = pe.read(source)
+        assert set(standalone_libraries.imported(path)) == {name.lower() for name in (*found.imports, *found.delayed)}
+
+
+def stage(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A torch of a build, and CUDA, cuDNN, MKL, NVTX and zlib where they lie on a computer."""
+    lib = tmp_path / "s" / "torch" / "lib"
+    dll(lib / "torch_cpu.dll", ["kernel32.dll", "libiomp5md.dll", "cupti64_2021.2.2.dll", "c10.dll"])
+    dll(lib / "torch_cuda.dll", ["cudnn64_8.dll", "cublas64_11.dll", "nvToolsExt64_1.dll", "nvcuda.dll"])
+    dll(lib / "caffe2_nvrtc.dll", ["nvrtc64_112_0.dll"])
+    dll(lib / "c10.dll", ["api-ms-win-crt-heap-l1-1-0.dll", "VCRUNTIME140.dll"])
+    dll(lib.parent / "_C.cp39-win_amd64.pyd", ["python39.dll", "torch_cpu.dll"])
+    cuda, cudnn, mkl, nvtx = (tmp_path / name for name in ("cuda/bin", "cudnn/bin", "env/Library/bin", "nvtx/x64"))
+    dll(cuda / "cublas64_11.dll", ["cublasLt64_11.dll"])
+    for name in ("cublasLt64_11.dll", "nvrtc64_112_0.dll", "nvrtc-builtins64_114.dll"):
+        dll(cuda / name)
+    dll(tmp_path / "cuda" / "extras" / "cupti64_2021.2.2.dll")
+    for part in PARTS:
+        dll(cudnn / f"{part}64_8.dll")
+    dll(cudnn / "zlibwapi.dll")
+    dll(mkl / "libiomp5md.dll")
+    dll(nvtx / "nvToolsExt64_1.dll")
+    dll(tmp_path / "win" / "System32" / "kernel32.dll")
+    return lib, [str(each) for each in (cudnn, cuda, tmp_path / "cuda" / "extras", nvtx, mkl)]
+
+
+def test_the_closure_is_found_and_put_beside_torchs_own(tmp_path: Path, plan: dict[str, object]) -> None:
+    lib, places = stage(tmp_path)
+    assert standalone_libraries.libraries(str(lib), *places) == 0
+    brought = {path.name.lower() for path in lib.iterdir()}
+    assert {"libiomp5md.dll", "nvtoolsext64_1.dll", "zlibwapi.dll", "cupti64_2021.2.2.dll"} <= brought
+    assert {"nvrtc64_112_0.dll", "nvrtc-builtins64_114.dll", "cublaslt64_11.dll"} <= brought
+    assert {f"{part}64_8.dll" for part in PARTS} <= brought, "cuDNN is several DLLs"
+    assert not {"kernel32.dll", "nvcuda.dll", "vcruntime140.dll", "python39.dll"} & brought
+    assert standalone_libraries.libraries(str(lib), *places) == 0, "a second time there is nothing to do"
+
+
+@pytest.mark.parametrize(
+    "name", ["libiomp5md.dll", "nvToolsExt64_1.dll", "zlibwapi.dll", "cupti64_2021.2.2.dll", "nvrtc-builtins64_114.dll",
+             "cudnn_cnn_train64_8.dll", "cublasLt64_11.dll"],
+)  # fmt: skip
+def test_any_one_that_is_nowhere_stops_it_and_is_named(
+    tmp_path: Path, plan: dict[str, object], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    lib, places = stage(tmp_path)
+    next(path for path in tmp_path.rglob(name) if lib not in path.parents).unlink()
+    assert standalone_libraries.libraries(str(lib), *places) == 1
+    said = capsys.readouterr().out.lower()
+    pattern = "nvrtc-builtins64_*.dll" if "builtins" in name else name.lower()
+    assert f"missing  {pattern}" in said
+
+
+def test_what_lies_on_the_users_path_is_found_last(
+    tmp_path: Path, plan: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib, places = stage(tmp_path)
+    (tmp_path / "cudnn" / "bin" / "zlibwapi.dll").unlink()
+    dll(tmp_path / "tools" / "zlibwapi.dll")
+    monkeypatch.setenv("RK_PATH", str(tmp_path / "tools"))
+    assert standalone_libraries.libraries(str(lib), *places) == 0
+    assert (lib / "zlibwapi.dll").is_file()
+
+
+# ---- cuDNN
+
+
+HEADER = "#define CUDNN_MAJOR {0}\n#define CUDNN_MINOR {1}\n#define CUDNN_PATCHLEVEL {2}\n"
+
+
+def cudnn(root: Path, version: str = "8.7.0") -> Path:
+    for part in PARTS:
+        dll(root / "bin" / f"{part}64_8.dll")
+    (root / "include").mkdir(parents=True)
+    (root / "include" / "cudnn.h").write_text("", encoding="utf-8")
+    (root / "include" / "cudnn_version.h").write_text(HEADER.format(*version.split(".")), encoding="utf-8")
+    (root / "lib" / "x64").mkdir(parents=True)
+    (root / "lib" / "x64" / "cudnn.lib").write_bytes(b"!<arch>\n")
+    return root
+
+
+def test_a_whole_cudnn_is_accepted(tmp_path: Path, plan: dict[str, object]) -> None:
+    assert standalone_libraries.cudnn_of(str(cudnn(tmp_path)), "8.7.0") == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda root: (root / "include" / "cudnn_version.h").write_text(HEADER.format(8, 9, 2)), "is cuDNN 8.9.2, not"),
+        (lambda root: (root / "include" / "cudnn_version.h").unlink(), "missing or empty"),
+        (lambda root: (root / "lib" / "x64" / "cudnn.lib").unlink(), "no cudnn.lib"),
+        (lambda root: (root / "bin" / "cudnn_adv_train64_8.dll").unlink(), "cudnn_adv_train64_8.dll"),
+    ],
+)
+def test_a_wrong_or_half_cudnn_stops_with_its_sentence(
+    tmp_path: Path, plan: dict[str, object], harm: object, said: str
+) -> None:
+    root = cudnn(tmp_path)
+    harm(root)  # type: ignore[operator]
+    wrong = standalone_libraries.cudnn_of(str(root), "8.7.0")
+    assert len(wrong) == 1 and said in wrong[0]
+
+
+# ---- MKL on one core
+
+
+def test_a_sequential_mkl_is_a_failure_of_the_check(
+    tmp_path: Path, plan: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sequential = "MKL_LIBRARIES_mkl_sequential_LIBRARY:FILEPATH=C:/mkl/lib/mkl_sequential.lib\n"
+    missed = "MKL_LIBRARIES_libiomp5md_LIBRARY:FILEPATH=MKL_LIBRARIES_libiomp5md_LIBRARY-NOTFOUND\n"
+    threaded = "MKL_LIBRARIES_libiomp5md_LIBRARY:FILEPATH=C:/mkl/lib/libiomp5md.lib\n"
+    for text, wrong in (
+        (sequential + missed, True),
+        (sequential, True),
+        (sequential + threaded, False),
+        ("A:B=1\n", 0),
+    ):
+        (tmp_path / "CMakeCache.txt").write_text(text, encoding="utf-8")
+        (tmp_path / "build.ninja").write_text("", encoding="utf-8")
+        assert standalone_steps.check(str(tmp_path)) == bool(wrong)
+        resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
+        found = check.check(resolved, Options(resolved=()), cmake_result.read(tmp_path, ""))
+        assert any(each.id == "mkl-threads" and each.state is State.FAIL for each in found) == bool(wrong)
+    assert "one core" in capsys.readouterr().out
+
+
+def test_oneapis_openmp_is_told_to_findmkl() -> None:
+    from rekindle.build.configure import environment
+    from rekindle.build.configure.options import resolve
+
+    plain = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
+    import msgspec
+
+    mkl = "C:\\Program Files (x86)\\Intel\\oneAPI\\mkl\\2023.2.0"
+    omp = "C:\\Program Files (x86)\\Intel\\oneAPI\\compiler\\2023.2.0"
+    own = msgspec.structs.replace(plain, mkl=mkl, openmp=omp)
+    made = environment.compute(own, resolve(own).resolved, temp="C:\\t", tools="C:\\e")
+    after = made.over({})
+    assert after["INTEL_OMP_DIR"] == omp
+    assert f"{omp}\\windows\\compiler\\lib\\intel64_win" in after["LIB"].split(";")
+    assert f"{omp}\\windows\\redist\\intel64_win\\compiler" in after["PATH"].split(";")
