@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ FLAGS = (
     *("-std=c++17", "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Wno-deprecated-gpu-targets"),
     *("-DLIBCUDACXX_ENABLE_SIMPLIFIED_COMPLEX_OPERATIONS", "-D_GLIBCXX_USE_CXX11_ABI=1", "-DCUDA_HAS_FP16=1"),
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__"),
-    *("-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-DCUB_WRAPPED_NAMESPACE=at_cuda_detail", "-DTORCH_ASSERT_NO_OPERATORS=0"),
+    *("-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-DCUB_WRAPPED_NAMESPACE=at_cuda_detail"),
     *("-DUSE_CUDA", "-DAT_PER_OPERATOR_HEADERS", "-DTORCH_CUDA_BUILD_MAIN_LIB", "-w"),
 )
 INCLUDES = (
@@ -50,8 +50,8 @@ def main() -> int:
     print(f"{len(done)} done before, {len(todo)} to do", flush=True)
     deadline = time.monotonic() + options.minutes * 60
     with ThreadPoolExecutor(options.jobs) as pool, options.results.open("a", encoding="utf-8") as stream:
-        for rows in pool.map(lambda name: compile_one(options, name, deadline), todo):
-            for row in rows:
+        for future in as_completed([pool.submit(compile_one, options, name, deadline) for name in todo]):
+            for row in future.result():
                 stream.write(json.dumps(row) + "\n")
                 stream.flush()
                 print(

@@ -21,9 +21,9 @@ from rekindle.knowledge.cuda.host_compilers import (
     toolset_of_compiler,
     toolset_range,
 )
-from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch import companions, options, releases
+from rekindle.knowledge.torch import companions, options, releases, upstream
 from support.command import rekindle_command
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
@@ -46,7 +46,7 @@ def test_every_row_has_source_date_and_evidence(path: Path) -> None:
     for row in rows:
         assert row.get("source"), row
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", row.get("observed_at", "")), row
-        assert row.get("evidence") in {"binary", "script", "notes"}, row
+        assert row.get("evidence") in {each.value for each in tables.Evidence}, row
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
@@ -230,6 +230,40 @@ def test_a_companion_built_with_a_newer_torch_is_not_trusted_with_an_older_one()
     assert companions.belongs("torchvision", "0.29.1", "2.15.0") is True
     assert companions.belongs("torchvision", "0.28.0", "2.14.1") is False
     assert companions.belongs("torchvision", "9.9", "2.14.1") is None
+
+
+def test_what_upstream_compiles_a_release_with() -> None:
+    assert [(str(row.cuda), row.purpose) for row in upstream.upstream_builds("2.15.0")] == [
+        ("12.6", "test"),
+        ("13.0", "wheel"),
+        ("13.2", "wheel"),
+    ]
+    assert upstream.upstream_build("2.15.0", Version("12.9")) is None
+    newest = upstream.upstream_build("2.7.1+cu118", Version("11.8"))
+    assert newest is not None
+    assert newest.purpose == "wheel"
+    for release in releases.torch_releases():
+        assert upstream.upstream_builds(release.newest), release.minor
+
+
+def test_rows_that_were_wrong_once() -> None:
+    for minor in ("12.0", "12.6", "12.9"):
+        assert toolkits.toolkit(minor).minor_floor("windows") == Version("528.33")
+    eleven = releases.torch_release("2.11")
+    assert {each.name: str(each.cudnn) for each in eleven.variants} == {
+        "cu126": "9.10.2.21",
+        "cu128": "9.19.0.56",
+        "cu130": "9.19.0.56",
+    }
+    assert all(gpu.integrated for gpu in gpus.gpus() if gpu.chip == "GB10B")
+    assert not any(gpu.official for gpu in gpus.gpus() if gpu.name == "NVIDIA Graphics Device")
+
+
+def test_evidence_is_ordered() -> None:
+    order = [tables.Evidence.BINARY, tables.Evidence.FIELD, tables.Evidence.SCRIPT, tables.Evidence.NOTES]
+    assert list(tables.Evidence) == order
+    assert tables.Evidence.weakest(order[:2]) is tables.Evidence.FIELD
+    assert tables.Evidence.weakest([]) is tables.Evidence.NOTES
 
 
 def test_options_that_exist_and_that_do_not() -> None:

@@ -83,6 +83,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/torch_releases": {"releases": ("minor",)},
     "torch/torch_wheels": {"wheels": ("wheel",)},
     "torch/torch_wheels_aarch64": {"wheels": ("wheel",)},
+    "torch/upstream_builds": {"builds": ("minor", "cuda")},
     "torch/wheel_platforms": {"wheels": ("minor", "machine")},
 }
 """A list that is not named here holds no rows of its own and is replaced as a whole."""

@@ -7,6 +7,7 @@ REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows repl
 """
 
 import os
+from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -26,11 +27,16 @@ _overlay: Path | None = None
 
 
 class Evidence(str, Enum):
-    """How we know. Only what was read off a binary counts as confirmed."""
+    """How we know, best first. Only what was read off a binary counts as confirmed."""
 
     BINARY = "binary"
+    """Read off the real files."""
+    FIELD = "field"
+    """Printed by people on real machines, with a pointer and a date."""
     SCRIPT = "script"
+    """Written in a build script or in upstream's own configuration."""
     NOTES = "notes"
+    """Said in documentation, release notes or by somebody."""
 
     @property
     def confirmed(self) -> bool:
@@ -38,7 +44,14 @@ class Evidence(str, Enum):
 
     @property
     def phrase(self) -> str:
-        return "read off the real files" if self.confirmed else "not yet confirmed"
+        phrases = {Evidence.BINARY: "read off the real files", Evidence.FIELD: "reported from real machines"}
+        return phrases.get(self, "not yet confirmed")
+
+    @staticmethod
+    def weakest(evidence: "Iterable[Evidence]") -> "Evidence":
+        """What an answer that stands on all of them may claim."""
+        order = list(Evidence)
+        return max(evidence, key=order.index, default=Evidence.NOTES)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,8 +154,7 @@ def lacks(situation: Situation) -> tuple[str, ...]:
 
 
 def weakest(evidence: Iterable[Evidence]) -> Evidence:
-    order = list(Evidence)
-    return max(evidence, key=order.index, default=Evidence.NOTES)
+    return Evidence.weakest(evidence)
 
 
 def python_missing(situation: Situation, choice: PythonChoice) -> tuple[Missing, ...]:

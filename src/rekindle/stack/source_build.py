@@ -18,6 +18,7 @@ from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease
+from rekindle.knowledge.torch.upstream import upstream_build
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
@@ -332,6 +333,10 @@ def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Sit
     if variant:
         text = f"CUDA {toolkit.version}: PyTorch's own wheels of this release were built with it"
         return Proof(rank=1, text=text, evidence=variant.evidence)
+    upstream = upstream_build(version, toolkit.version)
+    if upstream:
+        text = f"CUDA {toolkit.version}: PyTorch compiles this release with it in its own tests"
+        return Proof(rank=1, text=text, evidence=upstream.evidence)
     return Proof(
         rank=2,
         evidence=Evidence.NOTES,

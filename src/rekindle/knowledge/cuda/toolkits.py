@@ -5,7 +5,7 @@ import msgspec
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.tables import Evidence, Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, observed
 
 
 class MinDriver(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +110,3 @@ def is_newer_than_tables(driver: Version) -> bool:
     """A driver branch beyond the last one the tables name."""
     branches = [int(row.driver_branch) for row in toolkits() if row.driver_branch]
     return bool(branches) and driver.major > max(branches)
-
-
-def evidence_of(rows: list[Row]) -> Evidence:
-    """The weakest evidence among rows: what an answer that stands on all of them may claim."""
-    order = [Evidence.BINARY, Evidence.SCRIPT, Evidence.NOTES]
-    return max((row.evidence for row in rows), key=order.index, default=Evidence.NOTES)
