@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import signal
@@ -13,7 +15,7 @@ import click
 
 from rekindle import __version__
 from rekindle.cli.options import once
-from rekindle.core import console
+from rekindle.core import console, files
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 
 # verb -> (module, what it does). The module holds a click command named `command`.
@@ -21,7 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("rekindle.cli.doctor", "What this computer has, what is wrong, what will work"),
     "gpu": ("rekindle.cli.gpu", "What is true of a card: capability, drivers, toolkits, wheels that serve it"),
     "plan": ("rekindle.cli.plan", "Which PyTorch, by which route, and why not the others"),
-    "install": ("rekindle.cli.install", "Carry the recommended route out into an environment, and keep it there"),
+    "install": ("rekindle.cli.install", "Install the recommended PyTorch and pin it"),
     "env": ("rekindle.cli.env", "The environment and the options of a build, and why"),
     "source": ("rekindle.cli.source", "PyTorch's source at a release, every submodule at its pinned commit"),
     "patch": ("rekindle.cli.patch", "Patch PyTorch's source so that it builds with today's tools; undo it"),
@@ -37,6 +39,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "report": ("rekindle.cli.report", "Draw what a build did as a page: timeline, slowest files, memory"),
     "extension": ("rekindle.cli.extension", "Build CUDA extensions for the torch and the cards that are here"),
 }
+
+_NOT_OURS = frozenset({*files.FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 
 class Verbs(click.Group):
@@ -55,12 +59,12 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS:
-            message = f"there is no verb `{console.clean(args[0])[:60]}`"
-            raise UsageError(message, hint=f"{_nearest(args[0])}`rekindle --help` lists the verbs")
+            message = f"unknown command `{console.clean(args[0])[:60]}`"
+            raise UsageError(message, hint=f"{_nearest(args[0])}see `rekindle --help`")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl([(verb, summary) for verb, (_, summary) in VERBS.items()])
 
 
@@ -70,7 +74,7 @@ class Verbs(click.Group):
     "--knowledge",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Lay the tables of this folder over the shipped ones.",
+    help="Override built-in data with files from DIR.",
 )
 @click.pass_context
 def cli(ctx: click.Context, knowledge: Path | None) -> None:
@@ -92,31 +96,53 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(argv: list[str]) -> int:
+    console.begin()
+    try:
+        return _end(argv, _carry_out(argv))
+    except RekindleError as error:
+        # Not even the answer or the error could be written.
+        with contextlib.suppress(Exception):
+            console.say(f"error: {error.message}")
+        return error.exit_code
+
+
+def _carry_out(argv: list[str]) -> int | RekindleError:
     try:
         result: Any = cli.main(args=argv, prog_name="rekindle", standalone_mode=False, obj=tuple(argv))
     except RekindleError as error:
-        console.error(error.message, error.hint)
-        return error.exit_code
+        return error
     except click.exceptions.Exit as done:
         return done.exit_code
     except (click.Abort, KeyboardInterrupt):
-        console.error("interrupted", "run the same command again to go on")
-        return Interrupted.exit_code
+        return Interrupted("interrupted", hint="rerun the command to resume")
     except click.ClickException as wrong:
         verb = next((word for word in argv if word in VERBS), "")
-        console.error(
-            console.clean(wrong.format_message()), f"`rekindle {verb + ' ' if verb else ''}--help` shows what it takes"
-        )
-        return UsageError.exit_code
+        return UsageError(wrong.format_message(), hint=f"see `rekindle {verb + ' ' if verb else ''}--help`")
     except MemoryError:
-        console.error("not enough memory", "close other programs and run the same command again")
-        return 1
+        return RekindleError("not enough memory", hint="close other programs and rerun the command")
+    except OSError as error:
+        return _of_system(error)
     except Exception as bug:
         return _bug(bug)
     return result if isinstance(result, int) else 0
 
 
-def _bug(error: Exception) -> int:
+def _end(argv: list[str], ended: int | RekindleError) -> int:
+    if isinstance(ended, int):
+        return ended
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    console.error(ended.message, ended.hint, code=ended.exit_code if "--json" in own else None)
+    return ended.exit_code
+
+
+def _of_system(error: OSError) -> RekindleError:
+    """What no verb foresaw and the system refused: a full or read-only disk, a place that is not ours."""
+    if error.errno in _NOT_OURS:
+        return files.not_writable(error.filename or "a file", error)
+    return _bug(error)
+
+
+def _bug(error: Exception) -> RekindleError:
     """A fault of ours: said as such, with a trace on request, so that the report is worth something."""
     if os.environ.get("REKINDLE_TRACE"):
         raise error
@@ -124,11 +150,10 @@ def _bug(error: Exception) -> int:
     while frame and frame.tb_next:
         frame = frame.tb_next
     place = f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else "?"
-    console.error(
-        f"this is a fault in Rekindle: {type(error).__name__}: {console.clean(str(error))[:300]} ({place})",
-        "set REKINDLE_TRACE=1 and run it again to see the trace, and send that in a bug report",
+    return RekindleError(
+        f"internal error; please report it: {type(error).__name__}: {str(error)[:300]} ({place})",
+        hint="set REKINDLE_TRACE=1 and rerun the command to see the trace for the report",
     )
-    return 1
 
 
 def _nearest(word: str) -> str:

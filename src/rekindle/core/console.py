@@ -1,18 +1,28 @@
 """What a person sees. Data goes to stdout, talk to stderr; readable without colour, at 80 columns, in ASCII.
 
-`rich` is imported only by long-running live views: a short answer must start fast.
+Everything that is written goes through `_write`, and there it is made safe: no control characters and no bidirectional
+overrides that a terminal obeys, no passwords or tokens. Whoever prints a name out of a foreign file need not think of
+it. `rich` is imported only by long-running live views: a short answer must start fast.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
+import re
+import secrets as random_names
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from rekindle.core.codec import to_json
+from rekindle.core.codec import to_builtins, to_json
+from rekindle.core.errors import ErrorReport, NotWritable
+from rekindle.core.files import told
 from rekindle.core.findings import Finding, State
+from rekindle.core.redact import secrets, without_secrets
 
 _PLAIN = str.maketrans(
     {
@@ -21,47 +31,68 @@ _PLAIN = str.maketrans(
         "█": "#", "░": ".",
     }
 )  # fmt: skip
-_EINVAL = 22
-_CONTROL = {code: None for code in range(32) if code not in (9, 10)} | {127: None} | dict.fromkeys(range(128, 160))
+# C0 without tab and line feed, DEL, C1, line and paragraph separators, marks that turn or hide what follows.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+# Colour is marked by a word that no foreign text can know, and becomes an escape code as the last thing.
+_MARK = f"\x0e{random_names.token_hex(8)}:"
+_MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
+_BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
+_answered = False
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATE_STYLE = {State.PASS: "green", State.WARN: "yellow", State.FAIL: "red", State.UNVERIFIED: "cyan"}
 
 
 def out(text: str = "") -> None:
     """One answer, or part of one, on stdout."""
-    _write(sys.stdout, text)
+    _write(sys.stdout, text, answer=True)
 
 
 def say(text: str = "") -> None:
     """Talk: progress, warnings, hints, on stderr."""
-    _write(sys.stderr, text)
+    _write(sys.stderr, text, answer=False)
 
 
 def out_json(value: Any) -> None:
-    """One object. Where stdout is not UTF-8 (a Windows pipe is cp1252) everything beyond ASCII is escaped."""
-    text = to_json(value)
-    if (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "") != "utf8":
-        import json
-        import re
+    """One object. What a terminal obeys is escaped; beyond ASCII everything where stdout is not UTF-8."""
+    global _answered
+    text = to_json(without_secrets(to_builtins(value)))
+    known = (sys.stdout.encoding if sys.stdout else None) or ""
+    unsafe = _UNSAFE if known.lower().replace("-", "").replace("_", "") == "utf8" else _BEYOND_ASCII
+    _emit(sys.stdout, unsafe.sub(lambda match: json.dumps(match.group())[1:-1], text), answer=True)
+    _answered = True
 
-        text = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match.group())[1:-1], text)
-    _write(sys.stdout, text)
 
-
-def error(message: str, hint: str | None) -> None:
+def error(message: str, hint: str | None, *, code: int | None = None) -> None:
+    """On stderr; with `code` also as an object on stdout, for whoever asked for JSON and has no other answer yet."""
+    if code is not None and not _answered:
+        out_json(ErrorReport(code=code, message=message, hint=hint))
     say(f"{paint('error:', 'red', sys.stderr)} {message}")
     if hint:
         say()
         say(f"{paint('hint:', 'cyan', sys.stderr)} {hint}")
 
 
+def begin() -> None:
+    """A new command in this process: nothing has been answered yet."""
+    global _answered
+    _answered = False
+
+
 def clean(text: str) -> str:
-    """Foreign text (a log line, a file name, a program's output) without control characters that a terminal obeys."""
-    return text.translate(_CONTROL)
+    """Foreign text (a log line, a file name, a program's output) without what a terminal obeys.
+
+    The console does this itself; it is for text that is measured, cut or written elsewhere.
+    """
+    return _UNSAFE.sub("", text)
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if colourful(stream or sys.stdout) else text
+    """The text in a style, where the stream shows colour. Only for text that goes to `out` or `say`."""
+    if (stream or sys.stdout) is None or not colourful(stream or sys.stdout):
+        return text
+    return f"{_MARK}{_STYLES[style]};{text}{_MARK}0;"
 
 
 def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -77,7 +108,7 @@ def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 def width() -> int:
     """The columns to fill: the terminal's, within reason; 80 when there is none."""
     columns = os.environ.get("COLUMNS", "")
-    if not columns.isdigit():
+    if not (columns.isascii() and columns.isdigit() and len(columns) < 6):
         try:
             columns = str(os.get_terminal_size(sys.__stdout__.fileno()).columns) if sys.__stdout__ else "80"
         except (OSError, ValueError):
@@ -141,7 +172,19 @@ def finding(item: Finding, *, indent: str = "") -> str:
     return "\n".join(lines)
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO | None, text: str, *, answer: bool) -> None:
+    parts = _MARKS.split(secrets(text))
+    # Between two marks lies text, and every second part is the number of a style.
+    safe = "".join(f"\x1b[{part}m" if index % 2 else clean(part) for index, part in enumerate(parts))
+    _emit(stream, safe, answer=answer)
+
+
+def _emit(stream: TextIO | None, text: str, *, answer: bool) -> None:
+    """To the stream, in letters that it knows. Talk that cannot be written is lost; of an answer that is an error."""
+    if stream is None:
+        if answer:
+            raise NotWritable("cannot print the answer: stdout is closed", hint="redirect it to a file or a pipe")
+        return
     encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -150,10 +193,20 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(text + "\n")
         stream.flush()
-    except OSError as error:
-        # Windows says "invalid argument" of a pipe that nobody reads any more.
-        if not isinstance(error, BrokenPipeError) and not (os.name == "nt" and error.errno == _EINVAL):
-            raise
-        # `rekindle … | head` is no error. Point stdout at nothing so that the interpreter's own flush stays quiet.
+    except (OSError, ValueError) as error:
+        _lost(stream, error, answer=answer)
+
+
+def _lost(stream: TextIO, error: OSError | ValueError, *, answer: bool) -> None:
+    number = error.errno if isinstance(error, OSError) else errno.EBADF
+    # Point it at nothing, so that the interpreter's own flush at the end stays quiet.
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if not answer:
+        return
+    # `rekindle … | head` is no error. Windows says "invalid argument" of a pipe that nobody reads any more.
+    if number == errno.EPIPE or (os.name == "nt" and number == errno.EINVAL):
         raise SystemExit(0) from None
+    raise NotWritable(
+        f"cannot print the answer: {told(error)}", hint="free some space, or write the answer to another place"
+    ) from error

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 
 class RekindleError(Exception):
     """Something went wrong that Rekindle can explain."""
@@ -103,6 +105,15 @@ class Interrupted(RekindleError):
     """Stopped by Ctrl-C. Nothing is lost; the same command goes on where it stopped."""
 
     exit_code = 130
+
+
+class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verb prints on stdout with `--json` when it ends with an error instead of an answer."""
+
+    schema: str = "rekindle.error/1"
+    code: int
+    message: str
+    hint: str | None = None
 
 
 def kinds() -> list[type[RekindleError]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -15,6 +16,7 @@ from rekindle.core.errors import NotFound, NotWritable
 
 # A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
 _LONG = 248
+FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
 
 
 def write_text(path: Path, text: str, *, newline: str = "\n") -> None:
@@ -42,8 +44,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        message = f"cannot write `{path}`: {error.strerror or error}"
-        raise NotWritable(message, hint=_advice(error)) from error
+        raise not_writable(path, error) from error
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
@@ -126,7 +127,26 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def not_writable(path: Path | str, error: OSError) -> NotWritable:
+    """The error that says why a place cannot be written to, and what to do about it."""
+    return NotWritable(f"cannot write `{path}`: {told(error)}", hint=_advice(error))
+
+
+def told(error: OSError | ValueError) -> str:
+    """Why the system refused, in plain words."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in FULL:
+        return "the disk is full"
+    if number == errno.EROFS:
+        return "the disk is read-only"
+    if number in (errno.EACCES, errno.EPERM):
+        return "permission denied"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _advice(error: OSError) -> str:
+    if error.errno in FULL:
+        return "free some space, or choose another place"
     if os.name == "nt" and isinstance(error, PermissionError):
         return "close the program that has the file open, or choose another place with `-o`"
-    return "free some space or choose another place with `-o`"
+    return "choose another place that you may write to"
