@@ -123,6 +123,19 @@ def test_doctor_and_env_print_no_tokens(monkeypatch: pytest.MonkeyPatch) -> None
         assert "verysecret" not in seen.out + seen.err, words
 
 
+def test_the_fix_of_a_diagnosis_hides_the_name_that_its_evidence_hides(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(
+        "CMake Error: The current CMakeCache.txt directory /home/jane/pytorch/build/CMakeCache.txt is different than "
+        "the directory /home/jane/old/build where CMakeCache.txt was created.\n",
+        encoding="utf-8",
+    )
+    for words in ((), ("--json",), ("--markdown",)):
+        seen = rekindle_command("diagnose", str(log), *words)
+        assert "jane" not in seen.out
+        assert "&lt;user>" in seen.out or "<user>" in seen.out or "pytorch" not in seen.out
+
+
 @pytest.mark.parametrize("columns", ["²", "-3", "", "99999999999", "x"])
 def test_a_strange_width(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)

@@ -81,12 +81,16 @@ def _known(machine: Path | None, told: dict[str, object]) -> Facts:
 
 
 def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool) -> None:
-    from rekindle.diagnose import report, source
+    import msgspec
 
+    from rekindle.diagnose import report, source
+    from rekindle.diagnose.answer import shown
+
+    several = isinstance(answer, source.Diagnoses)
+    each = tuple(shown(one) for one in (answer.logs if isinstance(answer, source.Diagnoses) else (answer,)))
     if as_json:
-        console.out_json(answer)
+        console.out_json(msgspec.structs.replace(answer, logs=each) if several else each[0])
         return
-    each = answer.logs if isinstance(answer, source.Diagnoses) else (answer,)
     if as_markdown:
         console.out("\n\n---\n\n".join(report.markdown(diagnosis) for diagnosis in each))
     else:

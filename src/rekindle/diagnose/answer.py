@@ -7,6 +7,7 @@ from enum import Enum
 import msgspec
 
 from rekindle.core.findings import Fix
+from rekindle.core.redact import redact
 
 
 class Outcome(str, Enum):
@@ -53,3 +54,17 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     unexplained: tuple[Evidence, ...] = ()
     lines: int = 0
     facts: dict[str, str] = {}
+
+
+def shown(diagnosis: Diagnosis) -> Diagnosis:
+    """The same without user names, as it is printed: what the evidence hides, the fix does not tell.
+
+    A build applies the fix itself and needs it as it is.
+    """
+    return msgspec.structs.replace(diagnosis, causes=tuple(_nameless(cause) for cause in diagnosis.causes))
+
+
+def _nameless(cause: Cause) -> Cause:
+    text = redact(cause.fix.text, names=())
+    commands = tuple(redact(command, names=()) for command in cause.fix.commands)
+    return msgspec.structs.replace(cause, fix=msgspec.structs.replace(cause.fix, text=text, commands=commands))

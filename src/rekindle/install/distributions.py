@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.errors import NotWritable
+from rekindle.core.files import told
 
 _INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
 
@@ -109,5 +110,5 @@ def _link(source: Path, target: Path) -> None:
         except OSError:
             shutil.copy2(source, target, follow_symlinks=False)
     except OSError as error:
-        message = f"cannot keep `{source}`: {error.strerror or error}"
+        message = f"cannot keep `{source}`: {told(error)}"
         raise NotWritable(message, hint="nothing was changed; free some space in the environment's disk") from error

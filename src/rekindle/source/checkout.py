@@ -29,6 +29,7 @@ from rekindle.core.errors import (
     StepFailed,
     UsageError,
 )
+from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.source import git, submodules, tree, trust
 from rekindle.source.origin import Origin
@@ -368,7 +369,7 @@ def _held(root: Path) -> Iterator[None]:
         message = f"another run of Rekindle is at work on `{root}`"
         raise Locked(message, hint="wait until it has ended and run the same command again") from busy
     except OSError as error:
-        message = f"cannot write to `{root}`: {error.strerror or error}"
+        message = f"cannot write to `{root}`: {told(error)}"
         raise NotWritable(message, hint="choose another place with `-o`") from error
     try:
         yield

@@ -21,6 +21,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked, NotWritable
+from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.source import tree
 
@@ -72,7 +73,7 @@ class Journal:
             message = f"another `rekindle patch` is at work on `{root}`"
             raise Locked(message, hint="wait until it has ended and run the same command again") from busy
         except OSError as error:
-            message = f"cannot write to `{folder}`: {error.strerror or error}"
+            message = f"cannot write to `{folder}`: {told(error)}"
             raise NotWritable(message, hint="the tree must be yours to write; copy it first if it is not") from error
         journal = cls(root)
         try:
@@ -178,7 +179,7 @@ class Journal:
                 target.chmod(mode)
             files.sync_folder(target.parent)
         except OSError as error:
-            message = f"cannot change `{path}`: {error.strerror or error}"
+            message = f"cannot change `{path}`: {told(error)}"
             raise NotWritable(message, hint="nothing was changed; free some space or make the tree writable") from error
 
     def _store(self, data: bytes) -> None:
@@ -188,7 +189,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            message = f"cannot write to `{path.parent}`: {error.strerror or error}"
+            message = f"cannot write to `{path.parent}`: {told(error)}"
             raise NotWritable(message, hint="free some space or make the tree writable") from error
         files.write_bytes(path, data)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from rekindle.core import fetch, files
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
+from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.source import tree
 
@@ -69,7 +70,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
             root.rmdir()
         part.replace(root)
     except OSError as error:
-        message = f"cannot unpack into `{root}`: {error.strerror or error}"
+        message = f"cannot unpack into `{root}`: {told(error)}"
         raise NotWritable(message, hint="free some space or choose another place with `-o`") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rekindle.build.run.journal import fingerprint
 from rekindle.core.errors import NotFound, NotWritable
+from rekindle.core.files import told
 
 _SKIPPED = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".hg", ".svn"})
 _SKIPPED_AT_TOP = frozenset({"build", "dist"})
@@ -58,7 +59,7 @@ def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
                     os.utime(target)  # changed by an older file, it would be older than the objects made of it
             copied += 1
     except OSError as error:
-        message = f"cannot copy the source to `{into}`: {error.strerror or error}"
+        message = f"cannot copy the source to `{into}`: {told(error)}"
         raise NotWritable(message, hint="free some space, or name another place with `--work DIR`") from error
     return copied
 

@@ -20,6 +20,7 @@ import msgspec
 from rekindle.build.run.remedy import Remedy
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, NotWritable
+from rekindle.core.files import told
 
 EVENTS = (
     "start", "begin", "process", "ended", "done", "failed", "interrupted",
@@ -66,7 +67,7 @@ class Journal:
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            message = f"cannot write the journal `{self.path}`: {error.strerror or error}"
+            message = f"cannot write the journal `{self.path}`: {told(error)}"
             raise NotWritable(
                 message, hint="free some space; the same command then goes on where it stopped"
             ) from error

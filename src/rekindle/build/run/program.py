@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.build.run.journal import Journal, stamp
 from rekindle.core.errors import Interrupted, MissingTool, NotWritable
+from rekindle.core.files import told
 from rekindle.core.processes import Started
 
 GRACE = 8.0
@@ -76,7 +77,7 @@ def run(
                 raise Interrupted(message, hint="run the same command again to go on where it stopped") from None
             except OSError as error:
                 program.end(grace=GRACE)
-                message = f"cannot write the log `{log}`: {error.strerror or error}"
+                message = f"cannot write the log `{log}`: {told(error)}"
                 raise NotWritable(message, hint="free some space; the same command then goes on") from error
             # A leader that was killed can leave its compilers behind: they belong to the same group.
             program.end()
@@ -123,7 +124,7 @@ def _opened(log: Path) -> IO[bytes]:
         log.parent.mkdir(parents=True, exist_ok=True)
         return log.open("ab")
     except OSError as error:
-        message = f"cannot write the log `{log}`: {error.strerror or error}"
+        message = f"cannot write the log `{log}`: {told(error)}"
         raise NotWritable(message, hint="free some space; the same command then goes on") from error
 
 
