@@ -151,9 +151,11 @@ class Subject:
                 elif re.search(r"://", wanted.source):
                     continue
                 else:
-                    what, certain = self._what(item, self._folder(item, wanted.source + "/x"))
-                    what = "torch" if what == "torch" else "extension" if self._compiles(item) else "other"
-                    certain = what == "torch"
+                    folder = self._folder(item, wanted.source + "/x")
+                    what, certain = self._what(item, folder)
+                    if not certain:
+                        what = "extension" if self._compiles(item) else "other"
+                    row = row or script_rules.extension(folder)
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
                 what, certain = "extension", True
             else:

@@ -166,6 +166,10 @@ class _PowerShellReader(PowerShellValues):
             self.recorder.set(name, text, self.line(parameter), known=known, how="shell")
 
     def _pipeline(self, node: Node, checked: bool) -> None:
+        chained = next((child for child in node.children if text_of(child) in ("&&", "||")), None)
+        if chained is not None and self.trace.dialect is Dialect.POWERSHELL and "chain" not in self.trace.options:
+            self.trace.options["chain"] = self.line(chained)
+            self.trace.slip("chain", self.line(chained))
         for child in node.named_children:
             if child.type == "assignment_expression":
                 self._assign(child, checked)

@@ -241,7 +241,7 @@ def _cmake(subject: Subject) -> Iterator[Raised]:
         if row.cmake4_unpatched or subject.visible("CMAKE_POLICY_VERSION_MINIMUM", step.item) is not None:
             return
         wanted = [(found, item) for found in subject.installs if (item := found.named("cmake")) is not None]
-        if any(item.requirement and _excludes(item.requirement, "4.0.0") for _, item in wanted):
+        if any(_below_four(item.requirement) for _, item in wanted):
             exact = next(
                 (exact_version(item.requirement) for _, item in wanted if exact_version(item.requirement)), None
             )
@@ -253,6 +253,11 @@ def _cmake(subject: Subject) -> Iterator[Raised]:
             what = f"this installs CMake {exact}" if exact else "pip takes the newest CMake here"
             yield raised("cmake-four", item.line, torch=torch.version, what=what, source=row.source)
             return
+
+
+def _below_four(specifier: str | None) -> bool:
+    exact = exact_version(specifier)
+    return exact.major < 4 if exact is not None else _excludes(specifier, "4.0.0")
 
 
 def _pins(subject: Subject) -> Iterator[Raised]:

@@ -25,7 +25,9 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _not_exported(subject)
         yield from _activated(subject)
         yield from _conda(subject)
+        yield from _twice(subject)
         yield from _left_source(subject)
+        yield from _not_filled_in(subject)
     yield from _source(subject)
     yield from _jobs(subject)
     yield from _commands(subject)
@@ -93,6 +95,23 @@ def _same_job(subject: Subject, scope: int, item: Invocation) -> bool:
     return parent is not None and subject.sees(parent.number, item)
 
 
+def _not_filled_in(subject: Subject) -> Iterator[Raised]:
+    """ENV runs no commands, and `env:` of a workflow fills in no variables."""
+    docker = subject.document.dialect is Dialect.DOCKERFILE
+    if not docker and subject.document.dialect is not Dialect.WORKFLOW:
+        return
+    for item in subject.trace.assignments:
+        label = subject.trace.scopes[item.scope].label
+        if docker and not label.startswith("run") and re.search(r"\$\(|`", item.raw):
+            yield raised("env-not-run", item.line, name=item.name, unit="ENV")
+        elif (
+            not docker
+            and item.text == f"{item.name}: {item.raw}"
+            and re.search(r"\$\(|\$\{?[A-Z_]+\b(?!\{)", item.raw.replace("${{", ""))
+        ):
+            yield raised("env-not-run", item.line, name=item.name, unit="env:")
+
+
 def _lasting(subject: Subject) -> Iterator[Raised]:
     """setx, and variables of the user or the machine: for later sessions only."""
     found = [(item.name, item.line, item.order) for item in subject.trace.assignments if item.how == "lasting"]
@@ -134,6 +153,15 @@ def _activated(subject: Subject) -> Iterator[Raised]:
             continue
         short = re.split(r"[\\/]", env.rstrip("\\/"))[-1]
         later = [each for each in subject.trace.invocations if each.order > item.order and each.reached]
+        other = _entered(later)
+        if (
+            other is not None
+            and short not in other
+            and re.fullmatch(r"[\w.-]+", short)
+            and not _made_elsewhere(subject, other)
+        ):
+            yield raised("environment-other", item.line, env=short, other=other)
+            return
         if _enters(subject, later, env, short, item):
             continue
         used = next((each for each in later if each.program in ("pip", "python") and _bare(each)), None)
@@ -184,6 +212,31 @@ def _enters(subject: Subject, later: list[Invocation], env: str, short: str, mad
     )
 
 
+def _entered(later: list[Invocation]) -> str | None:
+    """The environment that is activated next, by its plain name; None when it is not said plainly."""
+    for each in later:
+        text = each.words[0].text
+        if each.program in ("activate", "activate.bat", "activate.ps1") and re.search(
+            r"[\\/](?:bin|Scripts)[\\/]", text
+        ):
+            parts = [part for part in re.split(r"[\\/]", text) if part]
+            name = parts[-3] if len(parts) > 2 else ""
+            return name if re.fullmatch(r"[\w.-]+", name) else None
+        if (
+            each.program in ("conda", "mamba", "micromamba")
+            and each.arguments[:1] == ("activate",)
+            and len(each.arguments) > 1
+        ):
+            name = each.arguments[1]
+            return name if re.fullmatch(r"[\w.-]+", name) else None
+    return None
+
+
+def _made_elsewhere(subject: Subject, name: str) -> bool:
+    made = [_made(item) for item in subject.trace.invocations]
+    return any(env is not None and re.split(r"[\\/]", env.rstrip("\\/"))[-1] == name for env in made)
+
+
 def _bare(item: Invocation) -> bool:
     """`pip`, not `/env/bin/pip`; and not what makes the environment itself."""
     return (
@@ -206,6 +259,17 @@ def _conda(subject: Subject) -> Iterator[Raised]:
     for item in subject.trace.ran("conda", "mamba"):
         if item.arguments[:1] == ("activate",) and item.reached:
             yield raised("conda-not-initialised", item.line)
+            return
+
+
+def _twice(subject: Subject) -> Iterator[Raised]:
+    """`cd x` in the folder x that was just entered."""
+    cloned = {clone[1] for item in subject.trace.ran("git") if (clone := subject.cloned(item))}
+    for item in subject.trace.ran("cd", "set-location"):
+        target = item.arguments[-1].rstrip("\\/") if item.arguments else ""
+        here = re.split(r"[\\/]", (item.directory or "").rstrip("\\/"))[-1]
+        if target and target == here and target.lower() in cloned and item.reached:
+            yield raised("cd-twice", item.line, folder=target)
             return
 
 

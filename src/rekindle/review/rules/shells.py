@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.knowledge.builds.script_rules import outside
 from rekindle.review.document import Dialect
+from rekindle.review.packages import install_of
 from rekindle.review.rules.raised import Raised, raised
 from rekindle.review.subject import BuildStep, Subject
 from rekindle.review.trace import Invocation
@@ -119,6 +120,10 @@ def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
 
 
 def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    own = re.split(r"[\\/]", subject.document.name)[-1].lower()
+    if item.program == own and not item.conditional and not item.arguments and item.reached:
+        yield raised("starts-itself", item.line)
+        return
     if item.called or item.child or subject.notes:
         return
     name = item.program
@@ -443,6 +448,7 @@ def _hidden(subject: Subject, step: BuildStep) -> bool:
         if item.scope == step.item.scope
         or subject.document.dialect in (Dialect.BATCH, Dialect.SHELL, Dialect.POWERSHELL)
     ]
+    same_shell = [item for item in same_shell if install_of(item) is None]
     own = [
         item
         for item in same_shell
@@ -452,7 +458,16 @@ def _hidden(subject: Subject, step: BuildStep) -> bool:
         return step.item.after == ";" or False
     if subject.document.dialect is Dialect.WORKFLOW:
         return any(item.scope == step.item.scope for item in own) and step.item.dialect.windows
-    return bool(own)
+    return bool(own) or (step.what == "torch" and _blind(subject, step))
+
+
+def _blind(subject: Subject, step: BuildStep) -> bool:
+    """A build of hours that starts in the wrong folder, or without its packages, when a step before it failed."""
+    before = [
+        item for item in subject.trace.invocations if item.order < step.item.order and item.reached and not item.child
+    ]
+    steps = [item for item in before if item.program in ("git", "cd", "set-location") or install_of(item) is not None]
+    return len(steps) > 1 and not any(item.checked for item in steps)
 
 
 def _last(subject: Subject) -> Invocation | None:

@@ -272,6 +272,9 @@ def _loaded(subject: Subject) -> Iterator[Raised]:
             line = subject.document.line(item.line)
             right = re.sub(r"(?i)vcvars32\.bat", "vcvars64.bat", line) if "vcvars32" in line.lower() else None
             yield raised("x86-prompt", item.line, corrected=right)
+        number = re.search(r"(?i)-vcvars_ver=(\d[\d.]*)", text)
+        if number and not number[1].startswith("14"):
+            yield raised("vcvars-version", item.line, version=number[1])
         if item.dialect is Dialect.POWERSHELL and _child_only(subject, item):
             yield raised("environment-lost", item.line)
     lost = any(
