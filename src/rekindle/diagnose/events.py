@@ -47,6 +47,8 @@ _OPTIONS = re2.Options()
 _OPTIONS.max_mem = 128 << 20
 _OPTIONS.log_errors = False
 
+# Their errors are errors wherever they stand: parallel jobs write into each other's paragraphs.
+_PLAIN_SPEAKERS = frozenset({"python", "compiler", "nvcc", "ld"})
 _FAILED_TARGET = re2.compile(r"^FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
 _MAKE_TARGET = re2.compile(r"\*\*\* \[(?:[^\]\s]+:\d+: )?([^\]]+)\] ")
 _PROJECT = re2.compile(r"\[([^\]\[]+\.(?:vcx|cs)proj)\]$")
@@ -62,7 +64,7 @@ def read(lines: Iterable[Line]) -> tuple[Event, ...]:
     for line in lines:
         kind, tool = classify(line.text)
         block = _cmake_block(line, kind, tool, block)
-        if block is Kind.WARNING:
+        if block is Kind.WARNING and not (kind is Kind.ERROR and tool in _PLAIN_SPEAKERS):
             kind, tool = Kind.WARNING, "cmake"
         failed = _FAILED_TARGET.match(line.text)
         if failed:

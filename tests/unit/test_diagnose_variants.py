@@ -1,0 +1,71 @@
+"""The same cause in other words: rules are about classes, not about the cases they were found with."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.diagnosis import diagnose_text
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+BLIND = Path(__file__).parents[1] / "data" / "blind"
+
+
+class Class(msgspec.Struct, frozen=True):
+    label: str
+    logs: tuple[str, ...]
+
+
+def _classes() -> list[tuple[str, str]]:
+    table = tomllib.loads((BLIND / "variants.toml").read_text(encoding="utf-8"))
+    rows = msgspec.convert(table["class"], type=tuple[Class, ...])
+    return [(row.label, log) for row in rows for log in row.logs]
+
+
+def _blind() -> list[tuple[str, tuple[str, ...], str]]:
+    tables = (tomllib.loads((BLIND / name).read_text(encoding="utf-8")) for name in ("first.toml", "second.toml"))
+    rows = (row for table in tables for row in table["case"])
+    return [(row["id"], (row["label"], *row.get("also", ())), row["log"]) for row in rows]
+
+
+@pytest.mark.parametrize(("name", "right", "log"), _blind())
+def test_what_was_once_measured_blind_stays_right(name: str, right: tuple[str, ...], log: str) -> None:
+    found = diagnose_text(log)
+    assert (found.causes[0].label if found.causes else found.outcome.value) in right
+
+
+@pytest.mark.parametrize(("label", "log"), _classes())
+def test_a_variant_is_read_as_its_class(label: str, log: str) -> None:
+    found = diagnose_text(log + "\n")
+    assert [cause.label for cause in found.causes][:1] == [label]
+
+
+DRESSES = ("2026-03-01T10:00:00.000Z {}", "    {}", "[rank0]: {}", "#14 12.30 {}", "\x1b[31m{}\x1b[0m", "| {}", "> {}")
+
+
+@pytest.mark.parametrize(("label", "log"), _classes())
+def test_a_variant_is_found_in_any_dress(label: str, log: str) -> None:
+    dress = random.Random(log).choice(DRESSES)
+    text = "\n".join(dress.format(line) for line in log.splitlines())
+    assert [cause.label for cause in diagnose_text(text + "\n").causes][:1] == [label]
+
+
+def _others() -> list[str]:
+    return [row["text"] for row in tomllib.loads((BLIND / "other_fields.toml").read_text(encoding="utf-8"))["log"]]
+
+
+@pytest.mark.parametrize("log", _others())
+def test_nothing_is_invented_for_failures_of_other_fields(log: str) -> None:
+    found = diagnose_text(log + "\n")
+    assert [cause.label for cause in found.causes] == []
+    assert found.outcome is Outcome.UNKNOWN
+    assert found.unexplained
