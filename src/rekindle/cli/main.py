@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "shelf": ("rekindle.cli.shelf", "A folder of verified wheels that pip can install from"),
     "audit": ("rekindle.cli.audit", "Which compiled modules of an environment will fail on the cards here, and why"),
     "site": ("rekindle.cli.site", 'Write "Which PyTorch runs on my GPU?" as static files'),
+    "mcp": ("rekindle.cli.mcp", "Answer an assistant's questions (Model Context Protocol)"),
     "report": ("rekindle.cli.report", "Draw what a build did as a page: timeline, slowest files, memory"),
     "extension": ("rekindle.cli.extension", "Build CUDA extensions for the torch and the cards that are here"),
 }

@@ -1,0 +1,18 @@
+"""`rekindle mcp`: the answering verbs for assistants, over the Model Context Protocol on standard input and output."""
+
+from __future__ import annotations
+
+import click
+
+from rekindle.core.errors import MissingTool
+
+
+@click.command("mcp")
+def command() -> None:
+    """Serve doctor, gpu, plan, inspect and diagnose to an assistant, read-only, on standard input and output."""
+    try:
+        from rekindle.web.assistant import server
+    except ImportError as error:
+        message = f"`rekindle mcp` needs the package `mcp` ({error.name} is missing)"
+        raise MissingTool(message, hint='install the extra: `pip install "rekindle[mcp]"`') from error
+    server().run()

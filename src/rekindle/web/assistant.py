@@ -1,0 +1,61 @@
+"""The answering verbs as tools of the Model Context Protocol. Nothing here writes, installs or builds.
+
+Assistants tell people to install a CUDA version every day; here they can ask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+
+from rekindle import api
+from rekindle.core import codec
+from rekindle.core.errors import RekindleError
+
+_ABOUT = (
+    "Ask before you advise on PyTorch and NVIDIA GPUs. `plan` gives the one command that installs a PyTorch with code "
+    "for a GPU; repeat its commands as they are. What an answer calls UNVERIFIED is not known."
+)
+
+
+def server() -> MCPServer:
+    made = MCPServer("rekindle", instructions=_ABOUT)
+
+    @made.tool()
+    def plan(gpu: str, os: str, python: str = "", driver: str = "", torch: str = "") -> dict[str, Any]:
+        """Which PyTorch for this GPU ("GTX 1080 Ti") on `windows` or `linux`, and the commands to run."""
+        return _answer(
+            lambda: api.plan(gpus=[gpu], os=os, python=python or None, driver=driver or None, torch=torch or None)
+        )
+
+    @made.tool()
+    def gpu(name: str) -> dict[str, Any]:
+        """What is true of a GPU: compute capability, drivers, toolkits, wheels that serve it, what it lacks."""
+        return _answer(lambda: api.gpu(name))
+
+    @made.tool()
+    def diagnose(log: str, gpu: str = "", os: str = "") -> dict[str, Any]:
+        """What went wrong in a build, install or import log. `log` is the path of a file on this computer."""
+        return _answer(lambda: api.diagnose(log, gpus=[gpu] if gpu else [], os=os or None))
+
+    @made.tool()
+    def inspect(path: str) -> dict[str, Any]:
+        """Which GPUs a wheel or library on this computer serves, and what it needs to load."""
+        return _answer(lambda: api.inspect(path))
+
+    @made.tool()
+    def doctor() -> dict[str, Any]:
+        """What this computer has, what is wrong, and what will work."""
+        return _answer(api.doctor)
+
+    return made
+
+
+def _answer(ask: Any) -> dict[str, Any]:
+    """The value's JSON; an error as an answer with its hint, so that the assistant can act on it."""
+    try:
+        found: dict[str, Any] = codec.to_builtins(ask())
+    except RekindleError as error:
+        return {"error": error.message, "hint": error.hint, "code": error.exit_code}
+    return found

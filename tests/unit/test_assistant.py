@@ -1,0 +1,42 @@
+"""`rekindle mcp`, asked by the protocol's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="UNVERIFIED: the package `mcp` is not installed")
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+
+async def _ask(*questions: tuple[str, dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    program = StdioServerParameters(command=sys.executable, args=["-m", "rekindle", "mcp"], env=env)
+    async with stdio_client(program) as (reading, writing), ClientSession(reading, writing) as session:
+        await session.initialize()
+        tools = {tool.name for tool in (await session.list_tools()).tools}
+        answers = [await session.call_tool(name, words) for name, words in questions]
+        return tools, [json.loads(each.content[0].text) for each in answers]
+
+
+def test_an_assistant_gets_the_answer_of_plan_and_a_hint_for_a_wrong_name(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("RuntimeError: CUDA error: no kernel image is available for execution on the device\n", "utf-8")
+    tools, (planned, unknown, found) = asyncio.run(
+        _ask(
+            ("plan", {"gpu": "GTX 1080 Ti", "os": "windows"}),
+            ("gpu", {"name": "GTX 1080 Tx"}),
+            ("diagnose", {"log": str(log)}),
+        )
+    )
+    assert tools == {"plan", "gpu", "diagnose", "inspect", "doctor"}
+    assert planned["recommended"]["commands"][0].startswith("pip install torch==")
+    assert unknown["code"] == 3 and unknown["hint"]
+    assert found["causes"]
