@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rekindle.diagnose.source import Diagnoses
     from rekindle.doctor.report import Report
     from rekindle.stack.card import CardAnswer
-    from rekindle.stack.resolver import Verdict
+    from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
 
 __all__ = ["RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan"]
