@@ -8,6 +8,7 @@ import pytest
 @pytest.fixture(autouse=True, scope="session")
 def own_key(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests sign with a key of their own, never with the user's."""
+    os.environ["REKINDLE_CONFIG"] = str(tmp_path_factory.mktemp("config") / "none.toml")
     os.environ["REKINDLE_KEY"] = str(tmp_path_factory.mktemp("keys") / "own.pem")
 
 

@@ -9,6 +9,7 @@ import click
 from rekindle.cli import options
 from rekindle.core import console
 from rekindle.install.apply import InstallReport
+from rekindle.install.shelf_offers import Shelves
 from rekindle.stack.situation import Prefer, Wish, version_of
 
 
@@ -20,7 +21,9 @@ from rekindle.stack.situation import Prefer, Wish, version_of
 @options.driver
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
 @click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
-@options.shelf
+@options.shelves
+@options.trust
+@click.option("--require-signed", is_flag=True, help="Take a wheel from a shelf or a file only if it is signed.")
 @click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="A wheel of your own, as a route.")
 @click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Carry out this plan.")
 @click.option("--with", "tool", type=click.Choice(["pip", "uv"]), help="Which installer; pip where there is one.")
@@ -35,7 +38,9 @@ def command(
     driver: str | None,
     prefer: str,
     configured_index: bool,
-    shelf: Path | None,
+    shelves: tuple[str, ...],
+    trust: tuple[str, ...],
+    require_signed: bool,
     wheel: Path | None,
     plan: Path | None,
     tool: str | None,
@@ -54,7 +59,15 @@ def command(
             torch=torch, cuda=version_of(cuda, "--cuda"), prefer=Prefer(prefer), configured_index=configured_index
         )
         report = verb.install(
-            environment, wish, gpus=gpus, driver=driver, shelf=shelf, wheel=wheel, plan=plan, tool=tool, dry_run=dry_run
+            environment,
+            wish,
+            gpus=gpus,
+            driver=driver,
+            shelves=Shelves(addresses=shelves, trust=trust, signed=require_signed),
+            wheel=wheel,
+            plan=plan,
+            tool=tool,
+            dry_run=dry_run,
         )
     if as_json:
         console.out_json(report)
@@ -64,14 +77,25 @@ def command(
 
 def _refuse() -> None:
     """What is given is used or refused: an undo takes nothing else, a plan has its cards and its stack."""
-    chosen = ("gpus", "torch", "cuda", "driver", "prefer", "configured_index", "shelf", "wheel")
+    chosen = (
+        "gpus",
+        "torch",
+        "cuda",
+        "driver",
+        "prefer",
+        "configured_index",
+        "shelves",
+        "trust",
+        "require_signed",
+        "wheel",
+    )
     modes = options.given("undo", "plan", "wheel")
     if "undo" in modes:
         options.exclude("undo", (*chosen, "plan", "tool", "dry_run"), hint="an undo restores what was there before")
     elif "plan" in modes:
         options.exclude("plan", chosen, hint="the plan has its cards and its stack already")
     elif "wheel" in modes:
-        options.exclude("wheel", ("shelf", "configured_index"))
+        options.exclude("wheel", ("shelves", "configured_index"))
 
 
 def _show(report: InstallReport) -> None:

@@ -40,8 +40,17 @@ shelf = click.option(
     "--shelf",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    envvar="REKINDLE_SHELF",
     help="The folder of your own wheels; also REKINDLE_SHELF.",
+)
+shelves = click.option(
+    "--shelf",
+    "shelves",
+    multiple=True,
+    metavar="DIR|URL",
+    help="A shelf to look at, yours or somebody's. May be repeated; also REKINDLE_SHELF and config.toml.",
+)
+trust = click.option(
+    "--trust", multiple=True, metavar="KEY", help="Believe what this public key has signed. May be repeated."
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 

@@ -11,7 +11,7 @@ import msgspec
 from rekindle.cli import options
 from rekindle.core import console
 from rekindle.core.errors import ChecksFailed, NoRoute
-from rekindle.install.shelf_offers import on_shelf
+from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.stack import answers, nodes
 from rekindle.stack import plan as lock
@@ -58,7 +58,8 @@ from rekindle.stack.why_not import why_not as explain
 @click.option(
     "--from", "origin", type=click.Path(path_type=Path), metavar="PLAN", help="Resolve a plan again and compare."
 )
-@options.shelf
+@options.shelves
+@options.trust
 @click.option(
     "--machine",
     "machines",
@@ -81,7 +82,7 @@ def command(**given: Any) -> int:
     if asked_for.every:
         _list(matrix(situation, wish), asked_for.as_json)
         return 0
-    verdict = resolve(situation, wish, on_shelf(asked_for.shelf))
+    verdict = resolve(situation, wish, on_shelves(Shelves(addresses=asked_for.shelves, trust=asked_for.trust)))
     if asked_for.why_not is not None:
         verdict = msgspec.structs.replace(verdict, why_not=explain(asked_for.why_not, situation, wish, verdict))
     if asked_for.folder is not None:
@@ -122,7 +123,8 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     output: Path | None
     folder: Path | None
     origin: Path | None
-    shelf: Path | None
+    shelves: tuple[str, ...]
+    trust: tuple[str, ...]
     machines: tuple[Path, ...]
     as_json: bool
 
@@ -180,7 +182,8 @@ _WISHES = (
     "prefer",
     "community",
     "configured_index",
-    "shelf",
+    "shelves",
+    "trust",
 )
 _MODES = ("origin", "every", "why_not", "folder")
 

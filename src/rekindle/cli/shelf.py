@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from rekindle.core.signing import PublicKey
     from rekindle.wheels.shelf.entry import Shelf, ShelfHealth
 
-_trust = click.option(
-    "--trust", multiple=True, metavar="KEY", help="Believe what this public key has signed. May be repeated."
-)
-
 
 @click.group("shelf")
 def command() -> None:
@@ -37,7 +33,7 @@ def command() -> None:
 )
 @click.option("--replace", is_flag=True, help="Take the place of another build of the same name, which is kept.")
 @click.option("--no-label", is_flag=True, help="Do not add CUDA, architectures and torch to an extension's version.")
-@_trust
+@options.trust
 @options.shelf
 @options.as_json
 def add(
@@ -190,7 +186,7 @@ def yank(file: str, reason: str, undo: bool, shelf: Path | None, as_json: bool) 
 
 
 @command.command("verify")
-@_trust
+@options.trust
 @click.option("--signed", is_flag=True, help="Fail what no trusted key has signed.")
 @options.shelf
 @options.as_json

@@ -27,9 +27,9 @@ def cache_folder(*inside: str) -> Path:
 
 
 def shelf_folder() -> Path:
-    """The user's own shelf of wheels. It may not exist yet."""
+    """The user's own shelf of wheels. It may not exist yet. Addresses in `REKINDLE_SHELF` are other people's."""
     named = os.environ.get("REKINDLE_SHELF")
-    if named:
+    if named and "://" not in named:
         return Path(named)
     from platformdirs import user_data_dir
 

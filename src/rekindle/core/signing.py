@@ -29,10 +29,13 @@ _PREFIX = "ed25519:"
 _LIMIT = 16 << 20
 
 
-class PublicKey(msgspec.Struct, frozen=True, order=True):
-    """`raw` are the 32 bytes of an ed25519 key."""
+class PublicKey:
+    """`raw` are the 32 bytes of an ed25519 key. In files it is text."""
 
-    raw: bytes
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
@@ -50,6 +53,15 @@ class PublicKey(msgspec.Struct, frozen=True, order=True):
     def id(self) -> str:
         """What signatures name the key by."""
         return hashlib.sha256(self.raw).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublicKey) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def __repr__(self) -> str:
+        return f"PublicKey({str(self)!r})"
 
     def __str__(self) -> str:
         return _PREFIX + base64.b64encode(self.raw).decode("ascii")

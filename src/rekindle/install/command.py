@@ -15,7 +15,7 @@ from rekindle.install import apply
 from rekindle.install.apply import InstallReport
 from rekindle.install.environment import locate
 from rekindle.install.installer import installer_of
-from rekindle.install.shelf_offers import on_shelf
+from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.machine import snapshot
 from rekindle.model.environment import Environment
@@ -37,7 +37,7 @@ def install(
     *,
     gpus: Sequence[str] = (),
     driver: str | None = None,
-    shelf: Path | None = None,
+    shelves: Shelves | None = None,
     wheel: Path | None = None,
     plan: Path | None = None,
     tool: str | None = None,
@@ -49,7 +49,10 @@ def install(
         situation, route = _planned(lock.read(plan), environment)
     else:
         situation = _situation(environment, gpus, driver)
-        own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelf(shelf)
+        shelves = shelves or Shelves()
+        if wheel is not None and shelves.signed:
+            require_signed(wheel, shelves.trust)
+        own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelves(shelves)
         verdict = resolve(situation, wish, own)
         route = verdict.recommended if wheel is None else _route_of(wheel, own[0], verdict)
         for note in verdict.notes:

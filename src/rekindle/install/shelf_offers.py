@@ -1,25 +1,109 @@
-"""The wheels on the user's own shelf, as offers for the resolver."""
+"""The wheels on shelves, your own and other people's, as offers for the resolver."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from rekindle.core import console
-from rekindle.core.errors import UsageError
+import msgspec
+
+from rekindle.core import console, files, paths, settings, signing
+from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError, UsageError
 from rekindle.core.paths import shelf_folder
+from rekindle.core.signing import PublicKey
 from rekindle.stack.offers import Offer
 
 
-def on_shelf(folder: Path | None = None) -> tuple[Offer, ...]:
-    """The torch wheels of a shelf; of the default one, if there is any, when none is named."""
-    where = folder or shelf_folder()
-    if where.exists() and not where.is_dir():
-        raise UsageError(f"`{where}` is a file, not a shelf", hint="`--shelf` takes a folder")
-    if not where.is_dir():
-        return ()
-    from rekindle.wheels.shelf import shelf
+class Shelves(msgspec.Struct, frozen=True, kw_only=True):
+    """Which shelves to look at. `addresses` are folders or URLs; none means the configured ones and your own.
 
-    found = shelf.offers(where)
-    for file, why in found.set_aside.items():
+    `trust` are public keys, or files with them. With `signed`, wheels of your own shelf need a signature, too.
+    """
+
+    addresses: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+    signed: bool = False
+
+
+def on_shelf(folder: Path | None = None) -> tuple[Offer, ...]:
+    """The torch wheels of one shelf; of the default one, if there is any, when none is named."""
+    return on_shelves(Shelves(addresses=(str(folder),) if folder else ()))
+
+
+def on_shelves(asked: Shelves) -> tuple[Offer, ...]:
+    """The torch wheels of every shelf asked for. What cannot be used is said, and why."""
+    keys = tuple(signing.public_key(text) for text in asked.trust)
+    found: list[Offer] = []
+    for address, key in _addresses(asked):
+        found += _offers(address, (*keys, *((key,) if key else ())), asked)
+    return tuple(found)
+
+
+def require_signed(wheel: Path, trust: Sequence[str]) -> None:
+    """Refuse a wheel without a statement beside it that a trusted key signed for exactly this file."""
+    from rekindle.wheels.shelf import provenance, store
+    from rekindle.wheels.shelf.verified import believed
+
+    place = wheel.with_name(wheel.name + store.STATEMENT)
+    if not place.is_file():
+        message = f"`{wheel.name}` has no signed statement beside it"
+        raise ChecksFailed(message, hint="leave `--require-signed` out, or take it from a shelf that signs")
+    keys = believed(tuple(signing.public_key(text) for text in trust))
+    name = f"the statement of `{wheel.name}`"
+    said = provenance.opened(signing.read_envelope(files.read_bytes(place), name=name), keys, name=name)
+    if said.entry.sha256 != paths.sha256_of(wheel):
+        raise ChecksFailed(f"{name} is of another file: the hash differs", hint="get both again")
+
+
+def _addresses(asked: Shelves) -> list[tuple[str, PublicKey | None]]:
+    configured = settings.read().shelf
+    known = {each.address.rstrip("/"): each.key for each in configured}
+    named = list(asked.addresses)
+    if not named:
+        said = os.environ.get("REKINDLE_SHELF", "")
+        named = [word for word in said.split() if _is_address(word)] if "://" in said else []
+        named += [each.address for each in configured]
+        named.append(str(shelf_folder()))
+    return [(address, known.get(address.rstrip("/"))) for address in dict.fromkeys(named)]
+
+
+def _is_address(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _offers(address: str, keys: tuple[PublicKey, ...], asked: Shelves) -> tuple[Offer, ...]:
+    if _is_address(address):
+        from rekindle.wheels.shelf import remote
+        from rekindle.wheels.shelf.verified import believed
+
+        try:
+            read = remote.offers(address, believed(keys))
+        except FetchFailed as error:
+            if address in asked.addresses:
+                raise
+            console.say(f"not considered: the shelf {address}: {error}")
+            return ()
+    else:
+        where = Path(address)
+        if where.exists() and not where.is_dir():
+            raise UsageError(f"`{where}` is a file, not a shelf", hint="`--shelf` takes a folder or an address")
+        if not where.is_dir():
+            return ()
+        from rekindle.wheels.shelf import shelf
+
+        read = shelf.offers(where)
+    for file, why in read.set_aside.items():
         console.say(f"not considered: `{console.clean(file)}` on the shelf: {console.clean(why)}")
-    return found.offers
+    if asked.signed and not _is_address(address):
+        return tuple(offer for offer in read.offers if _signed(offer, asked))
+    return read.offers
+
+
+def _signed(offer: Offer, asked: Shelves) -> bool:
+    try:
+        require_signed(Path(str(offer.location)), asked.trust)
+    except RekindleError as error:
+        console.say(f"not considered: {error}")
+        return False
+    return True

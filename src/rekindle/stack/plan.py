@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -224,6 +225,9 @@ def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:
     """The torch wheel of a route that installs one: from the shelf's own file, or as it was opened for the tables."""
     if route.route is RouteKind.SHELF and route.location and Path(route.location).is_file():
         return (PinnedWheel(name=Path(route.location).name, sha256=sha256_of(Path(route.location))),)
+    if route.route is RouteKind.SHELF and route.location and "#sha256=" in route.location:
+        address, _, digest = route.location.partition("#sha256=")
+        return (PinnedWheel(name=unquote(address.rpartition("/")[2]), sha256=digest),)
     if route.route is not RouteKind.OFFICIAL_WHEEL or not route.on_configured_index:
         return ()
     tag = f"-cp{(route.python or '').replace('.', '')}-"

@@ -1,0 +1,70 @@
+"""Somebody else's shelf, over HTTP. What its index says is a hint; what its owner signed is what counts.
+
+Every fact that the resolver goes by (torch, CUDA, GPU code, what was checked) is taken from the signed statement of a
+wheel, and the wheel itself is pinned by the hash in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from rekindle.core import codec, fetch, signing
+from rekindle.core.errors import FetchFailed, RekindleError
+from rekindle.core.signing import PublicKey
+from rekindle.wheels.shelf import provenance, store
+from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.shelf.index import LISTING
+from rekindle.wheels.shelf.shelf import ShelfOffers, offers_of
+
+_LIMIT, _MOST = 64 << 20, 400
+
+
+class _Listing(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str
+    wheels: tuple[ShelvedWheel, ...] = ()
+
+
+def is_address(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], bytes] | None = None) -> ShelfOffers:
+    """The torch wheels of a shelf that a trusted key has signed, and for each of the others the reason."""
+    get = get or _get
+    root = address.rstrip("/").removesuffix("/simple")
+    listing = codec.from_json(get(f"{root}/{LISTING}"), _Listing, name=f"`{root}/{LISTING}`")
+    good: list[ShelvedWheel] = []
+    aside: dict[str, str] = {}
+    for listed in [entry for entry in listing.wheels if entry.is_torch and entry.cuda is not None][:_MOST]:
+        try:
+            file = store.file_name(listed.file)
+            data = get(f"{root}/wheels/{quote(file)}{store.STATEMENT}")
+            envelope = signing.read_envelope(data, name=f"the statement of `{file}`")
+            said = provenance.opened(envelope, trusted, name=f"the statement of `{file}`")
+            store.file_name(said.entry.file)
+            good.append(msgspec.structs.replace(said.entry, yanked=listed.yanked))
+        except RekindleError as error:
+            aside[listed.file] = str(error)
+    found = offers_of(good, lambda entry: f"{root}/wheels/{quote(entry.file)}#sha256={entry.sha256}", f"at {root}")
+    return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
+
+
+def _get(url: str) -> bytes:
+    try:
+        answer = fetch.pool_for(url).request("GET", url, preload_content=False)
+        data = bytes(answer.read(_LIMIT + 1))
+        status = answer.status
+        answer.release_conn()
+    except RekindleError:
+        raise
+    except Exception as error:
+        message = f"`{url}` could not be read: {error.__class__.__name__}"
+        raise FetchFailed(message, hint="check the address and the network") from error
+    if status != 200:
+        raise FetchFailed(f"`{url}` answered {status}", hint="is this the address of a shelf?")
+    if len(data) > _LIMIT:
+        raise FetchFailed(f"`{url}` is too large for a shelf's own file", hint="is this the address of a shelf?")
+    return data

@@ -1,0 +1,120 @@
+"""Other people's shelves as a route: by address, by key, and by nothing that is not signed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rekindle.core import signing
+from rekindle.core.errors import RekindleError
+from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
+from rekindle.wheels.shelf import shelf, store
+from rekindle.wheels.shelf.serve import ShelfServer
+from support import torch_like
+from support.command import rekindle_command
+
+CODE = {"torch/lib/libkernels.so": (("sm_35", "sm_50"),)}
+K40 = ("--gpu", "Tesla K40c", "--os", "linux", "--driver", "470.256.02")
+
+
+class Friend:
+    """Somebody with a shelf, a server and a key."""
+
+    def __init__(self, folder: Path, address: str, key: str) -> None:
+        self.folder, self.address, self.key = folder, address, key
+
+
+@pytest.fixture
+def friend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Friend]:
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "friend.pem"))
+    monkeypatch.setenv("REKINDLE_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.delenv("REKINDLE_SHELF", raising=False)
+    key = signing.make_key()
+    folder = tmp_path / "friends"
+    shelf.add(folder, [torch_like.wheel(tmp_path / "in", libraries=CODE)])
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "mine.pem"))
+    with ShelfServer(folder, "127.0.0.1", 0).in_background() as address:
+        yield Friend(folder, address, str(key.public))
+
+
+def _recommended(*words: str) -> tuple[str, str | None]:
+    seen = rekindle_command("plan", *K40, *words, "--json")
+    route = seen.json()["recommended"]
+    return route["route"], route.get("location")
+
+
+def test_a_friends_wheel_is_a_route(friend: Friend, tmp_path: Path) -> None:
+    route, location = _recommended("--shelf", friend.address, "--trust", friend.key)
+    wheel = next((friend.folder / "wheels").glob("*.whl"))
+    assert route == "shelf"
+    assert location is not None
+    assert location.startswith(f"{friend.address}/wheels/torch-2.7.1%2Bcu118-")
+    assert location.endswith(f"#sha256={shelf.entries(friend.folder)[0].sha256}")
+    assert wheel.name in shelf.entries(friend.folder)[0].file
+    out = tmp_path / "plan.toml"
+    rekindle_command("plan", *K40, "--shelf", friend.address, "--trust", friend.key, "-o", str(out))
+    assert shelf.entries(friend.folder)[0].sha256 in out.read_text(encoding="utf-8")
+
+
+def test_without_the_key_it_is_none_and_said(friend: Friend) -> None:
+    seen = rekindle_command("plan", *K40, "--shelf", friend.address, "--json")
+    assert seen.json()["recommended"]["route"] != "shelf"
+    assert "do not trust" in seen.err
+
+
+@pytest.mark.parametrize("slash", ["", "/", "/simple/"])
+def test_the_configuration_file_names_shelf_and_key(friend: Friend, tmp_path: Path, slash: str) -> None:
+    text = f'[[shelf]]\naddress = "{friend.address}{slash}"\nkey = "{friend.key}"\n'
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    assert _recommended()[0] == "shelf"
+
+
+def test_the_variable_names_addresses(friend: Friend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_SHELF", f"{friend.address} {friend.address}/x")
+    assert _recommended("--trust", friend.key)[0] == "shelf"
+
+
+def test_a_wrong_configuration_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_CONFIG", str(tmp_path / "config.toml"))
+    for text in ('[[shelf]]\nadress = "x"\n', "nonsense", '[[shelf]]\naddress = "x"\nkey = "abc"\n'):
+        (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(RekindleError):
+            on_shelves(Shelves())
+
+
+def test_facts_come_from_the_statement_not_from_the_listing(friend: Friend) -> None:
+    """A server that lies about the GPU code, or swaps statements, changes nothing or is refused."""
+    listing = friend.folder / "shelf.json"
+    text = json.loads(listing.read_text(encoding="utf-8"))
+    text["wheels"][0]["code"][0]["targets"] = {"sm_90": 1}
+    text["wheels"][0]["sha256"] = "0" * 64
+    listing.write_text(json.dumps(text), encoding="utf-8")
+    (offer,) = on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,)))
+    assert [str(target) for target in offer.targets] == ["sm_35", "sm_50"]
+    assert "0" * 64 not in str(offer.location)
+    text["wheels"][0]["file"] = "../../etc/passwd"
+    listing.write_text(json.dumps(text), encoding="utf-8")
+    assert on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,))) == ()
+
+
+def test_an_address_that_is_no_shelf(friend: Friend) -> None:
+    seen = rekindle_command("plan", *K40, "--shelf", f"{friend.address}/nothing")
+    assert (seen.code, "answered 404" in seen.err) == (7, True)
+    down = rekindle_command("plan", *K40, "--shelf", "http://127.0.0.1:9/")
+    assert down.code == 7
+
+
+def test_require_signed(friend: Friend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = next((friend.folder / "wheels").glob("*.whl"))
+    require_signed(wheel, (friend.key,))
+    with pytest.raises(Exception, match="do not trust"):
+        require_signed(wheel, ())
+    own = Shelves(addresses=(str(friend.folder),), signed=True)
+    assert on_shelves(own) == ()
+    assert len(on_shelves(Shelves(addresses=(str(friend.folder),), trust=(friend.key,), signed=True))) == 1
+    wheel.with_name(wheel.name + store.STATEMENT).unlink()
+    with pytest.raises(Exception, match="no signed statement"):
+        require_signed(wheel, (friend.key,))
