@@ -5,7 +5,11 @@
 TREE is a checkout of one release with `third_party/cutlass` and `third_party/fmt`. Each file becomes PTX (nvcc) and
 then code (ptxas); nothing is linked. FILE gets one line per file and is read again at the next start, so a sweep goes
 on where it stopped. What was not reached is listed as UNVERIFIED. PyYAML and typing_extensions must be installed: the
-headers that the files include are written by PyTorch's own generator.
+headers that the files include are written by PyTorch's own generator. `--sample N --seed S` takes N files at random.
+
+    python tools/sweep.py TREE --results FILE --row TORCH CUDA PLATFORM
+
+writes what FILE holds into the table `builds/sweeps.json` and compiles nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -22,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[1]
 # What CMake passes to nvcc in these releases, as far as it changes device code.
 FLAGS = (
     *("-std=c++17", "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Wno-deprecated-gpu-targets"),
@@ -43,10 +49,15 @@ LAST = re.compile(r"mem_eff_attention|transformers/")
 
 def main() -> int:
     options = _options()
+    if options.row:
+        return write_row(options)
     if options.prepare:
         prepare(options.tree)
     done = {(row["file"], row["arch"]): row for row in read(options.results)}
-    todo = [name for name in files(options.tree) if options.only in name and (name, options.arch) not in done]
+    wanted = [name for name in files(options.tree) if options.only in name]
+    if options.sample:
+        wanted = random.Random(options.seed).sample(wanted, min(options.sample, len(wanted)))
+    todo = [name for name in wanted if any((name, arch) not in done for arch in (options.arch, *options.also))]
     print(f"{len(done)} done before, {len(todo)} to do", flush=True)
     deadline = time.monotonic() + options.minutes * 60
     with ThreadPoolExecutor(options.jobs) as pool, options.results.open("a", encoding="utf-8") as stream:
@@ -76,6 +87,34 @@ def report(options: argparse.Namespace) -> int:
         for name in missing:
             print(f"  UNVERIFIED {name}")
     return 1 if failed else 0
+
+
+def write_row(options: argparse.Namespace) -> int:
+    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    from tools.observe import table
+
+    torch, cuda, platform = options.row
+    every = files(options.tree)
+    rows = table.read("sweeps")["sweeps"] if table.place("sweeps").exists() else []
+    for arch in (options.arch, *options.also):
+        own = {row["file"]: row["ok"] for row in read(options.results) if row["arch"] == arch}
+        rows = [row for row in rows if (row["torch"], row["cuda"], row["capability"]) != (torch, cuda, arch)]
+        rows.append(
+            {
+                "torch": torch,
+                "cuda": cuda,
+                "capability": arch,
+                "platform": platform,
+                "files": len(every),
+                "compiled": sum(own.get(name, False) for name in every),
+                "refused": sorted(name for name in every if own.get(name) is False),
+                "source": f"tools/sweep.py: nvcc to PTX and ptxas of the CUDA files of v{torch}; nothing linked or run",
+                "observed_at": table.today(),
+                "evidence": "binary",
+            }
+        )
+    table.write("sweeps", {"sweeps": rows})
+    return 0
 
 
 def read(results: Path) -> list[dict[str, Any]]:
@@ -166,13 +205,18 @@ def _defined(line: str) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=lambda text: Path(text).resolve())
-    parser.add_argument("--cuda", type=lambda text: Path(text).resolve(), required=True, help="the toolkit's folder")
+    parser.add_argument("--cuda", type=lambda text: Path(text).resolve(), default=Path("/usr/local/cuda"))
     parser.add_argument("--ccbin", default="g++", help="the host compiler")
     parser.add_argument("--arch", default="3.5", help="the PTX is made for this one")
     parser.add_argument("--also", action="append", default=[], help="give the same PTX to ptxas for this one too")
     parser.add_argument("--results", type=Path, required=True, help="one line per file; read again at the next start")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e6, help="start no file after this time")
+    parser.add_argument("--sample", type=int, help="so many files, chosen at random")
+    parser.add_argument("--seed", type=int, default=21)
+    parser.add_argument(
+        "--row", nargs=3, metavar=("TORCH", "CUDA", "PLATFORM"), help="write the table from the results"
+    )
     parser.add_argument("--only", default="", help="only files with this in their path")
     parser.add_argument("--include", action="append", default=[], help="another folder with headers")
     parser.add_argument("--no-prepare", dest="prepare", action="store_false", help="the headers are written already")

@@ -13,6 +13,8 @@ from rekindle.cli.main import run
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
+from rekindle.knowledge.builds import sweeps
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import patches
 from rekindle.knowledge.torch.patches import Bounds, Need, Setting
 from rekindle.source import edits
@@ -116,15 +118,14 @@ def test_nothing_unverified_is_applied_unless_it_is_asked_for() -> None:
                 assert one.reason
 
 
-def test_the_bfloat_patch_of_the_notes_is_listed_as_unverified(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = trees.pytorch(tmp_path / "tree", "2.7.0a0")
-    run(["patch", str(root), "--list", "--json", "--cuda", "11.8"])
-    found = {one["id"]: one for one in json.loads(capsys.readouterr().out)["patches"]}
-    assert found["kepler-bfloat"]["state"] == "unverified"
-    assert run(["patch", str(root), "--only", "kepler-bfloat", "--cuda", "11.8"]) == 0
-    assert "changed 0 files" in capsys.readouterr().out
+def test_no_patch_is_listed_that_changes_nothing() -> None:
+    """The "bfloat patch" of somebody's notes is gone: every CUDA file of 2.7.1 compiles for 3.5 without one."""
+    assert "kepler-bfloat" not in {one.id for one in patches.patches()}
+    assert all(one.edits or one.options for one in patches.patches())
+    found = sweeps.sweep("2.7.1", Version("11.8"), Capability.parse("3.5"))
+    assert found is not None
+    assert found.whole
+    assert found.files == 288
 
 
 def test_an_option_is_said_and_edits_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

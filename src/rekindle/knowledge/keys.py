@@ -42,6 +42,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "outside": ("name",),
     },
     "builds/rules": {"rules": ("id",)},
+    "builds/sweeps": {"sweeps": ("torch", "cuda", "capability")},
     "cuda/cudnn": {"releases": ("version",), "families": ("first", "last", "cuda")},
     "cuda/cudnn_parts": {"parts": ("major",)},
     "cuda/dlls": {"wheels": ("wheel",)},

@@ -8,6 +8,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
+from rekindle.knowledge.builds.sweeps import sweep
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.cuda.host_compilers import accepts_msvc, host_limits, toolset_range
 from rekindle.knowledge.cuda.toolkits import Toolkit
@@ -168,7 +169,8 @@ def _built(
     loses: list[str] = []
     if chosen is None:
         loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
-    why = [proof.text]
+    compiles = _compiles(version, toolkit, situation)
+    why = [proof.text, *([compiles] if compiles else [])]
     if choice.why:
         why.insert(0, choice.why)
     route = Route(
@@ -342,6 +344,12 @@ def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Sit
         evidence=Evidence.NOTES,
         text=f"CUDA {toolkit.version}: the release's CMake files admit it; nobody is known to have built this pair",
     )
+
+
+def _compiles(version: str, toolkit: Toolkit, situation: Situation) -> str | None:
+    """What a sweep of the release's CUDA files found for the oldest card."""
+    found = sweep(version, toolkit.version, min(situation.capabilities))
+    return found.sentence if found else None
 
 
 def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situation: Situation) -> tuple[Missing, ...]:

@@ -1,0 +1,48 @@
+"""How far the CUDA files of a release compile for an old card: what a sweep of all of them found."""
+
+from __future__ import annotations
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import Row, cached, observed
+
+
+class Sweep(Row, frozen=True, kw_only=True):
+    """Each file was compiled on its own for one architecture; nothing was linked or run."""
+
+    torch: str
+    cuda: Version
+    capability: Capability
+    platform: str
+    files: int
+    compiled: int
+    refused: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        return self.compiled == self.files
+
+    @property
+    def unverified(self) -> int:
+        """Files that were not reached."""
+        return self.files - self.compiled - len(self.refused)
+
+    @property
+    def sentence(self) -> str:
+        text = (
+            f"{self.compiled} of {self.files} CUDA files compile for {self.capability} with CUDA {self.cuda} (measured)"
+        )
+        if self.refused:
+            text += f", {len(self.refused)} do not"
+        return text + (f"; {self.unverified} were not tried" if self.unverified else "")
+
+
+@cached
+def sweeps() -> tuple[Sweep, ...]:
+    return observed("sweeps", dict[str, tuple[Sweep, ...]])["sweeps"]
+
+
+def sweep(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
+    """What was found for this release, toolkit and card; None: nobody swept it."""
+    wanted = (torch.partition("+")[0], cuda.major_minor, capability)
+    return next((row for row in sweeps() if (row.torch, row.cuda, row.capability) == wanted), None)
