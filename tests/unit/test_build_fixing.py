@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.build import command as verb
+from rekindle.build import command
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.run import fixes
@@ -154,7 +154,7 @@ def test_a_diagnosis_says_what_is_mechanical() -> None:
 
 def test_the_command_to_go_on_with_throws_nothing_away() -> None:
     words = ("build", "my plan.toml", "--clean", "--from", "compile", "--jobs", "4")
-    again = verb._again(words)
+    again = command.again(words)
     assert again.startswith("rekindle build") and again.endswith("--jobs 4")
     assert "clean" not in again and "compile" not in again
 

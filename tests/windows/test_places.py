@@ -290,7 +290,7 @@ def test_a_script_for_windows_is_to_be_run_here() -> None:
 def test_a_command_to_run_again_is_quoted_for_cmd() -> None:
     from rekindle.build import command
 
-    assert command._again(["build", r"C:\my plan.toml", "--clean"]) == r'rekindle build "C:\my plan.toml"'
+    assert command.again(["build", r"C:\my plan.toml", "--clean"]) == r'rekindle build "C:\my plan.toml"'
 
 
 def test_a_plan_for_another_system_is_not_installed() -> None:

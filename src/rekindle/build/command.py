@@ -1,193 +1,109 @@
-"""What `rekindle build` and `rekindle env` do, between the command line and the build itself."""
+"""What `rekindle build` does, between the command line and the build itself."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from rekindle.build import build_record, overview
 from rekindle.build.configure import jobs, options, request
 from rekindle.build.configure.compiler_cache import find_launcher, remote
-from rekindle.build.configure.environment import Environment, difference
-from rekindle.build.configure.options import Resolved
-from rekindle.build.configure.request import BuildFile, BuildRequest
-from rekindle.build.governor import governor
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.wheel_name import wheel_version
 from rekindle.build.progress import view
 from rekindle.build.progress.watch import HEARTBEAT, Progress
-from rekindle.build.run import build as building
-from rekindle.build.run import locked, steps
+from rekindle.build.run import build as whole
+from rekindle.build.run import locked, steps, tidy
 from rekindle.build.run.build import BuildReport, Choices, StepReport
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.remedy import Remedy
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import Interrupted, RekindleError, UsageError
 from rekindle.core.findings import Finding, State
-from rekindle.core.version import typed
-from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import Machine
 
+Ask = Callable[[str], bool]
 
-def build(
-    plan: Path,
-    *,
-    machine: Path | None,
-    dry_run: bool,
-    asked: Mapping[str, Any],
-    tell: Callable[[str], None],
-) -> BuildReport:
-    """Read, resolve, carry out."""
-    wanted = _with_source(request.read(plan), asked.get("source"))
-    seen = look(machine)
-    resolved = request.resolve(wanted, seen, here=plan.resolve().parent)
-    choices = Choices(
-        overrides=options.parse(asked["pairs"]),
-        allow_unknown=asked["allow_unknown"],
-        until=asked["until"],
-        start=asked["start"],
-        clean=asked["clean"],
-        jobs=asked["jobs"] or jobs.computed(seen, cuda=resolved.cuda is not None),
-        ceiling=asked["jobs"] or seen.processor.cores,
-        work=str(Path(asked["work"]).resolve()) if asked["work"] else None,
-        bundle=str(Path(asked["bundle"]).resolve()) if asked["bundle"] else None,
-        gpu=bool(seen.gpus),
-        launcher=find_launcher(asked["launcher"], os.environ),
-        cache_place=remote(asked["launcher"]),
-        auto_fix=asked["auto_fix"],
-        again=_again(asked.get("words") or ("build", str(plan))),
-    )
-    if machine is not None and not dry_run:
+
+class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed after `rekindle build`. `words` are the command itself, to be repeated in a hint."""
+
+    plan: Path
+    machine: Path | None = None
+    dry_run: bool = False
+    source: Path | None = None
+    pairs: tuple[str, ...] = ()
+    allow_unknown: bool = False
+    until: str | None = None
+    start: str | None = None
+    clean: bool = False
+    jobs: int | None = None
+    work: Path | None = None
+    bundle: Path | None = None
+    no_cudnn: bool = False
+    launcher: str | None = None
+    script: Path | None = None
+    auto_fix: bool = False
+    yes: bool = False
+    tidy: bool = False
+    words: tuple[str, ...] = ()
+
+
+def build(command: BuildCommand, tell: Callable[[str], None]) -> BuildReport:
+    """Read, resolve, show, ask, carry out."""
+    seen = look(command.machine)
+    resolved = resolve(command, seen)
+    choices = _choices(command, resolved, seen)
+    if command.machine is not None and not command.dry_run:
         message = "cannot build from a snapshot"
         raise UsageError(message, hint="add `--dry-run` to see what would be done there")
-    pinned = locked.check(resolved, Path(choices.bundle) if choices.bundle else None) if machine is None else ()
-    if dry_run:
-        return _would(resolved, choices, pinned)
+    bundle = Path(choices.bundle) if choices.bundle else None
+    pinned = locked.check(resolved, bundle) if command.machine is None else ()
+    folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
+    if command.tidy:
+        return _tidied(folders, resolved, dry_run=command.dry_run)
+    shown = overview.overview(
+        resolved,
+        seen,
+        folder=_root(resolved, folders, elsewhere=command.machine is not None),
+        jobs=choices.jobs,
+        here=command.machine is None,
+    )
+    if command.dry_run:
+        return _would(resolved, choices, shown, pinned)
+    tell(overview.text(shown))
     for finding in pinned:
         if finding.state is not State.PASS:
             tell(f"{finding.state.value}: {finding.found}")
-    return building.build(
-        resolved,
-        choices,
-        tell=tell,
-        progress=Progress(tell, live=view.terminal(), every=_heartbeat()),
-        consent=_consent(),
-    )
+    if resolved.torch and not command.yes and not folders.journal.exists():
+        _confirm(_question())
+    progress = Progress(tell, live=view.terminal(), every=_heartbeat())
+    written = None
+    try:
+        made = whole.build(resolved, choices, tell=tell, progress=progress, consent=_consent())
+    finally:
+        # Also of a build that failed: what went wrong is what others look for.
+        with contextlib.suppress(RekindleError, OSError):
+            written = str(build_record.write(folders, shown, wheel_version(resolved)))
+    return msgspec.structs.replace(made, overview=shown, record=written)
 
 
-class Variable(msgspec.Struct, frozen=True, kw_only=True):
-    """One variable of the build, before and after. None: not set."""
-
-    name: str
-    before: str | None
-    after: str | None
-    why: str
-
-
-class EnvReport(msgspec.Struct, frozen=True, kw_only=True):
-    schema: str = "rekindle.env/1"
-    system: str
-    vcvars: str | None
-    """Windows: the command that has to be called first; None where its variables are in the list."""
-    variables: tuple[Variable, ...]
-    options: tuple[Resolved, ...]
-    findings: tuple[Finding, ...]
-    version: str
-
-
-class OptionsReport(msgspec.Struct, frozen=True, kw_only=True):
-    schema: str = "rekindle.env-options/1"
-    torch: str
-    options: tuple[options.Described, ...]
-
-
-def environment(plan: Path | None, *, machine: Path | None, asked: Mapping[str, Any]) -> tuple[EnvReport, Environment]:
-    """What the build of this plan (or of what the command line says) would run in."""
-    seen = look(machine)
-    if plan is not None:
-        wanted, here = request.read(plan), plan.resolve().parent
-    else:
-        wanted, here = _wanted(asked, seen), None
-    resolved = request.resolve(wanted, seen, here=here)
-    root = _root(resolved, seen, elsewhere=machine is not None)
-    before = seen.environment if machine is not None else dict(os.environ)
-    choices = Choices(overrides=options.parse(asked["pairs"]), allow_unknown=asked["allow_unknown"])
-    chosen, computed, _, version = building.prepare(
-        resolved, choices, root, before, capture=machine is None and not asked["shell"]
-    )
-    report = EnvReport(
-        system=resolved.system,
-        vcvars=computed.vcvars,
-        variables=tuple(
-            Variable(name=each.name, before=each.before, after=each.after, why=each.why)
-            for each in difference(before, computed)
-        ),
-        options=chosen.resolved,
-        findings=chosen.findings,
-        version=version,
-    )
-    return report, computed
-
-
-def list_options(asked: Mapping[str, Any]) -> OptionsReport:
-    torch = asked["torch"] or torch_releases()[-1].minor
-    return OptionsReport(torch=torch, options=options.describe(torch))
-
-
-def environment_text(report: EnvReport, *, diff: bool) -> str:
-    lines = [f"call {report.vcvars}"] if report.vcvars else []
-    for each in report.variables:
-        if diff:
-            lines += [f"- {each.name}={each.before}"] if each.before is not None else []
-            lines += [f"+ {each.name}={each.after}"] if each.after is not None else []
-            lines += [f"    {each.why}"] if each.why else []
-        elif each.after is not None:
-            lines.append(f"{each.name}={each.after}")
-    return "\n".join(lines)
-
-
-def options_text(report: OptionsReport) -> str:
-    from rekindle.core import console
-
-    rows = [
-        (
-            each.name,
-            each.default or "",
-            f"{each.first}-{each.last}",
-            "; ".join(filter(None, (each.condition, each.effect))),
-        )
-        for each in report.options
-    ]
-    return console.table(rows, head=("option", "default", "releases", "condition and effect"))
-
-
-def _wanted(asked: Mapping[str, Any], seen: Machine) -> BuildFile:
-    from rekindle.knowledge.gpu.gpus import capabilities_of
-
-    named = capabilities_of(asked["gpus"])
-    listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
-    cuda = typed(asked["cuda"], "`--cuda`", "11.8") if asked["cuda"] else None
-    chosen = seen.toolkit if cuda is None and seen.toolkit else None
-    return BuildFile(
-        source=".",
-        torch=asked["torch"],
-        cuda=cuda or (chosen.version.major_minor if chosen and chosen.version else None),
-        arch_list=listed,
-        python=asked["python"],
-        toolset=asked["toolset"],
-        profile=asked["profile"] or "fast",
-    )
-
-
-def _root(resolved: BuildRequest, seen: Machine, *, elsewhere: bool) -> str:
-    """The build's folder. On another machine the cache's place is not known: a short one stands for it."""
-    if not elsewhere:
-        return str(without_spaces(folder_of(resolved)))
-    return "C:\\rk\\b" if seen.os == "windows" else "/var/tmp/rk/b"
+def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) -> BuildRequest:
+    """The request of this command on that machine. A source that another computer's plan names is there, not here."""
+    wanted = request.read(command.plan)
+    if command.no_cudnn:
+        wanted = msgspec.structs.replace(wanted, cudnn=None)
+    if command.source is not None:
+        source = command.source if elsewhere else command.source.resolve()
+        wanted = msgspec.structs.replace(wanted, source=str(source))
+    return request.resolve(wanted, seen, here=None if elsewhere else command.plan.resolve().parent)
 
 
 def look(snapshot: Path | None) -> Machine:
@@ -200,24 +116,7 @@ def look(snapshot: Path | None) -> Machine:
     return probe()
 
 
-def text(report: BuildReport) -> str:
-    """The last lines a person sees."""
-    lines = []
-    if any(step.state == "planned" for step in report.steps):
-        lines += [f"{step.name:<10} would be done" for step in report.steps]
-    lines.append(f"wheel   {report.wheel}" if report.wheel else f"version {report.version}")
-    if report.cache and report.cache.rate is not None:
-        lines.append(
-            f"cache   {report.cache.hits} of {report.cache.hits + report.cache.misses} compiles came out of it"
-        )
-    used = governor.summary(report.governor) if report.governor else None
-    if used:
-        lines.append(f"memory  {used}")
-    lines.append(f"folder  {report.folder}")
-    return "\n".join(lines)
-
-
-def _again(words: Sequence[str]) -> str:
+def again(words: Sequence[str]) -> str:
     """The same command once more, as it is typed, without what would throw away what is done."""
     kept = [
         word
@@ -228,36 +127,86 @@ def _again(words: Sequence[str]) -> str:
     return f"rekindle {quoted}"
 
 
+def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Choices:
+    return Choices(
+        overrides=options.parse(command.pairs),
+        allow_unknown=command.allow_unknown,
+        until=command.until,
+        start=command.start,
+        clean=command.clean,
+        jobs=command.jobs or jobs.computed(seen, cuda=resolved.cuda is not None),
+        ceiling=command.jobs or seen.processor.cores,
+        work=str(command.work.resolve()) if command.work else None,
+        bundle=str(command.bundle.resolve()) if command.bundle else None,
+        gpu=bool(seen.gpus),
+        launcher=find_launcher(command.launcher, os.environ),
+        cache_place=remote(command.launcher),
+        auto_fix=command.auto_fix,
+        again=again(command.words or ("build", str(command.plan))),
+    )
+
+
+def _root(resolved: BuildRequest, folders: Folders, *, elsewhere: bool) -> str:
+    """On another machine the cache's place is not known: a short one stands for it."""
+    if not elsewhere:
+        return str(folders.root)
+    return "C:\\rk\\b" if resolved.system == "windows" else "/var/tmp/rk/b"
+
+
+def _question() -> Ask | None:
+    """A question on the terminal; where there is none nobody can be asked."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def asked(text: str) -> bool:
+        from click import confirm
+
+        return confirm(text, default=True, err=True)
+
+    return asked
+
+
+def _confirm(ask: Ask | None) -> None:
+    if ask is not None and not ask("Build this?"):
+        message = "stopped before anything was done"
+        raise Interrupted(
+            message, hint="change the plan or name another folder with `--work DIR`; `--yes` does not ask"
+        )
+
+
+def _consent() -> Consent | None:
+    ask = _question()
+    if ask is None:
+        return None
+
+    def asked(remedy: Remedy) -> bool:
+        return ask(f"Fix: {remedy.summary}. Apply this fix and continue?")
+
+    return asked
+
+
 def _heartbeat() -> float:
     """Seconds between two lines in a log."""
     named = os.environ.get("REKINDLE_HEARTBEAT", "")
     return max(1.0, float(named)) if named.isdigit() else HEARTBEAT
 
 
-def _consent() -> Consent | None:
-    """A question on the terminal; where there is none nobody can be asked."""
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-
-    def asked(remedy: Remedy) -> bool:
-        from click import confirm
-
-        return confirm(f"Rekindle can {remedy.summary} and go on. Shall it?", default=True, err=True)
-
-    return asked
-
-
-def _with_source(wanted: BuildFile, source: Path | None) -> BuildFile:
-    return msgspec.structs.replace(wanted, source=str(source.resolve())) if source else wanted
-
-
-def _would(resolved: BuildRequest, choices: Choices, pinned: tuple[Finding, ...]) -> BuildReport:
-    folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
-    chosen, _, _, version = building.prepare(resolved, choices, str(folders.root), {}, capture=False)
+def _would(
+    resolved: BuildRequest, choices: Choices, shown: overview.Overview, pinned: tuple[Finding, ...]
+) -> BuildReport:
+    chosen, _, _, version = whole.prepare(resolved, choices, shown.folder, {}, capture=False)
     return BuildReport(
-        folder=str(folders.root),
+        folder=shown.folder,
         wheel=None,
         version=version,
         steps=tuple(StepReport(name=step.name, state="planned") for step in steps.STEPS),
         findings=(*pinned, *chosen.findings),
+        overview=shown,
+    )
+
+
+def _tidied(folders: Folders, resolved: BuildRequest, *, dry_run: bool) -> BuildReport:
+    found = tidy.tidy(folders, dry_run=dry_run)
+    return BuildReport(
+        folder=str(folders.root), wheel=found.wheel, version=resolved.version or "", steps=(), tidied=found
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,25 +28,26 @@ from rekindle.core import console
 @click.option("--auto-fix", is_flag=True, help="Make fixes that need no decision without asking, and go on.")
 @click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR",
               help="Install what the build requires from a folder of `plan --bundle`, not an index.")  # fmt: skip
+@click.option("--no-cudnn", is_flag=True, help="Leave cuDNN out; convolutions on the GPU are slower.")
+@click.option("--yes", is_flag=True, help="Do not ask before a long build.")
+@click.option("--tidy", is_flag=True, help="Build nothing: free what the finished build no longer needs.")
 @options.machine
 @options.dry_run
 @options.as_json
-def command(plan: Path, machine: Path | None, dry_run: bool, as_json: bool, **asked: object) -> int:
-    """Take a plan to a wheel, unattended. Killed or stopped, the same command goes on where it was."""
-    from rekindle.build import command as verb
+def command(as_json: bool, **given: Any) -> int:
+    """Build a plan into a wheel, unattended. Rerun the same command to resume."""
+    from rekindle.build import command as build
+    from rekindle.build import report
 
-    if asked["script"]:
+    wanted = build.BuildCommand(words=tuple(click.get_current_context().obj or ()), **given)
+    if wanted.script is not None:
         from rekindle.build.script import write
 
-        written = write.write(plan, machine=machine, dry_run=dry_run, asked=asked)
+        written = write.write(wanted)
         console.out_json(written) if as_json else console.out(write.text(written))
         for finding in written.findings:
             console.say(console.finding(finding))
         return 0
-    words = click.get_current_context().obj or ()
-    report = verb.build(plan, machine=machine, dry_run=dry_run, asked={**asked, "words": words}, tell=console.say)
-    if as_json:
-        console.out_json(report)
-    else:
-        console.out(verb.text(report))
+    done = build.build(wanted, tell=console.say)
+    console.out_json(done) if as_json else console.out(report.text(done))
     return 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,22 +26,23 @@ from rekindle.core import console
 @options.profile
 @options.machine
 @options.as_json
-def command(plan: Path | None, diff: bool, listing: bool, machine: Path | None, as_json: bool, **asked: object) -> int:
-    """The environment a build runs in: every variable, and why. Nothing is changed."""
-    from rekindle.build import command as verb
+def command(diff: bool, listing: bool, as_json: bool, **given: Any) -> int:
+    """Show the environment of a build: every variable, and why. Nothing is changed."""
+    from rekindle.build import env_command as env
     from rekindle.build.configure import render
 
+    wanted = env.EnvCommand(**given)
     if listing:
-        listed = verb.list_options(asked)
-        console.out_json(listed) if as_json else console.out(verb.options_text(listed))
+        listed = env.list_options(wanted)
+        console.out_json(listed) if as_json else console.out(env.options_text(listed))
         return 0
-    report, computed = verb.environment(plan, machine=machine, asked=asked)
+    report, computed = env.environment(wanted)
     if as_json:
         console.out_json(report)
-    elif asked["shell"]:
-        console.out(render.render(computed, str(asked["shell"])).rstrip("\n"))
+    elif wanted.shell:
+        console.out(render.render(computed, wanted.shell).rstrip("\n"))
     else:
-        console.out(verb.environment_text(report, diff=diff))
+        console.out(env.environment_text(report, diff=diff))
     for finding in report.findings:
         console.say(console.finding(finding))
     return 0

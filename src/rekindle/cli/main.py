@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("rekindle.cli.plan", "Which PyTorch, by which route, and why not the others"),
     "install": ("rekindle.cli.install", "Install the recommended PyTorch and pin it"),
     "env": ("rekindle.cli.env", "The environment and the options of a build, and why"),
+    "shell": ("rekindle.cli.shell", "Open a prompt with exactly the environment of a build"),
     "source": ("rekindle.cli.source", "PyTorch's source at a release, every submodule at its pinned commit"),
     "patch": ("rekindle.cli.patch", "Patch PyTorch's source so that it builds with today's tools; undo it"),
     "build": ("rekindle.cli.build", "Take a plan to a wheel: resumable, checked, journalled"),

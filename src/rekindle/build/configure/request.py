@@ -187,6 +187,12 @@ def read(path: Path) -> BuildFile:
     return codec.from_toml(data, BuildFile, name=f"`{path}`")
 
 
+def is_plan(path: Path) -> bool:
+    """Whether the file is a plan of `rekindle plan -o`, and not a build file."""
+    data = files.read_bytes(path, limit=4 * 1024 * 1024)
+    return codec.from_toml(data, dict[str, Any], name=f"`{path}`").get("schema") == plan_room.SCHEMA
+
+
 def from_plan(plan: Plan) -> BuildFile:
     """What a plan asks for. A plan that installs a ready wheel has nothing to build."""
     if plan.route is not RouteKind.SOURCE_BUILD:

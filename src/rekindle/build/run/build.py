@@ -15,6 +15,7 @@ from rekindle.build.configure.environment import Environment, compute
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
+from rekindle.build.overview import Overview
 from rekindle.build.progress.watch import Progress
 from rekindle.build.run import orphans, own_python, program, steps
 from rekindle.build.run.fixes import Consent, Fixer, Force
@@ -22,6 +23,7 @@ from rekindle.build.run.folders import Folders, folder_of, source_of, without_sp
 from rekindle.build.run.journal import Journal
 from rekindle.build.run.lock import held
 from rekindle.build.run.remedy import Remedy
+from rekindle.build.run.tidy import Tidied
 from rekindle.core.errors import Interrupted, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.toolchain import vcvars
@@ -53,6 +55,11 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the compiles of this run took, and which had to wait for memory."""
     fixes: tuple[Remedy, ...] = ()
     """What was fixed on the way, in this run."""
+    overview: Overview | None = None
+    tidied: Tidied | None = None
+    """What `--tidy` gave back."""
+    record: str | None = None
+    """The Markdown record of this build."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):

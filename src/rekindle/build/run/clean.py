@@ -19,16 +19,16 @@ def clean(folders: Folders, *, keep: Sequence[Path] = ()) -> int:
     gone = 0
     for entry in sorted(folders.root.iterdir()):
         if entry not in keep:
-            gone += _remove(entry)
+            gone += remove(entry)
     return gone
 
 
-def _remove(path: Path) -> int:
+def remove(path: Path) -> int:
     gone = 0
     if path.is_dir() and not path.is_symlink():
         _writable(path)
         for entry in list(path.iterdir()):
-            gone += _remove(entry)
+            gone += remove(entry)
     for attempt in range(_TRIES):
         try:
             if path.is_dir() and not path.is_symlink():

@@ -17,7 +17,7 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         fix = "install Visual Studio with `Desktop development with C++`, or correct RK_STUDIO"
         found.append(_file("Visual Studio", batch, "environment", fix))
         if request.compiler.toolset:
-            cl = f"RK_STUDIO/VC/Tools/MSVC/{request.compiler.toolset}/bin/Hostx64/x64/cl.exe"
+            cl = f"RK_STUDIO/VC/Tools/MSVC/{_folder(request)}/bin/Hostx64/x64/cl.exe"
             fix = "add it in the Visual Studio Installer, under Individual components"
             found.append(_file(f"MSVC toolset {request.compiler.toolset}", cl, "environment", fix))
     elif {"/", "\\"} & set(request.compiler.cxx):
@@ -41,7 +41,7 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
 def first_on_path(request: BuildRequest) -> list[dict[str, str]]:
     found = []
     if request.compiler.studio and request.compiler.toolset and request.compiler.kind == "cl":
-        cl = f"RK_STUDIO/VC/Tools/MSVC/{request.compiler.toolset}/bin/Hostx64/x64/cl.exe"
+        cl = f"RK_STUDIO/VC/Tools/MSVC/{_folder(request)}/bin/Hostx64/x64/cl.exe"
         why = "vcvarsall.bat has set up another toolset, or none"
         found.append({"program": "cl", "path": cl, "version": "", "why": why})
     if request.cuda:
@@ -49,6 +49,12 @@ def first_on_path(request: BuildRequest) -> list[dict[str, str]]:
         version = str(request.cuda.version.major_minor)
         found.append({"program": "nvcc", "path": "RK_NVCC", "version": version, "why": why})
     return found
+
+
+def _folder(request: BuildRequest) -> str:
+    """A toolset's folder; a plan knows the first two parts of its name only."""
+    text = str(request.compiler.toolset)
+    return text if text.count(".") > 1 else f"{text}*"
 
 
 def _program(name: str, step: str, fix: str) -> dict[str, Any]:

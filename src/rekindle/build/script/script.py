@@ -118,7 +118,7 @@ class _Writer:
         self.environment = compute(
             request, chosen.resolved, temp=self._in("t"), version=self.version, tools=self._in("env"), git_ceiling=work
         )
-        self.jobs = jobs or 1
+        self.jobs = jobs or 4  # not known: with 16 GB of memory it fits
         self.patches = _edits(request)
 
     def script(self) -> Script:

@@ -90,7 +90,9 @@ def unfit(work: str) -> list[str]:
 def expanded(path: str) -> Path:
     """`RK_CUDA/bin/nvcc.exe`: the first part is a place of the script."""
     first, *rest = path.split("/")
-    return Path(os.environ.get(first, ""), *rest)
+    top = Path(os.environ.get(first, ""))
+    found = sorted(top.glob("/".join(rest))) if "*" in path else []
+    return found[-1] if found else top.joinpath(*rest)
 
 
 def version_of(path: str, wanted: str) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from rekindle.build.command import look
+from rekindle.build.command import BuildCommand, look, resolve
 from rekindle.build.configure import jobs, options, request
 from rekindle.build.script import cmd, ps1, script, sh
+from rekindle.build.script.usual_machine import usual
 from rekindle.core import files, paths
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding
+from rekindle.machine.model import Machine
+from rekindle.stack import plan as plans
 
 _KINDS: dict[str, tuple[str, Callable[[script.Script, str], str], str]] = {
     ".cmd": ("windows", cmd.text, "\r\n"),
@@ -39,39 +41,40 @@ class ScriptReport(msgspec.Struct, frozen=True, kw_only=True):
     written: bool = True
 
 
-def write(plan: Path, *, machine: Path | None, dry_run: bool, asked: Mapping[str, Any]) -> ScriptReport:
-    path = Path(asked["script"])
+_STEPS = "the script itself takes `--from STEP` and `--until STEP`"
+_NOT_IN_A_SCRIPT = {
+    "start": ("--from", _STEPS),
+    "until": ("--until", _STEPS),
+    "clean": ("--clean", "delete the script's work folder to start over"),
+    "auto_fix": ("--auto-fix", "a script cannot fix a build; `rekindle diagnose` reads its logs"),
+    "bundle": ("--bundle", "set `PIP_NO_INDEX=1` and `PIP_FIND_LINKS=DIR` where the script runs"),
+    "launcher": (
+        "--cache",
+        "to compile through sccache, add `CMAKE_CXX_COMPILER_LAUNCHER` where the script sets `CXX`",
+    ),
+}
+
+
+def write(command: BuildCommand) -> ScriptReport:
+    assert command.script is not None
+    path = command.script
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
-        message = f"`{path.name}` does not say for which shell the script is meant to be"
+        message = f"cannot tell the shell from `{path.name}`"
         raise UsageError(message, hint="call it `build.cmd`, `build.ps1` (Windows) or `build.sh` (Linux)")
-    steps = "the script itself takes `--from STEP` and `--until STEP`"
-    for name, key, hint in (
-        ("--from", "start", steps),
-        ("--until", "until", steps),
-        ("--clean", "clean", "delete the script's work folder to begin anew"),
-        (
-            "--auto-fix",
-            "auto_fix",
-            "what can fix a build on its way is not in a script; `rekindle diagnose` reads its logs",
-        ),
-        (
-            "--cache",
-            "launcher",
-            "to compile through sccache, add `CMAKE_CXX_COMPILER_LAUNCHER` where the script sets `CXX`",
-        ),
-    ):
-        if asked.get(key) and asked[key] != "none":
+    for field, (name, hint) in _NOT_IN_A_SCRIPT.items():
+        given = getattr(command, field)
+        if given and given != "none":
             message = f"`{name}` does not go with `--script`"
             raise UsageError(message, hint=hint)
-    made, work = _composed(plan, machine, asked)
+    made, work = _composed(command)
     system, text, newline = kind
     if made.system != system:
         fitting = "build.sh" if made.system == "linux" else "build.cmd` or `build.ps1"
         message = f"this plan is for {made.system.capitalize()}, `{path.name}` is a script for {system.capitalize()}"
         raise UsageError(message, hint=f"call it `{fitting}`")
     body = text(made, path.name)
-    if not dry_run:
+    if not command.dry_run:
         files.write_text(path, body, newline=newline)
         if path.suffix.lower() == ".sh":
             with contextlib.suppress(OSError):
@@ -85,7 +88,7 @@ def write(plan: Path, *, machine: Path | None, dry_run: bool, asked: Mapping[str
         version=made.version,
         steps=tuple(step.name for step in made.steps),
         findings=made.options.findings,
-        written=not dry_run,
+        written=not command.dry_run,
     )
 
 
@@ -103,21 +106,26 @@ def text(report: ScriptReport) -> str:
     )
 
 
-def _composed(plan: Path, machine: Path | None, asked: Mapping[str, Any]) -> tuple[script.Script, str]:
-    wanted = request.read(plan)
-    if asked.get("source"):
-        source = Path(asked["source"])
-        wanted = msgspec.structs.replace(wanted, source=str(source if machine else source.resolve()))
-    seen = look(machine)
-    # A source that another computer's plan names is there, not here.
-    resolved = request.resolve(wanted, seen, here=None if machine else plan.resolve().parent)
-    chosen = options.resolve(resolved, options.parse(asked["pairs"]), allow_unknown=asked["allow_unknown"])
-    given = asked["work"]
+def _composed(command: BuildCommand) -> tuple[script.Script, str]:
+    seen, elsewhere = _machine(command)
+    resolved = resolve(command, seen, elsewhere=elsewhere)
+    chosen = options.resolve(resolved, options.parse(command.pairs), allow_unknown=command.allow_unknown)
+    given = command.work
     work = (given.as_posix() if resolved.system == "linux" else str(given)) if given else _work(resolved)
     if not resolved.paths.isabs(work):
         work = str(Path(work).resolve())
-    many = asked["jobs"] or jobs.computed(seen, cuda=resolved.cuda is not None)
-    return script.compose(resolved, chosen, work=work, jobs=many, beside=machine is not None), work
+    many = command.jobs or jobs.computed(seen, cuda=resolved.cuda is not None)
+    return script.compose(resolved, chosen, work=work, jobs=many, beside=elsewhere), work
+
+
+def _machine(command: BuildCommand) -> tuple[Machine, bool]:
+    """The computer that the script is for, and whether it is another one: recorded, or as a plan for it says."""
+    if command.machine is not None:
+        return look(command.machine), True
+    wanted = _KINDS[str(command.script and command.script.suffix.lower())][0]
+    if wanted != paths.system() and request.is_plan(command.plan):
+        return usual(plans.read(command.plan)), True
+    return look(None), False
 
 
 def _work(resolved: request.BuildRequest) -> str:

@@ -1,0 +1,181 @@
+"""What `rekindle env` and `rekindle shell` answer: the environment that a build runs in, and why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.command import look
+from rekindle.build.configure import options, render, request
+from rekindle.build.configure.environment import Environment, difference
+from rekindle.build.configure.options import Resolved
+from rekindle.build.configure.request import BuildFile, BuildRequest
+from rekindle.build.run import build as whole
+from rekindle.build.run.build import Choices
+from rekindle.build.run.folders import folder_of, without_spaces
+from rekindle.core import console, files
+from rekindle.core.errors import UsageError
+from rekindle.core.findings import Finding
+from rekindle.core.version import typed
+from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.machine.model import Machine
+
+
+class EnvCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed after `rekindle env`: a plan, or what stands in for one."""
+
+    plan: Path | None = None
+    machine: Path | None = None
+    gpus: tuple[str, ...] = ()
+    torch: str | None = None
+    cuda: str | None = None
+    python: str | None = None
+    toolset: str | None = None
+    profile: str | None = None
+    pairs: tuple[str, ...] = ()
+    allow_unknown: bool = False
+    shell: str | None = None
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True):
+    """One variable of the build, before and after. None: not set."""
+
+    name: str
+    before: str | None
+    after: str | None
+    why: str
+
+
+class EnvReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.env/1"
+    system: str
+    vcvars: str | None
+    """Windows: the command that has to be called first; None where its variables are in the list."""
+    variables: tuple[Variable, ...]
+    options: tuple[Resolved, ...]
+    findings: tuple[Finding, ...]
+    version: str
+
+
+class OptionsReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.env-options/1"
+    torch: str
+    options: tuple[options.Described, ...]
+
+
+def environment(command: EnvCommand) -> tuple[EnvReport, Environment]:
+    """What the build of this plan (or of what the command line says) would run in."""
+    seen = look(command.machine)
+    if command.plan is not None:
+        wanted, here = request.read(command.plan), command.plan.resolve().parent
+    else:
+        wanted, here = _wanted(command, seen), None
+    resolved = request.resolve(wanted, seen, here=here)
+    root = _root(resolved, seen, elsewhere=command.machine is not None)
+    before = seen.environment if command.machine is not None else dict(os.environ)
+    choices = Choices(overrides=options.parse(command.pairs), allow_unknown=command.allow_unknown)
+    capture = command.machine is None and not command.shell
+    chosen, computed, _, version = whole.prepare(resolved, choices, root, before, capture=capture)
+    report = EnvReport(
+        system=resolved.system,
+        vcvars=computed.vcvars,
+        variables=tuple(
+            Variable(name=each.name, before=each.before, after=each.after, why=each.why)
+            for each in difference(before, computed)
+        ),
+        options=chosen.resolved,
+        findings=chosen.findings,
+        version=version,
+    )
+    return report, computed
+
+
+def list_options(command: EnvCommand) -> OptionsReport:
+    """The options of the plan's release, of the one that was named, or of the newest."""
+    planned = request.read(command.plan).torch if command.plan is not None else None
+    torch = command.torch or planned or torch_releases()[-1].minor
+    return OptionsReport(torch=torch, options=options.describe(torch))
+
+
+def environment_text(report: EnvReport, *, diff: bool) -> str:
+    lines = [f"call {report.vcvars}"] if report.vcvars else []
+    for each in report.variables:
+        if diff:
+            lines += [f"- {each.name}={each.before}"] if each.before is not None else []
+            lines += [f"+ {each.name}={each.after}"] if each.after is not None else []
+            lines += [f"    {each.why}"] if each.why else []
+        elif each.after is not None:
+            lines.append(f"{each.name}={each.after}")
+    return "\n".join(lines)
+
+
+def options_text(report: OptionsReport) -> str:
+    rows = [
+        (
+            each.name,
+            each.default or "",
+            f"{each.first}-{each.last}",
+            "; ".join(filter(None, (each.condition, each.effect))),
+        )
+        for each in report.options
+    ]
+    return console.table(rows, head=("option", "default", "releases", "condition and effect"))
+
+
+def open_shell(command: EnvCommand, tell: Callable[[str], None]) -> int:
+    """The user's own shell in the build's environment; its exit code when it is left."""
+    report, computed = environment(command)
+    environ = computed.over(os.environ)
+    if os.name == "nt":
+        words = [os.environ.get("COMSPEC", "cmd.exe"), "/k", "prompt", "(rekindle) $P$G"]
+    else:
+        words = [os.environ.get("SHELL") or "/bin/sh", "-i"]
+    tell(f"{len(report.variables)} variables set for {report.version}; `exit` leaves")
+    return subprocess.call(words, env=environ)
+
+
+def write_launcher(command: EnvCommand, path: Path) -> None:
+    """The same as a file: what `env --cmd` prints, and then a prompt."""
+    kind = path.suffix.lower()
+    endings = {
+        ".cmd": ("cmd", "@echo off\n{0}prompt (rekindle) $P$G\ncmd /k\n", "\r\n"),
+        ".ps1": ("ps1", "{0}powershell -NoExit -NoLogo\n", "\r\n"),
+        ".sh": ("sh", '#!/usr/bin/env bash\n{0}exec "${{SHELL:-/bin/sh}}" -i\n', "\n"),
+    }
+    if kind not in endings:
+        message = f"cannot tell the shell from `{path.name}`"
+        raise UsageError(message, hint="call it `prompt.cmd`, `prompt.ps1` or `prompt.sh`")
+    shell, text, newline = endings[kind]
+    _, computed = environment(msgspec.structs.replace(command, shell=shell))
+    files.write_text(path, text.format(render.render(computed, shell)), newline=newline)
+    if kind == ".sh":
+        path.chmod(0o755)
+
+
+def _wanted(command: EnvCommand, seen: Machine) -> BuildFile:
+    from rekindle.knowledge.gpu.gpus import capabilities_of
+
+    named = capabilities_of(command.gpus)
+    listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
+    cuda = typed(command.cuda, "`--cuda`", "11.8") if command.cuda else None
+    chosen = seen.toolkit if cuda is None and seen.toolkit else None
+    return BuildFile(
+        source=".",
+        torch=command.torch,
+        cuda=cuda or (chosen.version.major_minor if chosen and chosen.version else None),
+        arch_list=listed,
+        python=command.python,
+        toolset=command.toolset,
+        profile=command.profile or "fast",
+    )
+
+
+def _root(resolved: BuildRequest, seen: Machine, *, elsewhere: bool) -> str:
+    """The build's folder. On another machine the cache's place is not known: a short one stands for it."""
+    if not elsewhere:
+        return str(without_spaces(folder_of(resolved)))
+    return "C:\\rk\\b" if seen.os == "windows" else "/var/tmp/rk/b"

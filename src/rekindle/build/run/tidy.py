@@ -1,0 +1,87 @@
+"""`rekindle build --tidy`: gives back what a finished build no longer needs, tens of gigabytes for a PyTorch.
+
+Wheels, logs, the journal, the record and what the compiles took stay; the source copy, objects, the build's own
+Python environment and temporary files go. The next build of the same plan starts from scratch.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.run.clean import remove
+from rekindle.build.run.folders import Folders
+from rekindle.build.run.lock import held
+from rekindle.core.errors import NotFound
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    bytes: int
+
+
+class Tidied(msgspec.Struct, frozen=True, kw_only=True):
+    """`bytes` is what was freed, or would be with `--dry-run`."""
+
+    removed: tuple[Removed, ...]
+    kept: tuple[str, ...]
+    bytes: int
+    wheel: str | None
+    done: bool
+
+
+def tidy(folders: Folders, *, dry_run: bool) -> Tidied:
+    if not folders.journal.exists():
+        message = f"there is no build in `{folders.root}`"
+        raise NotFound(message, hint="name its folder with `--work DIR`; the end of a build prints it")
+    wheels = sorted(folders.root.glob("repaired/*.whl")) or sorted(folders.wheels.glob("*.whl"))
+    if not wheels:
+        message = f"the build in `{folders.root}` has no wheel yet: its objects are still needed"
+        raise NotFound(message, hint="finish the build first, or empty the folder with `--clean`")
+    going = [path for path in _gone(folders) if path.exists()]
+    removed = tuple(Removed(path=str(path), bytes=_size(path)) for path in going)
+    if not dry_run:
+        with held(folders):
+            for path in going:
+                remove(path)
+    kept = sorted(path.name for path in folders.root.iterdir() if path not in going)
+    return Tidied(
+        removed=removed,
+        kept=tuple(kept),
+        bytes=sum(each.bytes for each in removed),
+        wheel=str(wheels[-1]),
+        done=not dry_run,
+    )
+
+
+def text(found: Tidied) -> str:
+    verb = "freed" if found.done else "would free"
+    lines = [
+        f"{verb} {found.bytes / 1e9:.1f} GB: {', '.join(Path(each.path).name for each in found.removed) or 'nothing'}"
+    ]
+    return "\n".join([*lines, f"kept {', '.join(found.kept)}"])
+
+
+def _gone(folders: Folders) -> list[Path]:
+    return [
+        folders.source,
+        folders.build,
+        folders.temp,
+        folders.stage,
+        folders.smoke,
+        folders.tools,
+        folders.root / "p",
+    ]
+
+
+def _size(top: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(top):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - thousands of files
+            except OSError:
+                continue
+    return total

@@ -1,0 +1,34 @@
+"""`rekindle shell`: a prompt with exactly the environment of a build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rekindle.cli import options
+from rekindle.core import console
+
+
+@click.command("shell")
+@click.argument("plan", type=click.Path(path_type=Path), metavar="[PLAN]", required=False)
+@click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated.")
+@click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have.")
+@options.gpus
+@options.torch
+@options.cuda
+@options.python
+@options.toolset
+@options.profile
+@options.output("Write a `.cmd`, `.ps1` or `.sh` that opens the same prompt; a `.cmd` opens on a double click.")
+def command(output: Path | None, **given: Any) -> int:
+    """Open a prompt with the environment of PLAN's build; `exit` leaves it. Nothing outside it changes."""
+    from rekindle.build import env_command as env
+
+    wanted = env.EnvCommand(**given)
+    if output is not None:
+        env.write_launcher(wanted, output)
+        console.out(f"wrote `{output}`")
+        return 0
+    return env.open_shell(wanted, tell=console.say)
