@@ -10,7 +10,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from rekindle.knowledge.logs.signatures import CauseRow, Signature, Step, cause, causes
+from rekindle.knowledge.logs.signatures import CauseRow, FixStep, LogSignature, cause, causes
 
 OFTEN = 0.5
 PAGES = Path(__file__).parents[1] / "docs" / "reference" / "causes"
@@ -52,7 +52,7 @@ def _page(row: CauseRow) -> str:
     return "\n".join(parts)
 
 
-def _sample(signature: Signature) -> str:
+def _sample(signature: LogSignature) -> str:
     """As it must stand in a log to be read as this cause; where it has other causes too, the page says so."""
     shown = f"```text\n{(signature.sample or signature.example).strip()}\n```\n"
     if signature.sure >= OFTEN:
@@ -60,7 +60,7 @@ def _sample(signature: Signature) -> str:
     return f"{shown}\nThis line has more frequent causes: without facts about the machine it is offered after them.\n"
 
 
-def _step(step: Step) -> str:
+def _step(step: FixStep) -> str:
     where = {"windows": "On Windows: ", "linux": "On Linux: "}.get(step.os or "", "")
     text = f"- {where}{step.text}" + (" (The command is the one that `rekindle plan` prints.)" if step.plan else "")
     return _plain(f"{text}\n\n        {step.command}\n" if step.command else text)

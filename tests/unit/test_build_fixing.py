@@ -136,10 +136,10 @@ def test_every_mechanical_fix_is_of_a_known_cause_and_can_be_made() -> None:
     for row in mechanical.mechanical():
         cause = signatures.cause(row.cause)
         assert cause is not None, row.id
-        if row.action is mechanical.Action.VARIABLES:
+        if row.action is mechanical.FixAction.VARIABLES:
             assert any((step.command or "").startswith(("export ", "set ")) for step in cause.fix), row.id
         assert all(patches.patch(id) for id in row.patches)
-        assert (row.divide > 1) == (row.action is mechanical.Action.JOBS)
+        assert (row.divide > 1) == (row.action is mechanical.FixAction.JOBS)
         assert row.text[0].islower() and not row.text.endswith("."), "it follows `Rekindle can`"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.follow import follow
 from support.command import rekindle_command
@@ -146,7 +146,7 @@ def test_nothing_failed_is_an_answer() -> None:
         "-- Performing Test HAS_FLAG - Failed\n-- Looking for pthread_create - not found\n"
         "a.cpp:1:2: warning: unused variable\nSuccessfully installed thing-1.0\n"
     )
-    assert found.outcome is Outcome.NONE
+    assert found.outcome is LogOutcome.NONE
     assert found.causes == ()
 
 
@@ -154,7 +154,7 @@ def test_an_unknown_failure_is_said_to_be_unknown() -> None:
     found = diagnose_text(
         "[1/2] Building x\nFAILED: x\nfrobnicator: the gizmo is upside down\nninja: build stopped: x.\n"
     )
-    assert found.outcome is Outcome.UNKNOWN
+    assert found.outcome is LogOutcome.UNKNOWN
     assert found.unexplained
 
 
@@ -197,7 +197,7 @@ def test_a_log_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
         log.write_text("Successfully installed thing\n", encoding="utf-8")
 
     answers = list(follow(log, idle=3.0, pause=pause, clock=lambda: now[0]))
-    assert (answers[0].outcome, answers[-1].outcome) == (Outcome.CAUSE, Outcome.NONE)
+    assert (answers[0].outcome, answers[-1].outcome) == (LogOutcome.CAUSE, LogOutcome.NONE)
 
 
 def test_a_file_that_is_not_there() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 
 LOGS = sorted((Path(__file__).parents[1] / "data" / "good-logs").glob("*.log.xz"))
@@ -21,7 +21,7 @@ def test_there_are_logs_to_look_at() -> None:
 def test_no_cause_is_invented(path: Path) -> None:
     text = lzma.decompress(path.read_bytes()).decode("utf-8")
     found = diagnose_text(text)
-    assert found.outcome is Outcome.NONE, [(cause.label, cause.evidence[0].text) for cause in found.causes]
+    assert found.outcome is LogOutcome.NONE, [(cause.label, cause.evidence[0].text) for cause in found.causes]
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_no_cause_is_invented(path: Path) -> None:
 def test_harmless_lines_are_harmless(text: str) -> None:
     found = diagnose_text(text)
     assert found.causes == ()
-    assert found.outcome is Outcome.NONE
+    assert found.outcome is LogOutcome.NONE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 from support.command import rekindle_command
 
@@ -41,7 +41,7 @@ FAILED = [
 @pytest.mark.parametrize("log", FAILED)
 def test_nothing_failed_is_said_only_of_a_success(log: str) -> None:
     found = diagnose_text(log + "\n")
-    assert found.outcome is not Outcome.NONE
+    assert found.outcome is not LogOutcome.NONE
     assert found.causes or found.unexplained or not log
 
 
@@ -61,12 +61,12 @@ def test_nothing_failed_is_said_only_of_a_success(log: str) -> None:
     ],
 )
 def test_a_sign_of_success_is_believed(log: str) -> None:
-    assert diagnose_text(log + "\n").outcome is Outcome.NONE
+    assert diagnose_text(log + "\n").outcome is LogOutcome.NONE
 
 
 def test_the_lines_that_look_most_like_a_failure_are_shown() -> None:
     found = diagnose_text("reading\nthe frobnicator could not be calibrated\nwriting\nleaving\n")
-    assert found.outcome is Outcome.UNKNOWN
+    assert found.outcome is LogOutcome.UNKNOWN
     assert found.summary == "No failure that I recognise"
     assert [item.line for item in found.unexplained] == [2]
 
@@ -92,7 +92,7 @@ QUOTED = [
 @pytest.mark.parametrize("log", QUOTED)
 def test_a_quoted_or_overcome_failure_is_none(log: str) -> None:
     found = diagnose_text(log + "\n")
-    assert (found.outcome, [cause.label for cause in found.causes]) == (Outcome.NONE, [])
+    assert (found.outcome, [cause.label for cause in found.causes]) == (LogOutcome.NONE, [])
 
 
 @pytest.mark.parametrize(

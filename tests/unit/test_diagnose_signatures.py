@@ -11,7 +11,7 @@ from rekindle.diagnose.conditions import CONDITIONS
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.scan import PREFILTER
 from rekindle.diagnose.text import bare
-from rekindle.knowledge.logs.signatures import CauseRow, Signature, causes
+from rekindle.knowledge.logs.signatures import CauseRow, LogSignature, causes
 from tools.causes import OFTEN, PAGES, pages
 
 ROWS = causes()
@@ -40,7 +40,7 @@ def test_a_cause_says_what_it_means_and_what_to_do(row: CauseRow) -> None:
 
 
 @pytest.mark.parametrize(("row", "signature"), SIGNATURES, ids=NAMES)
-def test_the_example_is_matched_and_found_in_a_large_log(row: CauseRow, signature: Signature) -> None:
+def test_the_example_is_matched_and_found_in_a_large_log(row: CauseRow, signature: LogSignature) -> None:
     text = bare(signature.example)
     assert any(re2.search(pattern, text) for pattern in signature.match)
     if not signature.near:
@@ -50,7 +50,7 @@ def test_the_example_is_matched_and_found_in_a_large_log(row: CauseRow, signatur
 
 
 @pytest.mark.parametrize(("row", "signature"), SIGNATURES, ids=NAMES)
-def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: Signature) -> None:
+def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: LogSignature) -> None:
     if signature.near or signature.log or signature.soft:
         return
     # What says that it is a build would turn a failure at run time into one of the compiler.
@@ -64,7 +64,7 @@ def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: Signatur
 
 
 @pytest.mark.parametrize(("row", "signature"), SIGNATURES, ids=NAMES)
-def test_what_a_page_shows_is_read_as_that_cause(row: CauseRow, signature: Signature) -> None:
+def test_what_a_page_shows_is_read_as_that_cause(row: CauseRow, signature: LogSignature) -> None:
     found = diagnose_text((signature.sample or signature.example).strip("\n") + "\n")
     labels = [cause.label for cause in found.causes]
     if signature.sure >= OFTEN:

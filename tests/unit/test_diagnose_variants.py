@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.diagnose.answer import Outcome
+from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 
 if sys.version_info >= (3, 11):
@@ -67,5 +67,5 @@ def _others() -> list[str]:
 def test_nothing_is_invented_for_failures_of_other_fields(log: str) -> None:
     found = diagnose_text(log + "\n")
     assert [cause.label for cause in found.causes] == []
-    assert found.outcome is Outcome.UNKNOWN
+    assert found.outcome is LogOutcome.UNKNOWN
     assert found.unexplained

@@ -10,15 +10,15 @@ from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 
 
-class Outcome(str, Enum):
-    """`cause`: it failed, and this is why. `none`: nothing here failed. `unknown`: it failed, and why is not known."""
+class LogOutcome(str, Enum):
+    """`cause`: it failed, and this is why. `none`: nothing here failed. `unknown`: neither shows."""
 
     CAUSE = "cause"
     NONE = "none"
     UNKNOWN = "unknown"
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class EvidenceLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line that shows it, as it stands in the file (control characters and secrets removed)."""
 
     line: int
@@ -33,7 +33,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     confidence: float
     line: int
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[EvidenceLine, ...]
     explanation: str
     fix: Fix
     job: str | None = None
@@ -47,11 +47,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = "rekindle.diagnose/1"
     source: str = ""
-    outcome: Outcome
+    outcome: LogOutcome
     summary: str
     causes: tuple[Cause, ...] = ()
-    wrappers: tuple[Evidence, ...] = ()
-    unexplained: tuple[Evidence, ...] = ()
+    wrappers: tuple[EvidenceLine, ...] = ()
+    unexplained: tuple[EvidenceLine, ...] = ()
     lines: int = 0
     facts: dict[str, str] = {}
 

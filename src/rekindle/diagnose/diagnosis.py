@@ -15,15 +15,15 @@ from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 from rekindle.diagnose import fix, known_patches
-from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
-from rekindle.diagnose.events import Event, Kind, read
+from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.facts import Facts, gather
 from rekindle.diagnose.match import matches
 from rekindle.diagnose.missing import really_missing
-from rekindle.diagnose.outcome import Judgement, judge
+from rekindle.diagnose.outcome import Ending, judge
 from rekindle.diagnose.overcome import passed_tests, tried_again
-from rekindle.diagnose.rank import Ranked, ranked
-from rekindle.diagnose.scan import BLOCK, Kept, scan
+from rekindle.diagnose.rank import RankedCause, ranked
+from rekindle.diagnose.scan import BLOCK, KeptLines, scan
 from rekindle.diagnose.unwrap import unwrapped
 from rekindle.knowledge.cuda.libraries import is_test_library
 from rekindle.knowledge.logs import signatures
@@ -47,29 +47,29 @@ def diagnose_blocks(blocks: Iterable[bytes], *, known: Facts | None = None, sour
     return answer(scan(blocks), known=known, source=source)
 
 
-def answer(kept: Kept, *, known: Facts | None = None, source: str = "") -> Diagnosis:
+def answer(kept: KeptLines, *, known: Facts | None = None, source: str = "") -> Diagnosis:
     """What the lines that were kept amount to. Where a failure shows no cause, a console may have cut the lines."""
     found = _answer(kept, known, source)
-    joined = unwrapped(kept) if found.outcome is Outcome.UNKNOWN else None
+    joined = unwrapped(kept) if found.outcome is LogOutcome.UNKNOWN else None
     if joined is None:
         return found
     again = _answer(joined, known, source)
-    return again if again.outcome is Outcome.CAUSE else found
+    return again if again.outcome is LogOutcome.CAUSE else found
 
 
-def _answer(kept: Kept, known: Facts | None, source: str) -> Diagnosis:
+def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     events = tuple(passed_tests(read(kept.lines)))
     facts = gather((event.text for event in events), known)
     order = ranked(matches(events, facts), events)
     if order and tried_again(events, _failures(events, order)):
         order = []
-    wrappers = [event for event in events if event.kind is Kind.WRAPPER and event.hit]
+    wrappers = [event for event in events if event.kind is LineKind.WRAPPER and event.hit]
     told = {name: str(value) for name in _TOLD if (value := getattr(facts, name)) not in (None, ())}
     if facts.gpus:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
     causes = _with_patches(causes, events)
-    judged = Judgement(outcome=Outcome.CAUSE, summary=causes[0].title) if causes else judge(events)
+    judged = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title) if causes else judge(events)
     return Diagnosis(
         source=source,
         outcome=judged.outcome,
@@ -82,17 +82,17 @@ def _answer(kept: Kept, known: Facts | None, source: str) -> Diagnosis:
     )
 
 
-def _failures(events: Sequence[Event], order: Sequence[Ranked]) -> list[int]:
+def _failures(events: Sequence[Event], order: Sequence[RankedCause]) -> list[int]:
     shown = [match.event.number for entry in order for match in entry.matches]
-    return shown + [event.number for event in events if event.kind in (Kind.ERROR, Kind.WRAPPER)]
+    return shown + [event.number for event in events if event.kind in (LineKind.ERROR, LineKind.WRAPPER)]
 
 
-def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], facts: Facts) -> Cause:
+def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Event], facts: Facts) -> Cause:
     row = entry.first.cause
     fields: dict[str, str] = {}
     for match in reversed(entry.matches):
         fields |= match.fields
-    evidence: dict[int, Evidence] = {}
+    evidence: dict[int, EvidenceLine] = {}
     for match in entry.matches[:6]:
         evidence[match.event.number] = _evidence(match.event)
     fields["said"] = " ".join(match.event.text for match in entry.matches[:3])
@@ -123,7 +123,7 @@ def _cause(entry: Ranked, order: Sequence[Ranked], events: Sequence[Event], fact
 
 def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[Cause, ...]:
     """A fault of PyTorch's own source that the catalogue mends: said with the first cause, or as a cause of its own."""
-    heard = [event for event in events if event.kind not in (Kind.COMMAND, Kind.PROGRESS, Kind.SUCCESS)]
+    heard = [event for event in events if event.kind not in (LineKind.COMMAND, LineKind.PROGRESS, LineKind.SUCCESS)]
     found = known_patches.shown(event.text for event in heard)
     if not found:
         return causes
@@ -161,9 +161,9 @@ def _file_name(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 
 
-def _evidence(event: Event) -> Evidence:
+def _evidence(event: Event) -> EvidenceLine:
     text = event.text if len(event.text) <= _SHOWN else event.text[: _SHOWN - 4] + " ..."
-    return Evidence(line=event.number, text=redact(clean(text), names=()))
+    return EvidenceLine(line=event.number, text=redact(clean(text), names=()))
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

@@ -13,12 +13,12 @@ from enum import Enum
 import msgspec
 import re2
 
-from rekindle.diagnose.scan import Line
+from rekindle.diagnose.scan import LogLine
 from rekindle.knowledge.logs.signatures import LineRow, log_lines
 from rekindle.knowledge.tables import cached
 
 
-class Kind(str, Enum):
+class LineKind(str, Enum):
     ERROR = "error"
     WARNING = "warning"
     PROBE = "probe"
@@ -37,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     text: str
     raw: str
-    kind: Kind
+    kind: LineKind
     tool: str | None = None
     job: str | None = None
     hit: bool = True
@@ -56,16 +56,16 @@ _ONE_LINER = re2.compile(r'^File "<string>", line \d+, in <module>')
 _STEP = re2.compile(r"^\[\d+/\d+\]")
 
 
-def read(lines: Iterable[Line]) -> tuple[Event, ...]:
+def read(lines: Iterable[LogLine]) -> tuple[Event, ...]:
     """The lines as events, each tied to its job where the log tells."""
     events: list[Event] = []
     job: str | None = None
-    block: Kind | None = None
+    block: LineKind | None = None
     for line in lines:
         kind, tool = classify(line.text)
         block = _cmake_block(line, kind, tool, block)
-        if block is Kind.WARNING and not (kind is Kind.ERROR and tool in _PLAIN_SPEAKERS):
-            kind, tool = Kind.WARNING, "cmake"
+        if block is LineKind.WARNING and not (kind is LineKind.ERROR and tool in _PLAIN_SPEAKERS):
+            kind, tool = LineKind.WARNING, "cmake"
         failed = _FAILED_TARGET.match(line.text)
         if failed:
             job = failed.group(1)
@@ -89,18 +89,18 @@ def read(lines: Iterable[Line]) -> tuple[Event, ...]:
 def _asked_by_cmake(events: list[Event]) -> list[Event]:
     """CMake asks Python things with `python -c`; a traceback of that one line, after which it goes on, is an answer."""
     for index, event in enumerate(events):
-        if event.kind is not Kind.ERROR or event.tool != "python":
+        if event.kind is not LineKind.ERROR or event.tool != "python":
             continue
         before = [other.text for other in events[max(0, index - 2) : index]]
         after = next((other.text for other in events[index + 1 :] if other.text), "")
         if any(_ONE_LINER.match(text) for text in before) and after.startswith("-- "):
-            events[index] = msgspec.structs.replace(event, kind=Kind.PROBE, tool="cmake")
+            events[index] = msgspec.structs.replace(event, kind=LineKind.PROBE, tool="cmake")
     return events
 
 
-def _cmake_block(line: Line, kind: Kind, tool: str | None, block: Kind | None) -> Kind | None:
+def _cmake_block(line: LogLine, kind: LineKind, tool: str | None, block: LineKind | None) -> LineKind | None:
     """CMake's messages have a heading and an indented body: what the body says is as serious as its heading."""
-    if tool == "cmake" and kind in (Kind.WARNING, Kind.ERROR):
+    if tool == "cmake" and kind in (LineKind.WARNING, LineKind.ERROR):
         return kind
     if block is None or not line.text or line.text.startswith("Call Stack"):
         return block
@@ -108,28 +108,28 @@ def _cmake_block(line: Line, kind: Kind, tool: str | None, block: Kind | None) -
     return block if before.endswith("  ") else None
 
 
-def classify(text: str) -> tuple[Kind, str | None]:
+def classify(text: str) -> tuple[LineKind, str | None]:
     if not text:
-        return Kind.TEXT, None
+        return LineKind.TEXT, None
     patterns, lines = _grammar()
     hits = patterns.Match(text[:4000])
     if not hits:
-        return Kind.TEXT, None
+        return LineKind.TEXT, None
     row = lines[min(hits)]
-    return Kind(row.kind), row.tool
+    return LineKind(row.kind), row.tool
 
 
 def _tied_to_make(events: list[Event]) -> list[Event]:
     """make names the target after its output: give it to the errors just before that have none."""
     for index, event in enumerate(events):
-        target = _MAKE_TARGET.search(event.text) if event.tool == "make" and event.kind is Kind.WRAPPER else None
+        target = _MAKE_TARGET.search(event.text) if event.tool == "make" and event.kind is LineKind.WRAPPER else None
         if not target:
             continue
         for back in range(index - 1, max(-1, index - 25), -1):
             before = events[back]
-            if before.tool == "make" or before.kind is Kind.PROGRESS:
+            if before.tool == "make" or before.kind is LineKind.PROGRESS:
                 break
-            if before.kind is Kind.ERROR and before.job is None:
+            if before.kind is LineKind.ERROR and before.job is None:
                 events[back] = msgspec.structs.replace(before, job=target.group(1))
     return events
 

@@ -17,7 +17,7 @@ from rekindle.knowledge.cuda import host_compilers
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
-from rekindle.knowledge.logs.signatures import CauseRow, Step
+from rekindle.knowledge.logs.signatures import CauseRow, FixStep
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
@@ -43,23 +43,23 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     return Fix(text=" ".join(texts), commands=tuple(commands), mechanical=bool(of_cause(cause.id)))
 
 
-def _all(steps: Sequence[Step], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[_Filled]:
+def _all(steps: Sequence[FixStep], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[_Filled]:
     made = (_fill(step, values, facts) for step in steps if step.fallback is fallback)
     return [step for step in made if step]
 
 
-def _wanted(step: Step, values: Mapping[str, str], holds: frozenset[str]) -> bool:
+def _wanted(step: FixStep, values: Mapping[str, str], holds: frozenset[str]) -> bool:
     if step.needs is None:
         return True
     without, _, name = step.needs.partition(" ")
     return name not in values if without == "without" else step.needs in holds
 
 
-def _fits(step: Step, facts: Facts) -> bool:
+def _fits(step: FixStep, facts: Facts) -> bool:
     return step.os is None or facts.os is None or step.os == facts.os
 
 
-def _fill(step: Step, values: Mapping[str, str], facts: Facts) -> _Filled | None:
+def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | None:
     text = _filled(step.text, values)
     command = _filled(step.command, values) if step.command else None
     if text is None or (step.command and command is None):

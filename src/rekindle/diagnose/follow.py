@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rekindle.core.errors import NotFound
-from rekindle.diagnose.answer import Diagnosis, Outcome
+from rekindle.diagnose.answer import Diagnosis, LogOutcome
 from rekindle.diagnose.diagnosis import answer
 from rekindle.diagnose.facts import Facts
-from rekindle.diagnose.scan import BLOCK, Scanner
+from rekindle.diagnose.scan import BLOCK, LogScanner
 
 _PAUSE = 0.5
 
@@ -31,17 +31,17 @@ def follow(
     if not path.exists():
         message = f"file `{path}` does not exist"
         raise NotFound(message, hint="start the build first, or name the file it writes to")
-    scanner, place, last, seen = Scanner(), 0, clock(), ("", 0)
+    scanner, place, last, seen = LogScanner(), 0, clock(), ("", 0)
     while True:
         size = path.stat().st_size
         if size < place:
-            scanner, place = Scanner(), 0
+            scanner, place = LogScanner(), 0
         if size > place:
             place = _read(path, place, scanner)
             last = clock()
             found = answer(scanner.kept(), known=known, source=str(path))
             now = (found.causes[0].label if found.causes else found.outcome.value, len(found.causes))
-            if now != seen and found.outcome is not Outcome.UNKNOWN:
+            if now != seen and found.outcome is not LogOutcome.UNKNOWN:
                 seen = now
                 yield found
         elif clock() - last >= idle:
@@ -50,7 +50,7 @@ def follow(
         pause(_PAUSE)
 
 
-def _read(path: Path, place: int, scanner: Scanner) -> int:
+def _read(path: Path, place: int, scanner: LogScanner) -> int:
     with path.open("rb") as stream:
         stream.seek(place)
         while block := stream.read(BLOCK):

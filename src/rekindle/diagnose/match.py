@@ -8,15 +8,15 @@ from functools import lru_cache
 import msgspec
 import re2
 
-from rekindle.diagnose.events import Event, Kind
+from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.logs.signatures import CauseRow, Signature, When, causes
+from rekindle.knowledge.logs.signatures import CauseRow, Circumstances, LogSignature, causes
 from rekindle.knowledge.tables import cached
 
 # What is never anybody's message, and what is one only for signatures that say so.
-_SILENT = frozenset({Kind.COMMAND, Kind.QUOTE, Kind.PROGRESS, Kind.SUCCESS, Kind.GOING})
-_GUARDED = frozenset({Kind.WARNING, Kind.PROBE, Kind.WRAPPER})
+_SILENT = frozenset({LineKind.COMMAND, LineKind.QUOTE, LineKind.PROGRESS, LineKind.SUCCESS, LineKind.GOING})
+_GUARDED = frozenset({LineKind.WARNING, LineKind.PROBE, LineKind.WRAPPER})
 _LONGEST = 8_000
 _CUT, _FRAMES = 48, 40
 _FRAME = re2.compile(r"""^File "[^"]*(?:site|dist)-packages[/\\]([\w-]+)""")
@@ -24,11 +24,11 @@ _FRAME = re2.compile(r"""^File "[^"]*(?:site|dist)-packages[/\\]([\w-]+)""")
 _OPENS = re2.compile(r"^(?:File |Traceback|\w+(?:Error|Warning|Exception)\b|\d+[|>:]|from |import |return |raise )")
 
 
-class Match(msgspec.Struct, frozen=True, kw_only=True):
+class SignatureMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A signature that holds, at an event. `fields` are the named groups of the pattern."""
 
     cause: CauseRow
-    signature: Signature
+    signature: LogSignature
     event: Event
     index: int
     fields: dict[str, str]
@@ -42,7 +42,7 @@ class _Catalogue:
         options.max_mem = 512 << 20
         options.log_errors = False
         self._set = re2.Set.SearchSet(options)
-        self.entries: list[tuple[CauseRow, Signature]] = []
+        self.entries: list[tuple[CauseRow, LogSignature]] = []
         for row in rows:
             for signature in row.signature:
                 for pattern in signature.match:
@@ -50,7 +50,7 @@ class _Catalogue:
                     self.entries.append((row, signature))
         self._set.Compile()
 
-    def find(self, text: str) -> list[tuple[CauseRow, Signature]]:
+    def find(self, text: str) -> list[tuple[CauseRow, LogSignature]]:
         found = self._set.Match(text[:_LONGEST])
         return [self.entries[index] for index in found] if found else []
 
@@ -65,11 +65,11 @@ def compiled(pattern: str) -> re2._Regexp:
     return re2.compile(pattern)
 
 
-def matches(events: Sequence[Event], facts: Facts) -> list[Match]:
+def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
     """Every signature that holds anywhere, each at the first event of each job that shows it."""
     everything = "\n".join(event.text for event in events)
     held: dict[tuple[str, str], bool] = {}
-    found: list[Match] = []
+    found: list[SignatureMatch] = []
     seen: set[tuple[str, str, str | None]] = set()
     for index, event in enumerate(events):
         if event.kind in _SILENT or not event.text:
@@ -86,11 +86,11 @@ def matches(events: Sequence[Event], facts: Facts) -> list[Match]:
             seen.add(key)
             fields = _fields(signature.match, text) | _near_fields(signature, events, index)
             fields.setdefault("failing", failing_module(events, index))
-            found.append(Match(cause=row, signature=signature, event=event, index=index, fields=fields))
+            found.append(SignatureMatch(cause=row, signature=signature, event=event, index=index, fields=fields))
     return found
 
 
-def _spoken(events: Sequence[Event], index: int) -> tuple[str, list[tuple[CauseRow, Signature]]]:
+def _spoken(events: Sequence[Event], index: int) -> tuple[str, list[tuple[CauseRow, LogSignature]]]:
     """What the line shows, and what it shows together with the next one where a console or a mailer cut it in two."""
     here = events[index]
     alone = catalogue().find(here.text)
@@ -107,7 +107,7 @@ def joined(events: Sequence[Event], index: int) -> str | None:
     if index + 1 >= len(events):
         return None
     here, after = events[index], events[index + 1]
-    if after.number != here.number + 1 or len(here.raw) < _CUT or after.kind is not Kind.TEXT or not after.text:
+    if after.number != here.number + 1 or len(here.raw) < _CUT or after.kind is not LineKind.TEXT or not after.text:
         return None
     if here.text[-1] in ".:;!?)]}>\"'`," or not (after.text[0].isalnum() or after.text[0] == "("):
         return None
@@ -125,7 +125,7 @@ def failing_module(events: Sequence[Event], index: int) -> str:
     return "torch"
 
 
-def _log_allows(signature: Signature, everything: str, held: dict[tuple[str, str], bool]) -> bool:
+def _log_allows(signature: LogSignature, everything: str, held: dict[tuple[str, str], bool]) -> bool:
     def has(pattern: str) -> bool:
         key = (signature.id, pattern)
         if key not in held:
@@ -135,7 +135,7 @@ def _log_allows(signature: Signature, everything: str, held: dict[tuple[str, str
     return all(has(pattern) for pattern in signature.log) and not any(has(pattern) for pattern in signature.absent)
 
 
-def _window(signature: Signature, events: Sequence[Event], index: int) -> Sequence[Event]:
+def _window(signature: LogSignature, events: Sequence[Event], index: int) -> Sequence[Event]:
     here = events[index].number
     low, high = index, index
     while low > 0 and events[low - 1].number >= here - signature.within:
@@ -145,7 +145,7 @@ def _window(signature: Signature, events: Sequence[Event], index: int) -> Sequen
     return events[low : high + 1]
 
 
-def _near(signature: Signature, events: Sequence[Event], index: int) -> bool:
+def _near(signature: LogSignature, events: Sequence[Event], index: int) -> bool:
     if not signature.near and not signature.unless:
         return True
     around = [event.text for event in _window(signature, events, index)]
@@ -166,7 +166,7 @@ def _fields(patterns: Sequence[str], text: str) -> dict[str, str]:
     return fields
 
 
-def _near_fields(signature: Signature, events: Sequence[Event], index: int) -> dict[str, str]:
+def _near_fields(signature: LogSignature, events: Sequence[Event], index: int) -> dict[str, str]:
     fields: dict[str, str] = {}
     for pattern in signature.near:
         if "(?P<" not in pattern:
@@ -179,7 +179,7 @@ def _near_fields(signature: Signature, events: Sequence[Event], index: int) -> d
     return fields
 
 
-def _facts_allow(when: When | None, facts: Facts) -> bool:
+def _facts_allow(when: Circumstances | None, facts: Facts) -> bool:
     if when is None:
         return True
     if (when.torch_lacks_card and not facts.torch_lacks_card) or (when.cudnn_lacks_card and not facts.cudnn_lacks_card):

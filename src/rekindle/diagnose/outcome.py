@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 import re2
 
-from rekindle.diagnose.answer import Outcome
-from rekindle.diagnose.events import Event, Kind
+from rekindle.diagnose.answer import LogOutcome
+from rekindle.diagnose.events import Event, LineKind
 
 _SHOWN = 8
 _SUSPICIOUS = 7
@@ -33,24 +33,24 @@ _PATTERNS = tuple((score, re2.compile(pattern)) for score, pattern in _SIGNS)
 _LAST_STEP = re2.compile(r"^\[(\d+)/(\d+)\] ")
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What can be said without a cause. `lines` are the ones that look most like a failure."""
 
-    outcome: Outcome
+    outcome: LogOutcome
     summary: str
     lines: tuple[Event, ...] = ()
 
 
-def judge(events: Sequence[Event]) -> Judgement:
+def judge(events: Sequence[Event]) -> Ending:
     spoken = [event for event in events if event.text]
     if not spoken:
-        return Judgement(outcome=Outcome.UNKNOWN, summary="The log is empty")
-    errors = [event for event in spoken if event.kind is Kind.ERROR]
-    reports = [event for event in spoken if event.kind is Kind.WRAPPER and event.hit and not _harmless(event)]
+        return Ending(outcome=LogOutcome.UNKNOWN, summary="The log is empty")
+    errors = [event for event in spoken if event.kind is LineKind.ERROR]
+    reports = [event for event in spoken if event.kind is LineKind.WRAPPER and event.hit and not _harmless(event)]
     if _went_well(spoken, errors, reports):
-        return Judgement(outcome=Outcome.NONE, summary="Nothing here failed")
-    return Judgement(
-        outcome=Outcome.UNKNOWN,
+        return Ending(outcome=LogOutcome.NONE, summary="Nothing here failed")
+    return Ending(
+        outcome=LogOutcome.UNKNOWN,
         summary="No failure that I recognise",
         lines=tuple(_most_like_a_failure(spoken, [*errors, *reports])),
     )
@@ -58,7 +58,7 @@ def judge(events: Sequence[Event]) -> Judgement:
 
 def _went_well(spoken: Sequence[Event], errors: Sequence[Event], reports: Sequence[Event]) -> bool:
     """The work says that it is done, after whatever went wrong before; or it goes on and nothing went wrong."""
-    done = max((event.number for event in spoken if event.kind is Kind.SUCCESS), default=0)
+    done = max((event.number for event in spoken if event.kind is LineKind.SUCCESS), default=0)
     if not done and _ended_with_the_last_step(spoken):
         done = spoken[-1].number
     last = max((event.number for event in (*errors, *reports)), default=0)
@@ -69,14 +69,14 @@ def _went_well(spoken: Sequence[Event], errors: Sequence[Event], reports: Sequen
 
 def _goes_on(spoken: Sequence[Event]) -> bool:
     """A step that follows another says that the one before it was done, unless what comes last looks like a failure."""
-    going = [event.number for event in spoken if event.kind is Kind.GOING]
-    steps = [event.number for event in spoken if event.kind in (Kind.PROGRESS, Kind.COMMAND)]
-    probes = [event.number for event in spoken if event.kind is Kind.PROBE and event.tool == "setuptools"]
+    going = [event.number for event in spoken if event.kind is LineKind.GOING]
+    steps = [event.number for event in spoken if event.kind in (LineKind.PROGRESS, LineKind.COMMAND)]
+    probes = [event.number for event in spoken if event.kind is LineKind.PROBE and event.tool == "setuptools"]
     signs = going or (steps if len(steps) > 1 else []) or probes
     if not signs:
         return False
     after = signs[-1] if going else 0
-    plain = (event for event in spoken if event.kind is Kind.TEXT and event.number > after)
+    plain = (event for event in spoken if event.kind is LineKind.TEXT and event.number > after)
     # What ends like a statement is a line of source that a compiler shows.
     return not any(_looks(event) >= _SUSPICIOUS for event in plain if not event.text.endswith((";", "{", "}")))
 
@@ -92,7 +92,7 @@ def _ended_with_the_last_step(spoken: Sequence[Event]) -> bool:
 def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> list[Event]:
     """In the order of the log. Where nothing stands out, the last lines: a program's last words."""
     plain = {event.number for event in failures}
-    silent = (Kind.QUOTE, Kind.COMMAND, Kind.PROGRESS, Kind.SUCCESS, Kind.GOING)
+    silent = (LineKind.QUOTE, LineKind.COMMAND, LineKind.PROGRESS, LineKind.SUCCESS, LineKind.GOING)
     scored: list[tuple[int, Event]] = []
     for event in spoken:
         score = 0 if event.kind in silent else _looks(event)
@@ -106,7 +106,7 @@ def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> 
 
 def _looks(event: Event) -> int:
     found = max((score for score, pattern in _PATTERNS if pattern.search(event.text)), default=0)
-    return max(found - 3, 1) if found and event.kind in (Kind.WARNING, Kind.PROBE) else found
+    return max(found - 3, 1) if found and event.kind in (LineKind.WARNING, LineKind.PROBE) else found
 
 
 def _harmless(event: Event) -> bool:

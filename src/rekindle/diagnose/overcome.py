@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import re2
 
-from rekindle.diagnose.events import Event, Kind
+from rekindle.diagnose.events import Event, LineKind
 
 _PASSED = re2.compile(
     r"^=+ (?:\d+ \w+, )*\d+ passed[^=]* =+$|^\d+ passed\b.* in [\d.]+|^OK(?: \(.*\))?$|^100% tests passed"
@@ -33,10 +33,10 @@ def passed_tests(events: Sequence[Event]) -> list[Event]:
             continue
         for back in range(index - 1, -1, -1):
             before = out[back]
-            if _TRIED.match(before.raw) or (_NOT_PASSED.search(before.text) and before.kind is Kind.WRAPPER):
+            if _TRIED.match(before.raw) or (_NOT_PASSED.search(before.text) and before.kind is LineKind.WRAPPER):
                 break
             if before.text:
-                out[back] = msgspec.structs.replace(before, kind=Kind.QUOTE, tool="pytest")
+                out[back] = msgspec.structs.replace(before, kind=LineKind.QUOTE, tool="pytest")
             if _BEGUN.match(before.text):
                 break
     return out
@@ -45,7 +45,7 @@ def passed_tests(events: Sequence[Event]) -> list[Event]:
 def tried_again(events: Sequence[Event], failures: Sequence[int]) -> bool:
     """Whether a later command built or installed what failed before. `failures` are the lines of what went wrong."""
     last = max(failures, default=0)
-    done = max((event.number for event in events if event.kind is Kind.SUCCESS), default=0)
+    done = max((event.number for event in events if event.kind is LineKind.SUCCESS), default=0)
     if not last or done <= last:
         return False
     tries = [event.number for event in events if last < event.number < done and _TRIED.match(event.raw)]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rekindle.diagnose.events import Event, Kind
-from rekindle.diagnose.match import Match
+from rekindle.diagnose.events import Event, LineKind
+from rekindle.diagnose.match import SignatureMatch
 
 _FAINT = 15
 # A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
@@ -17,27 +17,27 @@ _COMPILING = re.compile(
 )
 
 
-class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+class RankedCause(msgspec.Struct, frozen=True, kw_only=True):
     """A cause with the matches that show it. `explained_by` names the cause that accounts for it."""
 
     label: str
-    matches: tuple[Match, ...]
+    matches: tuple[SignatureMatch, ...]
     score: float
     sure: float
     explained_by: str | None = None
 
     @property
-    def first(self) -> Match:
+    def first(self) -> SignatureMatch:
         return self.matches[0]
 
 
-def ranked(found: Sequence[Match], events: Sequence[Event]) -> list[Ranked]:
+def ranked(found: Sequence[SignatureMatch], events: Sequence[Event]) -> list[RankedCause]:
     """The causes, the one to fix first in front. Soft signs count only where something says that the work failed."""
     broken = failed(events)
     solid = [match for match in found if not match.signature.soft or broken]
     if _goes_on_regardless(events):
         solid = [match for match in solid if not match.cause.running]
-    labels: dict[str, list[Match]] = {}
+    labels: dict[str, list[SignatureMatch]] = {}
     for match in solid:
         labels.setdefault(match.cause.id, []).append(match)
     entries = [_entry(label, matches) for label, matches in labels.items()]
@@ -47,23 +47,23 @@ def ranked(found: Sequence[Match], events: Sequence[Event]) -> list[Ranked]:
 
 def failed(events: Sequence[Event]) -> bool:
     """Whether the log itself says that something went wrong: an error or the report of one."""
-    return any(event.kind in (Kind.ERROR, Kind.WRAPPER) and event.hit for event in events)
+    return any(event.kind in (LineKind.ERROR, LineKind.WRAPPER) and event.hit for event in events)
 
 
 def _goes_on_regardless(events: Sequence[Event]) -> bool:
     """A program that trains or serves, with no error anywhere, is not stopped by what it was warned of."""
-    going = [event for event in events if event.kind is Kind.GOING and event.tool == "any"]
+    going = [event for event in events if event.kind is LineKind.GOING and event.tool == "any"]
     return len(going) > 1 and not failed(events)
 
 
-def _entry(label: str, matches: list[Match]) -> Ranked:
+def _entry(label: str, matches: list[SignatureMatch]) -> RankedCause:
     best = sorted(matches, key=lambda match: (-match.signature.weight, match.event.number))
     distinct = len({match.signature.id for match in matches})
     # Two independent signs of the same cause are surer than one.
     doubt = 1.0
     for match in {m.signature.id: m for m in best}.values():
         doubt *= 1.0 - match.signature.sure
-    return Ranked(
+    return RankedCause(
         label=label,
         matches=tuple(best),
         score=best[0].signature.weight + min(distinct - 1, 3),
@@ -71,7 +71,7 @@ def _entry(label: str, matches: list[Match]) -> Ranked:
     )
 
 
-def _beside(entry: Ranked, entries: Sequence[Ranked]) -> Ranked | None:
+def _beside(entry: RankedCause, entries: Sequence[RankedCause]) -> RankedCause | None:
     """A warning about the card or the driver, in a build that a compiler's error has ended, is not why it ended.
 
     torch warns of them whenever it is imported, and setup.py of every extension imports it.
@@ -80,16 +80,16 @@ def _beside(entry: Ranked, entries: Sequence[Ranked]) -> Ranked | None:
         return None
     for other in entries:
         error = other.first.event
-        if not other.first.cause.running and error.kind is Kind.ERROR and _COMPILING.search(error.text):
+        if not other.first.cause.running and error.kind is LineKind.ERROR and _COMPILING.search(error.text):
             return msgspec.structs.replace(entry, explained_by=other.label, sure=round(entry.sure * 0.3, 2))
     return None
 
 
-def _only_warned(entry: Ranked) -> bool:
+def _only_warned(entry: RankedCause) -> bool:
     return entry.first.cause.running and all("Warning: " in match.event.text for match in entry.matches)
 
 
-def _explained(entry: Ranked, entries: Sequence[Ranked]) -> Ranked:
+def _explained(entry: RankedCause, entries: Sequence[RankedCause]) -> RankedCause:
     for other in entries:
         # A faint sign does not explain away a plain one.
         aside = _only_warned(other) and _COMPILING.search(entry.first.event.text)

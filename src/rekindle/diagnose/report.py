@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rekindle.core.console import paint, wrap
 from rekindle.core.findings import Fix
-from rekindle.diagnose.answer import Cause, Diagnosis, Evidence, Outcome
+from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
 
 _SHOWN_LINES = 4
 _FOLLOWING = 6
@@ -21,7 +21,7 @@ def text(diagnosis: Diagnosis) -> str:
             relation = paint(_relation(cause, roots) + ":", "bold")
             parts.append(f"{relation} {cause.title} ({cause.label}, {_sure(cause)})")
             parts.append("\n".join(_lines(cause.evidence[:1])))
-    if diagnosis.outcome is Outcome.UNKNOWN and diagnosis.unexplained:
+    if diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
         parts += [wrap(_unknown(diagnosis)), "\n".join(_lines(diagnosis.unexplained))]
     following = _following(diagnosis)
     if following:
@@ -44,7 +44,7 @@ def markdown(diagnosis: Diagnosis) -> str:
         parts += [_fence(first.fix.commands)] if first.fix.commands else []
         parts += [f"**{_relation(cause, roots)}:** {cause.title} (`{cause.label}`)" for cause in roots[1:]]
         parts += [f"See {link}" for link in first.links]
-    elif diagnosis.outcome is Outcome.UNKNOWN and diagnosis.unexplained:
+    elif diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
         parts += [_unknown(diagnosis), _fence(_lines(diagnosis.unexplained))]
     if diagnosis.facts:
         parts.append("Known: " + ", ".join(f"{name} {value}" for name, value in diagnosis.facts.items()))
@@ -58,7 +58,7 @@ def fix(what: Fix) -> str:
 
 
 def _head(diagnosis: Diagnosis) -> str:
-    colour = {Outcome.NONE: "green", Outcome.UNKNOWN: "yellow", Outcome.CAUSE: "bold"}[diagnosis.outcome]
+    colour = {LogOutcome.NONE: "green", LogOutcome.UNKNOWN: "yellow", LogOutcome.CAUSE: "bold"}[diagnosis.outcome]
     return f"{paint(diagnosis.summary, colour)} ({diagnosis.source or 'the log'}, {_count(diagnosis)})"
 
 
@@ -88,7 +88,7 @@ def _unknown(diagnosis: Diagnosis) -> str:
 
 
 def _following(diagnosis: Diagnosis) -> list[str]:
-    if diagnosis.outcome is not Outcome.CAUSE:
+    if diagnosis.outcome is not LogOutcome.CAUSE:
         return []
     explained = [cause for cause in diagnosis.causes if cause.explained_by is not None]
     items = [f"{cause.title} (line {cause.line}, follows from {cause.explained_by})" for cause in explained]
@@ -109,7 +109,7 @@ def _cause(cause: Cause) -> str:
     ).rstrip()
 
 
-def _lines(evidence: Sequence[Evidence]) -> list[str]:
+def _lines(evidence: Sequence[EvidenceLine]) -> list[str]:
     return [f"  line {item.line}: {item.text}" for item in evidence]
 
 

@@ -53,7 +53,7 @@ PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b")", _LATIN)
 _WARNED = re2.compile(rb": warning(?: #| C\d|:)", _LATIN)
 
 
-class Line(msgspec.Struct, frozen=True):
+class LogLine(msgspec.Struct, frozen=True):
     """A line that was kept: its number in the file, what the user sees, what the tool printed, whether it was a hit."""
 
     number: int
@@ -62,16 +62,16 @@ class Line(msgspec.Struct, frozen=True):
     hit: bool
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptLines(msgspec.Struct, frozen=True):
     """What remains of a log: the lines in order, how many there were, and how many candidates were dropped."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[LogLine, ...]
     total: int
     dropped: int = 0
 
 
-def scan(blocks: Iterable[bytes]) -> Kept:
-    scanner = Scanner()
+def scan(blocks: Iterable[bytes]) -> KeptLines:
+    scanner = LogScanner()
     for block in blocks:
         scanner.feed(block)
     return scanner.finish()
@@ -85,7 +85,7 @@ def blocks_of(stream: Iterator[bytes] | bytes, size: int = BLOCK) -> Iterator[by
         yield from stream
 
 
-class Scanner:
+class LogScanner:
     """Takes the bytes as they come, so that a log that is still being written can be followed."""
 
     def __init__(self) -> None:
@@ -109,11 +109,11 @@ class Scanner:
         self._rest = data[end:]
         self._take(data[:end])
 
-    def finish(self) -> Kept:
+    def finish(self) -> KeptLines:
         self.feed(b"", last=True)
         return self.kept()
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptLines:
         """What there is so far; more may be fed afterwards."""
         # The last lines say how it ended, whatever words they use.
         first = self._count - len(self._before) + 1
@@ -123,8 +123,8 @@ class Scanner:
         lines = []
         for number in sorted(keep):
             raw = readable(self._lines.get(number, self._head.get(number, tail.get(number, b""))))
-            lines.append(Line(number, raw, bare(raw), number in hits))
-        return Kept(tuple(lines), self._count, self._dropped)
+            lines.append(LogLine(number, raw, bare(raw), number in hits))
+        return KeptLines(tuple(lines), self._count, self._dropped)
 
     def _take(self, block: bytes) -> None:
         first = self._count + 1

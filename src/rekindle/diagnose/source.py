@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.errors import ChecksFailed, NotFound, Unverified
-from rekindle.diagnose.answer import Diagnosis, Outcome
+from rekindle.diagnose.answer import Diagnosis, LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_blocks, diagnose_file
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK
@@ -47,9 +47,9 @@ def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses
 def exit_code(answer: Diagnosis | Diagnoses) -> int:
     """0: every log says that the work succeeded. 8: a cause was found. 9: no failure was recognised, nor success."""
     found = {each.outcome for each in (answer.logs if isinstance(answer, Diagnoses) else (answer,))}
-    if Outcome.CAUSE in found:
+    if LogOutcome.CAUSE in found:
         return ChecksFailed.exit_code
-    return Unverified.exit_code if Outcome.UNKNOWN in found else 0
+    return Unverified.exit_code if LogOutcome.UNKNOWN in found else 0
 
 
 def logs_below(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
 from rekindle.diagnose import diagnosis, facts, report
-from rekindle.diagnose.answer import Diagnosis, Outcome
+from rekindle.diagnose.answer import Diagnosis, LogOutcome
 
 
 def diagnose(log: Path, request: BuildRequest) -> Diagnosis | None:
@@ -21,7 +21,7 @@ def diagnose(log: Path, request: BuildRequest) -> Diagnosis | None:
         toolset=str(request.compiler.toolset) if request.compiler.toolset else None,
     )
     found = diagnosis.diagnose_file(log, known=known)
-    return None if found.outcome is Outcome.NONE else found
+    return None if found.outcome is LogOutcome.NONE else found
 
 
 def text(found: Diagnosis) -> str:

@@ -20,7 +20,7 @@ from rekindle.build.run.journal import Entry, Journal
 from rekindle.build.run.remedy import Remedy
 from rekindle.core.errors import StepFailed
 from rekindle.diagnose.answer import Cause, Diagnosis
-from rekindle.knowledge.logs.mechanical import Action, Mechanical, of_cause
+from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
 from rekindle.knowledge.torch import patches as catalogue
 
 if TYPE_CHECKING:
@@ -152,13 +152,13 @@ def _made(
     force: Force,
 ) -> Remedy | None:
     plain = Remedy(id=row.id, cause=cause.label, step=step, text=row.text)
-    if row.action is Action.RERUN:
+    if row.action is FixAction.RERUN:
         return plain
-    if row.action is Action.JOBS:
+    if row.action is FixAction.JOBS:
         now = jobs or os.cpu_count() or 1
         fewer = max(1, now // row.divide)
         return msgspec.structs.replace(plain, jobs=fewer) if fewer < now else None
-    if row.action is Action.VARIABLES:
+    if row.action is FixAction.VARIABLES:
         wanted = assignments(cause.fix.commands)
         new = {name: value for name, value in wanted.items() if force.variables.get(name) != value}
         return msgspec.structs.replace(plain, variables=_added(new, force.variables)) if new else None

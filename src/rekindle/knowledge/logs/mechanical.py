@@ -9,7 +9,7 @@ import msgspec
 from rekindle.knowledge.tables import Row, cached, decided
 
 
-class Action(str, Enum):
+class FixAction(str, Enum):
     JOBS = "jobs"
     RERUN = "rerun"
     VARIABLES = "variables"
@@ -21,7 +21,7 @@ class Mechanical(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     cause: str
-    action: Action
+    action: FixAction
     text: str
     divide: int = 1
     patches: tuple[str, ...] = ()

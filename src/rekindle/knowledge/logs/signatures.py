@@ -26,7 +26,7 @@ FAMILIES: tuple[str, ...] = (
 )
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step of a fix. `{name}` is filled from the log, the machine or the plan; a step with a gap is left out.
 
     `os` limits it to one system. `fallback` marks a step shown only when no other step could be filled. `plan`: the
@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     needs: str | None = None
 
 
-class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Machine facts that split look-alike texts. A fact that is unknown neither helps nor hurts."""
 
     os: str | None = None
@@ -59,7 +59,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Must be known: the cuDNN of that torch has none."""
 
 
-class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way in which a cause shows itself.
 
     - `match`: any of these, in one line of the log, cleaned of colours, timestamps and quoting.
@@ -81,7 +81,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     within: int = 40
     log: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    when: When | None = None
+    when: Circumstances | None = None
     warns: bool = False
     soft: bool = False
     weight: int = 80
@@ -99,8 +99,8 @@ class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str
     explanation: str
     by_hand: str
-    fix: tuple[Step, ...]
-    signature: tuple[Signature, ...]
+    fix: tuple[FixStep, ...]
+    signature: tuple[LogSignature, ...]
     over: tuple[str, ...] = ()
     running: bool = False
     links: tuple[str, ...] = ()
