@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.core.errors import FetchFailed
 from rekindle.core.findings import State
+from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import library_packages, redistribution
 from rekindle.knowledge.cuda.library_packages import DllProvider
@@ -325,3 +327,34 @@ def test_the_cards_of_a_wheel_are_those_it_has_code_for() -> None:
     own = binary.read(Buffer(container("sm_35", "sm_50", "compute_50"), "torch/lib/a.fatbin"))
     assert [str(card) for card in own_cards([own])] == ["3.5", "5.0"]
     assert own_cards([]) == ()
+
+
+def test_a_package_that_is_not_the_one_of_the_index_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Same name, same size, same CRC-32 of the library would not do: the mirror's file has another hash."""
+    row = library_packages.providers("cudart64_12.dll")[0]
+    monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path))
+    place = tmp_path / "providers" / row.wheel
+
+    def mirror(words: list[str], **_: object) -> Result:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(bytes(1000))
+        return Result(args=tuple(words), code=0)
+
+    monkeypatch.setattr(index_packages, "call", mirror)
+    with pytest.raises(FetchFailed, match="another SHA-256"):
+        index_packages.download(row)
+    assert not place.exists()
+    # One that lies in the cache with the right size and other contents is fetched again, and refused again.
+    with place.open("wb") as stream:
+        stream.truncate(row.wheel_size)
+    with pytest.raises(FetchFailed):
+        index_packages.download(row)
+
+
+def test_every_wheel_that_repair_may_take_has_a_hash() -> None:
+    for system in ("windows", "linux"):
+        for machine in ("x86_64", "aarch64"):
+            rows = library_packages.providers("*", system, machine)
+            assert [row.wheel for row in rows if library_packages.sha256_of_wheel(row.wheel) is None] == []

@@ -108,7 +108,7 @@ def _links(package: str, versions: set[str] | None) -> list[tuple[str, str, str,
 def _row(link: tuple[str, str, str, str, bool]) -> dict[str, Any] | None:
     package, version, name, url, yanked = link
     source = Remote(url)
-    archive = Archive(source)
+    archive = Archive(source, headers=False)
     files = {
         path: (member.size, f"{member.crc:08x}")
         for path, member in sorted(archive.members.items())

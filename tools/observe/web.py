@@ -19,6 +19,7 @@ from pip._internal.models.index import PyPI
 
 from rekindle.core import fetch
 from rekindle.formats.archive import Archive
+from rekindle.formats.budget import Budget
 from rekindle.formats.remote import Remote
 
 TAPE = "REKINDLE_OBSERVE_TAPE"
@@ -50,7 +51,7 @@ def page(url: str) -> bytes:
 
 def archive(url: str) -> Archive:
     """A wheel, read by ranges."""
-    return Archive(Taped(url) if tape() else Remote(url))
+    return Archive(Taped(url) if tape() else Remote(url), headers=False)
 
 
 def wheels(package: str) -> list[tuple[str, str, bool]]:
@@ -73,6 +74,7 @@ class Taped:
         self._remote: Remote | None = None
         known = json.loads(place.read_text(encoding="ascii")) if place.exists() else None
         self.size: int = known["size"] if known else self._source().size
+        self.budget = Budget(self.name, self.size)
         self._ranges: dict[str, str] = known["ranges"] if known else {}
 
     def read(self, offset: int, size: int) -> bytes:

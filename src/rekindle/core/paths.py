@@ -13,7 +13,8 @@ from pathlib import Path
 
 STATE_FOLDER = ".rekindle"
 _CHUNK = 1 << 20
-_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+"""What systems and people call a processor, and our name for it."""
 
 
 def cache_folder(*inside: str) -> Path:
@@ -29,11 +30,14 @@ def cache_folder(*inside: str) -> Path:
 def shelf_folder() -> Path:
     """The user's own shelf of wheels. It may not exist yet. Addresses in `REKINDLE_SHELF` are other people's."""
     named = os.environ.get("REKINDLE_SHELF")
-    if named and "://" not in named:
-        return Path(named)
+    return Path(named) if named and "://" not in named else data_folder("shelf")
+
+
+def data_folder(*inside: str) -> Path:
+    """Where what must not be lost is kept: the shelf, keys."""
     from platformdirs import user_data_dir
 
-    return Path(user_data_dir("rekindle", appauthor=False)) / "shelf"
+    return Path(user_data_dir("rekindle", appauthor=False), *inside)
 
 
 def state_folder(root: Path) -> Path:
@@ -59,7 +63,7 @@ def architecture() -> str:
     else:
         name = os.uname().machine
     name = name.lower()
-    return _ARCHITECTURES.get(name, name)
+    return ARCHITECTURES.get(name, name)
 
 
 def sha256_of(path: Path) -> str:

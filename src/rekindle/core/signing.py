@@ -20,6 +20,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotFound, NotWritable, UsageError
+from rekindle.core.paths import data_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -148,11 +149,7 @@ def public_key(text: str) -> PublicKey:
 def key_file() -> Path:
     """Where the user's own private key is; `REKINDLE_KEY` names another place."""
     named = os.environ.get("REKINDLE_KEY")
-    if named:
-        return Path(named)
-    from platformdirs import user_data_dir
-
-    return Path(user_data_dir("rekindle", appauthor=False)) / "keys" / "own.pem"
+    return Path(named) if named else data_folder("keys", "own.pem")
 
 
 def own_key() -> SigningKey | None:

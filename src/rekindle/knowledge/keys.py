@@ -48,6 +48,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/dlls": {"wheels": ("wheel",)},
     "cuda/host_compilers": {"cuda": ("cuda",), "toolsets": ("toolset",), "stl": ("first_toolset",)},
     "cuda/library_owners": {"owner": ("id",)},
+    "cuda/library_hashes": {"wheels": ("wheel",)},
     "cuda/linux_libraries": {"wheels": ("wheel",)},
     "cuda/mathlibs": {"libraries": ("package", "version", "library")},
     "cuda/openmp_runtimes": {"runtime": ("id",)},

@@ -14,6 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from rekindle.core.errors import UsageError
+from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Range, Version, typed
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import drivers, gpus, jetson
@@ -235,16 +236,13 @@ def os_of(text: str) -> tuple[str, str | None]:
     return _SYSTEMS[name], release if release in _OLD_WINDOWS else None
 
 
-_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-
-
 def arch_of(text: str | None) -> str | None:
     """`x86_64` or `aarch64`, however a system calls it."""
     if text is None:
         return None
-    if text.strip().lower() not in _MACHINES:
+    if text.strip().lower() not in ARCHITECTURES:
         raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")
-    return _MACHINES[text.strip().lower()]
+    return ARCHITECTURES[text.strip().lower()]
 
 
 def version_of(text: str | None, option: str) -> Version | None:

@@ -33,6 +33,11 @@ class DllProvider(msgspec.Struct, frozen=True, kw_only=True):
     yanked: bool
 
 
+class _Hash(Row, frozen=True, kw_only=True):
+    wheel: str
+    sha256: str
+
+
 class _Toolkit(Row, frozen=True, kw_only=True):
     version: str
     components: dict[str, tuple[str, ...]]
@@ -50,6 +55,16 @@ def providers(library: str, system: str = "windows", machine: str = "x86_64") ->
     return tuple(
         sorted(rows, key=lambda row: (not row.yanked, Version.find(row.version) or Version("0")), reverse=True)
     )
+
+
+def sha256_of_wheel(wheel: str) -> str | None:
+    """The hash under which the index lists a wheel; None where it is not known, and the wheel is not to be taken."""
+    return _hashes().get(wheel)
+
+
+@cached
+def _hashes() -> dict[str, str]:
+    return {row.wheel: row.sha256 for row in observed("library_hashes", dict[str, tuple[_Hash, ...]])["wheels"]}
 
 
 @cached

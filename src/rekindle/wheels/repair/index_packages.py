@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import console, python
-from rekindle.core.paths import cache_folder
+from rekindle.core.errors import FetchFailed
+from rekindle.core.paths import cache_folder, sha256_of
 from rekindle.core.run import call
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, library_packages, redistribution
@@ -57,11 +58,19 @@ def choose(library: str, wanted: Wanted, terms: redistribution.Redistribution) -
 
 
 def download(row: DllProvider) -> Path | None:
-    """The wheel of a row, through pip, so that a mirror, proxy and hash settings hold. None: it is not there."""
+    """The wheel of a row, through pip, so that a mirror, proxy and hash settings hold. None: it is not there.
+
+    Whatever mirror it came from, and however long it has been in the cache: it is the file whose hash is known.
+    """
+    wanted = library_packages.sha256_of_wheel(row.wheel)
+    if wanted is None:
+        console.say(f"`{row.wheel}` is not taken: its hash is not known")
+        return None
     folder = cache_folder("providers")
     place = folder / row.wheel
-    if place.is_file() and place.stat().st_size == row.wheel_size:
+    if place.is_file() and sha256_of(place) == wanted:
         return place
+    place.unlink(missing_ok=True)
     # pip says nothing until it is done, and NVIDIA's packages take minutes.
     console.say(f"fetching {row.package} {row.version} ({row.wheel_size / 1e6:.0f} MB)")
     *_, tag, _, platforms = row.wheel.removesuffix(".whl").split("-")
@@ -69,7 +78,13 @@ def download(row: DllProvider) -> Path | None:
     words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     words += [word for platform in platforms.split(".") for word in ("--platform", platform)]
     said = call(python.pip(sys.executable, *words, *numbers, f"{row.package}=={row.version}"), timeout=1800.0)
-    return place if said.ok and place.is_file() else None
+    if not (said.ok and place.is_file()):
+        return None
+    if sha256_of(place) != wanted:
+        place.unlink(missing_ok=True)
+        message = f"`{row.wheel}` arrived with another SHA-256 than the package index states"
+        raise FetchFailed(message, hint="the mirror may have been tampered with; use another one and rerun the command")
+    return place
 
 
 def _cuda_major(package: str) -> int | None:
