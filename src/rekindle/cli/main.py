@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "verify": ("rekindle.cli.verify", "Check a wheel or an installed torch, down to a step of training on each card"),
     "shelf": ("rekindle.cli.shelf", "A folder of verified wheels that pip can install from"),
     "audit": ("rekindle.cli.audit", "Which compiled modules of an environment will fail on the cards here, and why"),
+    "knowledge": ("rekindle.cli.knowledge", "What Rekindle's data holds, how old it is; take newer data"),
     "site": ("rekindle.cli.site", 'Write "Which PyTorch runs on my GPU?" as static files'),
     "mcp": ("rekindle.cli.mcp", "Answer an assistant's questions (Model Context Protocol)"),
     "report": ("rekindle.cli.report", "Draw what a build did as a page: timeline, slowest files, memory"),
@@ -43,6 +44,10 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 _NOT_OURS = frozenset({*files.FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
+
+
+# Verbs whose answer leans on which releases there are.
+_LEANING = {"plan", "gpu", "doctor", "install"}
 
 
 class Verbs(click.Group):
@@ -126,7 +131,21 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         return _of_system(error)
     except Exception as bug:
         return _bug(bug)
+    _say_if_stale(argv)
     return result if isinstance(result, int) else 0
+
+
+def _say_if_stale(argv: list[str]) -> None:
+    """An answer that leans on old data says so in a line."""
+    if not _LEANING.intersection(argv):
+        return
+    from datetime import date
+
+    from rekindle.knowledge.inventory import stale
+
+    line = stale(date.today())
+    if line:
+        console.say(f"{line}: see `rekindle knowledge`")
 
 
 def _end(argv: list[str], ended: int | RekindleError) -> int:

@@ -40,6 +40,16 @@ def data_folder(*inside: str) -> Path:
     return Path(user_data_dir("rekindle", appauthor=False), *inside)
 
 
+def knowledge_folder() -> Path:
+    """Where newer tables are kept that the user took with `rekindle knowledge update`. It may not exist yet."""
+    named = os.environ.get("REKINDLE_UPDATES")
+    if named:
+        return Path(named)
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("rekindle", appauthor=False)) / "knowledge"
+
+
 def state_folder(root: Path) -> Path:
     """Where Rekindle keeps what it did to the tree or environment `root`."""
     return root / STATE_FOLDER

@@ -3,10 +3,12 @@
 Each room keeps its tables beside the look-ups that read them: `*.json` was read off real artefacts by the scripts in
 `tools/observe/`, `*.toml` are rules a person wrote down. Every row says where it comes from. `--knowledge DIR` (or
 REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows replace the built-in rows with the same key
-(see `keys`) and add to them, without a release.
+(see `keys`) and add to them, without a release. Between the two lie the tables that `rekindle knowledge update` took
+(see `updates`).
 """
 
 import os
+import re
 from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
@@ -17,6 +19,7 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.paths import knowledge_folder
 from rekindle.knowledge import keys, refusal
 
 T = TypeVar("T")
@@ -100,22 +103,72 @@ def names(folder: str) -> tuple[str, ...]:
 
 
 def raw(relative: str) -> bytes:
-    """A shipped file with the overlay's beside it, as bytes: what a fingerprint is made of."""
-    over = _overlay_file(relative)
-    return (_HERE / relative).read_bytes() + (over.read_bytes() if over else b"")
+    """A built-in file with those merged into it beside it, as bytes: what a fingerprint is made of."""
+    return b"".join(path.read_bytes() for path in (_HERE / relative, *_merged_files(relative)))
+
+
+def every() -> tuple[str, ...]:
+    """The built-in tables by their paths below `knowledge/`."""
+    found = (path for pattern in ("*/*.json", "*/*.toml") for path in _HERE.glob(pattern))
+    return tuple(sorted(path.relative_to(_HERE).as_posix() for path in found))
+
+
+def built_in(relative: str) -> Any:
+    """A built-in table as plain values, without what is merged into it."""
+    return _plain(_HERE / relative) if (_HERE / relative).is_file() else {}
+
+
+def plain(relative: str) -> Any:
+    """A table as plain values, with everything merged into it."""
+    table = built_in(relative)
+    for path in _merged_files(relative):
+        table = merge(table, _plain(path), keys.of_table(relative))
+    return table
+
+
+def built_in_date() -> str:
+    """The day of the newest row on PyTorch's releases that came with Rekindle."""
+    rows = built_in("torch/torch_releases.json")["releases"]
+    return max(str(row["observed_at"]) for row in rows)
+
+
+def update_folder() -> Path | None:
+    """The tables taken with `rekindle knowledge update`; None when there are none."""
+    home = knowledge_folder()
+    try:
+        name = (home / "current").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    folder = home / name
+    if not re.fullmatch(r"bundle-[\w-]+", name) or not folder.is_dir():
+        message = f"the update `{name[:60]}` in `{home}` is damaged"
+        raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables")
+    return folder
 
 
 def _read_merged(relative: str, kind: Any) -> Any:
-    shipped = _HERE / relative
+    over = _merged_files(relative)
+    if not over:
+        return _read(_HERE / relative, kind)
+    table = built_in(relative)
+    for path in over:
+        base, own = table, _plain(path)
+        table = merge(base, own, keys.of_table(relative))
+        try:
+            result = codec.from_builtins(table, kind, name=f"`{path}`")
+        except BadInput as error:
+            raise refusal.of(own, base, kind, path, error) from error
+    return result
+
+
+def _merged_files(relative: str) -> tuple[Path, ...]:
+    """What is merged into a table, in order: the update's file, then the overlay's."""
+    found = []
+    update = update_folder()
+    if update is not None and (update / relative).is_file():
+        found.append(update / relative)
     over = _overlay_file(relative)
-    if over is None:
-        return _read(shipped, kind)
-    base = _plain(shipped) if shipped.exists() else {}
-    own = _plain(over)
-    try:
-        return codec.from_builtins(merge(base, own, keys.of_table(relative)), kind, name=f"`{over}`")
-    except BadInput as error:
-        raise refusal.of(own, base, kind, over, error) from error
+    return (*found, over) if over else tuple(found)
 
 
 def overlay_folder() -> Path | None:
@@ -142,7 +195,7 @@ def _plain(path: Path) -> Any:
         return _read(path, Any)
     except OSError as error:
         message = f"cannot read `{path}`: {error}"
-        raise BadInput(message, hint="check the folder given with `--knowledge`") from error
+        raise BadInput(message, hint="check `--knowledge`, or `rekindle knowledge reset`") from error
 
 
 def merge(base: Any, over: Any, rows: dict[str, keys.Key]) -> Any:

@@ -1,0 +1,103 @@
+"""`rekindle knowledge`: what the tables hold and how old they are; take a newer bundle, or go back."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rekindle.cli import options
+from rekindle.core import console
+
+if TYPE_CHECKING:
+    from rekindle.knowledge.inventory import Knowledge
+
+
+@click.group("knowledge", invoke_without_command=True)
+@options.as_json
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Show each table's date and evidence; take newer tables, or go back to the built-in ones."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from rekindle.knowledge import inventory
+
+    answer = inventory.knowledge(date.today())
+    if as_json:
+        console.out_json(answer)
+    else:
+        _show(answer)
+
+
+@command.command("update")
+@click.argument("source", metavar="FILE|DIR|URL")
+@click.option("--sha256", metavar="HEX", help="What the bundle must hash to; a `.sha256` file beside it works too.")
+def update(source: str, sha256: str | None) -> int:
+    """Take newer tables from a bundle. All of it is checked first; `reset` undoes it."""
+    from rekindle.knowledge import updates
+
+    with _Local(source, sha256) as (path, wanted):
+        taken = updates.take(path, wanted)
+    console.say(f"using the data of {taken.made_at}: {', '.join(taken.tables)}")
+    return 0
+
+
+@command.command("reset")
+def reset() -> int:
+    """Go back to the tables that came with Rekindle."""
+    from rekindle.knowledge import updates
+
+    console.say("back to the built-in tables" if updates.reset() else "the built-in tables are already in use")
+    return 0
+
+
+class _Local:
+    """The bundle as a file here: an address is downloaded first, with the hash that is published beside it."""
+
+    def __init__(self, source: str, sha256: str | None) -> None:
+        self.source, self.sha256 = source, sha256
+        self._folder: Path | None = None
+
+    def __enter__(self) -> tuple[Path, str | None]:
+        if not self.source.lower().startswith(("https://", "http://")):
+            return Path(self.source), self.sha256
+        import tempfile
+
+        from rekindle.core import fetch
+        from rekindle.core.errors import FetchFailed, UsageError
+
+        self._folder = Path(tempfile.mkdtemp())
+        path = self._folder / "bundle.zip"
+        if self.sha256 is None:
+            try:
+                fetch.download(self.source + ".sha256", path.with_name("bundle.zip.sha256"))
+            except FetchFailed as error:
+                message = f"no hash is published at `{self.source}.sha256`"
+                raise UsageError(message, hint="pass it with `--sha256`") from error
+        fetch.download(self.source, path, sha256=self.sha256)
+        return path, self.sha256
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            import shutil
+
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _show(answer: Knowledge) -> None:
+    rows = [
+        [
+            state.table + (" *" if state.updated else ""),
+            str(state.rows),
+            state.newest if state.oldest == state.newest else f"{state.oldest} to {state.newest}",
+            ", ".join(f"{count} {kind}" for kind, count in state.evidence.items()),
+        ]
+        for state in answer.tables
+    ]
+    console.out(console.table(rows, head=["table", "rows", "observed", "evidence"]))
+    console.out()
+    if answer.update:
+        console.out(f"* from the update of {answer.update}; `rekindle knowledge reset` undoes it")
+    console.out(answer.stale or f"newest row: {answer.newest}")

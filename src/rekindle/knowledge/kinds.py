@@ -1,0 +1,64 @@
+"""The type of each table that an update may bring: what a row is held against before it is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rekindle.core.errors import BadInput
+
+
+def kind_of(relative: str) -> Any:
+    """The type that `gpu/gpus.json` is read as; an error for a table that no update may change."""
+    found = updatable().get(relative)
+    if found is None:
+        message = f"`{relative}` is not a table that an update may bring"
+        raise BadInput(message, hint="updates bring " + ", ".join(sorted(updatable())))
+    return found
+
+
+def updatable() -> dict[str, Any]:
+    from rekindle.knowledge.builds import compile_memory, compile_times, sweeps
+    from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolkits
+    from rekindle.knowledge.gpu import chips, gpus
+    from rekindle.knowledge.torch import (
+        community,
+        companions,
+        conda,
+        options,
+        releases,
+        torch_wheels,
+        upstream,
+        wheel_platforms,
+    )
+
+    rows: dict[str, Any] = {
+        "builds/sweeps.json": sweeps.Sweep,
+        "cuda/dlls.json": library_packages.DllWheel,
+        "cuda/linux_libraries.json": library_packages.DllWheel,
+        "cuda/mathlibs.json": cudnn.MathLibrary,
+        "cuda/system_symbols.json": libraries._Symbols,
+        "cuda/toolkit_packages.json": library_packages._Toolkit,
+        "cuda/toolkits.json": toolkits.Toolkit,
+        "gpu/chips.json": chips.Chip,
+        "gpu/gpus.json": gpus.Gpu,
+        "torch/community_wheels.toml": community.CommunityWheel,
+        "torch/companions.json": companions.Companion,
+        "torch/conda_forge.json": conda.CondaBuild,
+        "torch/torch_options.json": options.Option,
+        "torch/torch_releases.json": releases.TorchRelease,
+        "torch/torch_wheels.json": torch_wheels.TorchWheel,
+        "torch/torch_wheels_aarch64.json": torch_wheels.TorchWheel,
+        "torch/upstream_builds.json": upstream.UpstreamBuild,
+        "torch/wheel_platforms.json": wheel_platforms.WheelPlatform,
+    }
+    found: dict[str, Any] = {name: _lists_of(kind) for name, kind in rows.items()}
+    return found | {
+        "builds/compile_memory.json": compile_memory._Table,
+        "builds/compile_times.json": compile_times._Table,
+        "cuda/cudnn.json": cudnn._Tables,
+        "cuda/host_compilers.json": host_compilers._Tables,
+    }
+
+
+def _lists_of(row: Any) -> Any:
+    return dict.__class_getitem__((str, tuple.__class_getitem__((row, ...))))

@@ -1,0 +1,239 @@
+"""Newer tables without a release: a bundle is checked as a whole, then takes effect at once, and can be undone.
+
+A bundle is a zip (or a folder) with `bundle.json`, which names the day it was made and the SHA-256 of each table in it.
+Installed bundles lie in a folder of their own; the file `current` names the one in use, and replacing that file is the
+only step that changes any answer. Nothing is fetched unless a person asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, Locked, NotFound, UsageError
+from rekindle.core.paths import knowledge_folder, sha256_of
+from rekindle.knowledge import keys, kinds, refusal, tables
+
+SCHEMA = "rekindle.knowledge-bundle/1"
+_MANIFEST = "bundle.json"
+_LARGEST = 64 << 20
+
+
+class TableBundle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `bundle.json` says. `made_at` is a day (`2026-11-15`); `tables` are paths with their SHA-256."""
+
+    schema: str
+    made_at: str
+    tables: dict[str, str]
+
+
+class UpdateInUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The bundle in use."""
+
+    made_at: str
+    tables: tuple[str, ...]
+    folder: Path
+
+
+def installed() -> UpdateInUse | None:
+    """The bundle in use; None when there is none. One that is no longer whole is an error, not an older answer."""
+    folder = tables.update_folder()
+    if folder is None:
+        return None
+    bundle = _manifest(_read(folder / _MANIFEST), str(folder))
+    return UpdateInUse(made_at=bundle.made_at, tables=tuple(sorted(bundle.tables)), folder=folder)
+
+
+def take(source: Path, sha256: str | None) -> UpdateInUse:
+    """Check a bundle (a zip or a folder) and put it into use."""
+    content, digest = _content(source, sha256)
+    bundle = _manifest(content.get(_MANIFEST, b""), str(source))
+    _check_hashes(bundle, content, source)
+    _check_rows(bundle, content)
+    with _Changing():
+        _check_newer(bundle)
+        return _install(bundle, content, digest)
+
+
+def reset() -> bool:
+    """Go back to the built-in tables. False: there was nothing to undo."""
+    home = knowledge_folder()
+    with _Changing():
+        there = (home / "current").exists()
+        (home / "current").unlink(missing_ok=True)
+        for folder in home.glob("bundle-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+    tables.forget()
+    return there
+
+
+def make(folder: Path, names: list[str], made_at: str) -> bytes:
+    """The bytes of a bundle of these tables of `folder`: the same tables give the same bytes."""
+    content = {name: (folder / name).read_bytes() for name in sorted(names)}
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
+    manifest = codec.to_json(TableBundle(schema=SCHEMA, made_at=made_at, tables=hashes)).encode("utf-8")
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {_MANIFEST: manifest, **content}.items():
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+    return stream.getvalue()
+
+
+def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
+    """The files of a bundle by their paths, once the outer hash agrees."""
+    if not source.exists():
+        message = f"no such file or folder: `{source}`"
+        raise NotFound(message, hint="give a bundle (`.zip`), a folder with `bundle.json`, or an address")
+    outer = source / _MANIFEST if source.is_dir() else source
+    if not outer.is_file():
+        message = f"`{source}` has no `{_MANIFEST}`"
+        raise BadInput(message, hint="a bundle is written by `python -m tools.observe bundle FILE`")
+    _check_outer(outer, sha256 or _hash_beside(outer), needed=not source.is_dir())
+    if source.is_dir():
+        inside = [path for path in source.rglob("*") if path.is_file()]
+        return {path.relative_to(source).as_posix(): _read(path) for path in inside}, sha256_of(outer)
+    return _unzipped(source), sha256_of(outer)
+
+
+def _unzipped(source: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            if sum(member.file_size for member in archive.infolist()) > _LARGEST:
+                message = f"`{source}` unpacks to more than {_LARGEST >> 20} MB"
+                raise BadInput(message, hint="this is no bundle of tables")
+            return {member.filename: archive.read(member) for member in archive.infolist() if not member.is_dir()}
+    except (zipfile.BadZipFile, OSError, EOFError) as error:
+        message = f"`{source}` is not a whole zip: {error}"
+        raise BadInput(message, hint="download it again") from error
+
+
+def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
+    if wanted is None:
+        if needed:
+            message = f"nothing says what `{path.name}` should hash to"
+            raise UsageError(message, hint="pass `--sha256` with the published hash, or put it beside as `.sha256`")
+        return
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", wanted):
+        message = f"`{wanted[:80]}` is not a SHA-256"
+        raise UsageError(message, hint="it has 64 hexadecimal digits")
+    found = sha256_of(path)
+    if found != wanted.lower():
+        message = f"`{path}` has another hash than expected: {found}"
+        raise BadInput(message, hint="do not use it; download it again from a place you trust")
+
+
+def _hash_beside(path: Path) -> str | None:
+    beside = path.with_name(path.name + ".sha256")
+    words = beside.read_text(encoding="ascii", errors="replace").split() if beside.is_file() else []
+    return words[0] if words else None
+
+
+def _manifest(data: bytes, where: str) -> TableBundle:
+    if not data:
+        message = f"`{where}` has no `{_MANIFEST}`"
+        raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables")
+    schema = codec.from_json(data, dict[str, Any], name=f"`{_MANIFEST}` of `{where}`").get("schema")
+    if schema != SCHEMA:
+        message = f"`{where}` has the schema `{schema}`; this Rekindle reads `{SCHEMA}`"
+        raise BadInput(message, hint="take the bundle that was made for this version of Rekindle")
+    bundle = codec.from_json(data, TableBundle, name=f"`{_MANIFEST}` of `{where}`")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", bundle.made_at):
+        message = f"`{where}` was made at `{bundle.made_at[:40]}`, which is no day"
+        raise BadInput(message, hint="write it like `2026-11-15`")
+    return bundle
+
+
+def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Path) -> None:
+    extra = sorted(set(content) - set(bundle.tables) - {_MANIFEST})
+    if extra:
+        message = f"`{source}` holds `{extra[0]}`, which its `{_MANIFEST}` does not name"
+        raise BadInput(message, hint="download it again")
+    for name, wanted in bundle.tables.items():
+        if name not in content:
+            message = f"`{source}` lacks `{name}`"
+            raise BadInput(message, hint="it is incomplete; download it again")
+        if hashlib.sha256(content[name]).hexdigest() != wanted.lower():
+            message = f"`{name}` of `{source}` was changed: its hash does not agree"
+            raise BadInput(message, hint="do not use it; download it again from a place you trust")
+
+
+def _check_rows(bundle: TableBundle, content: Mapping[str, bytes]) -> None:
+    """Every table must be readable once it is merged into the built-in one."""
+    for name in sorted(bundle.tables):
+        kind = kinds.kind_of(name)
+        read = codec.from_json if name.endswith(".json") else codec.from_toml
+        own = read(content[name], dict[str, Any], name=f"`{name}`")
+        base = tables.built_in(name)
+        try:
+            codec.from_builtins(tables.merge(base, own, keys.of_table(name)), kind, name=f"`{name}`")
+        except BadInput as error:
+            raise refusal.of(own, base, kind, Path(name), error) from error
+
+
+def _check_newer(bundle: TableBundle) -> None:
+    now = installed()
+    if now is not None and bundle.made_at < now.made_at:
+        message = f"this bundle is of {bundle.made_at}; the one in use is newer ({now.made_at})"
+        raise BadInput(message, hint="`rekindle knowledge reset` first, if you really want older data")
+    shipped = tables.built_in_date()
+    if bundle.made_at < shipped:
+        message = f"this bundle is of {bundle.made_at}; the built-in data is newer ({shipped})"
+        raise BadInput(message, hint="nothing to do: your Rekindle already knows more")
+
+
+def _install(bundle: TableBundle, content: Mapping[str, bytes], digest: str) -> UpdateInUse:
+    home, before = knowledge_folder(), tables.update_folder()
+    folder = home / f"bundle-{bundle.made_at}-{digest[:12]}"
+    if folder == before:
+        return UpdateInUse(made_at=bundle.made_at, tables=tuple(sorted(bundle.tables)), folder=folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, data in content.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        files.write_bytes(folder / name, data)
+    files.write_text(home / "current", folder.name + "\n")
+    # A process that has just read the old name may still be reading the old tables.
+    for old in home.glob("bundle-*"):
+        if old not in (folder, before):
+            shutil.rmtree(old, ignore_errors=True)
+    tables.forget()
+    return UpdateInUse(made_at=bundle.made_at, tables=tuple(sorted(bundle.tables)), folder=folder)
+
+
+class _Changing:
+    """One process at a time changes the tables; a second one is told so at once."""
+
+    def __init__(self) -> None:
+        from filelock import FileLock
+
+        home = knowledge_folder()
+        home.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(str(home / "lock"))
+
+    def __enter__(self) -> None:
+        from filelock import Timeout
+
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            message = "another `rekindle knowledge` is changing the tables"
+            raise Locked(message, hint="wait for it to end, then run this again") from error
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return files.read_bytes(path, limit=_LARGEST)
+    except NotFound as error:
+        message = f"the tables of an update are damaged: {error}"
+        raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables") from error
