@@ -9,7 +9,7 @@ from rekindle.core import console
 
 
 @click.command("inspect")
-@click.argument("where", metavar="FILE|DIR|URL")
+@click.argument("places", metavar="FILE|DIR|URL...", nargs=-1, required=True)
 @options.gpus
 @click.option("--kernels", is_flag=True, help="List every container of GPU code, by source file where known.")
 @click.option(
@@ -18,21 +18,48 @@ from rekindle.core import console
     metavar="WHEEL|ENV",
     help="Check an extension against this torch: libraries, symbols, CUDA, C++ ABI.",
 )
+@click.option(
+    "--require",
+    multiple=True,
+    metavar="TARGET",
+    help="Exit with 8 if a library lacks sm_61 (native code) or compute_90 (PTX). May be repeated.",
+)
 @click.option("--check", is_flag=True, help="End with the exit code of the worst finding, not with 0.")
 @options.as_json
-def command(where: str, gpus: tuple[str, ...], kernels: bool, against: Path | None, check: bool, as_json: bool) -> int:
+def command(
+    places: tuple[str, ...],
+    gpus: tuple[str, ...],
+    kernels: bool,
+    against: Path | None,
+    require: tuple[str, ...],
+    check: bool,
+    as_json: bool,
+) -> int:
     """Which GPUs a wheel, library or installed package serves, and what it needs to load.
 
-    Read from the bytes: no CUDA toolkit is needed and nothing is imported or run.
+    Read from the bytes: no CUDA toolkit is needed and nothing is imported or run. A folder of wheels stands for each.
     """
+    import msgspec
+
     from rekindle.core import findings
+    from rekindle.wheels import batch
     from rekindle.wheels.inspect import inspection, report
     from rekindle.wheels.inspect.against import read_torch
+    from rekindle.wheels.inspect.required import required_findings, targets_of
 
+    wanted = targets_of(require)
     torch = read_torch(against) if against else None
-    found = inspection.inspect(where, cards=gpus, kernels=kernels, against=torch)
+    seen = []
+    for where in batch.subjects(places):
+        found = inspection.inspect(where, cards=gpus, kernels=kernels, against=torch)
+        more = tuple(required_findings(found, wanted))
+        seen.append(msgspec.structs.replace(found, findings=(*found.findings, *more)))
+        if not as_json:
+            console.out(("\n" if len(seen) > 1 else "") + report.text(seen[-1]))
     if as_json:
-        console.out_json(found)
-    else:
-        console.out(report.text(found))
-    return findings.exit_code(findings.worst(found.findings)) if check else 0
+        console.out_json(seen[0] if len(seen) == 1 else batch.Inspections(inspections=tuple(seen)))
+    items = [item for found in seen for item in found.findings]
+    if check:
+        return findings.exit_code(findings.worst(items))
+    lost = any(item.id == "require" and item.state is findings.State.FAIL for item in items)
+    return findings.exit_code(findings.State.FAIL) if lost else 0

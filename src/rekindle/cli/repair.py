@@ -9,10 +9,10 @@ from rekindle.core import console
 
 
 @click.command("repair")
-@click.argument("wheel", metavar="WHEEL", type=click.Path(path_type=Path), required=False)
+@click.argument("wheels", metavar="WHEEL|DIR...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", default="repaired", show_default=True,
-    help="The folder for the repaired wheel; it keeps its file name.",
+    help="The folder for the repaired wheels; they keep their file names.",
 )  # fmt: skip
 @click.option("--add", multiple=True, metavar="FILE", help="Put a file into torch/lib, or FILE=PATH/IN/WHEEL.")
 @click.option("--remove", multiple=True, metavar="NAME", help="Leave a file out, such as a test DLL.")
@@ -27,6 +27,7 @@ from rekindle.core import console
     metavar="DIR",
     help="Take missing libraries from this folder first: a toolkit, a redistributable.",
 )
+@click.option("--slim", is_flag=True, help="Require NVIDIA's packages instead of carrying their libraries (Linux).")
 @click.option("--exclude", multiple=True, metavar="NAME", help="Never bring this library.")
 @click.option("--no-index", is_flag=True, help="Fetch nothing from the package index.")
 @options.gpus
@@ -34,12 +35,13 @@ from rekindle.core import console
 @options.dry_run
 @options.as_json
 def command(
-    wheel: Path | None,
+    wheels: tuple[Path, ...],
     output: Path,
     add: tuple[str, ...],
     remove: tuple[str, ...],
     complete: bool | None,
     folders: tuple[Path, ...],
+    slim: bool,
     exclude: tuple[str, ...],
     no_index: bool,
     gpus: tuple[str, ...],
@@ -54,19 +56,28 @@ def command(
     """
     from rekindle.core import findings
     from rekindle.core.errors import UsageError
+    from rekindle.wheels import batch
     from rekindle.wheels.repair import repair, report
+    from rekindle.wheels.repair import slim as slimming
 
-    if (wheel is None) == (folder is None):
+    if bool(wheels) == (folder is not None):
         raise UsageError("name a wheel, or a folder with `--pack`", hint="`rekindle repair WHEEL -o DIR`")
-    if wheel is None:
-        assert folder is not None
-        done = repair.pack(folder, output, dry_run=dry_run)
+    if slim:
+        options.exclude("slim", ("add", "remove", "complete", "folders", "exclude", "no_index", "folder"))
+        every = [found for given in wheels for found in batch.wheels_in(given)]
+        done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
+    elif folder is not None:
+        done = [repair.pack(folder, output, dry_run=dry_run)]
     else:
         wish = repair.Wish(folders=folders, exclude=exclude, cards=gpus, index=not no_index)
         wanted = not (add or remove) if complete is None else complete
-        done = repair.repair(wheel, output, add=add, remove=remove, wish=wish if wanted else None, dry_run=dry_run)
+        every = [found for given in wheels for found in batch.wheels_in(given)]
+        done = [
+            repair.repair(wheel, output, add=add, remove=remove, wish=wish if wanted else None, dry_run=dry_run)
+            for wheel in every
+        ]
     if as_json:
-        console.out_json(done)
+        console.out_json(done[0] if len(done) == 1 else batch.Repairs(repairs=tuple(done)))
     else:
-        console.out(report.text(done))
-    return findings.exit_code(findings.worst(done.findings))
+        console.out("\n\n".join(report.text(each) for each in done))
+    return findings.exit_code(findings.worst([item for each in done for item in each.findings]))

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rekindle.cli import options
 from rekindle.core import console
 
+if TYPE_CHECKING:
+    from rekindle.wheels.verify.verify import Verification
+
 
 @click.command("verify")
-@click.argument("subject", metavar="[WHEEL|ENV]", type=click.Path(path_type=Path), required=False)
+@click.argument("subjects", metavar="[WHEEL|DIR|ENV]...", nargs=-1, type=click.Path(path_type=Path))
 @options.gpus
 @click.option("--torch", metavar="X.Y.Z", help="The PyTorch release it should be.")
 @click.option("--cuda", metavar="X.Y", help="The CUDA it should be built with.")
@@ -22,6 +26,8 @@ from rekindle.core import console
     help="The torch that an extension is meant for [a torch wheel beside it].",
 )
 @click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
+@click.option("--bench", is_flag=True, help="Measure products and a convolution against the card's nominal rate.")
+@click.option("--all-gpus", is_flag=True, help="Also copy between all cards, and sum over them with NCCL.")
 @click.option(
     "--stand-in", is_flag=True, help="Run a wheel for an old card on a newer one, through the old card's PTX."
 )
@@ -34,7 +40,7 @@ from rekindle.core import console
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
 @options.as_json
 def command(
-    subject: Path | None,
+    subjects: tuple[Path, ...],
     gpus: tuple[str, ...],
     torch: str | None,
     cuda: str | None,
@@ -42,6 +48,8 @@ def command(
     python: str | None,
     against: Path | None,
     no_run: bool,
+    bench: bool,
+    all_gpus: bool,
     stand_in: bool,
     trial: Path | None,
     old_driver: Path | None,
@@ -52,33 +60,58 @@ def command(
 ) -> int:
     """Check a wheel, or an installed torch, from its file to a step of training on each card.
 
-    Ends with 8 when a check failed, with 9 when nothing failed but something could not be checked.
+    A folder of wheels stands for each of them. Exits with 8 if a check failed, with 9 if nothing failed but something
+    could not be checked.
     """
-    from rekindle.core import codec, files, findings
     from rekindle.core.errors import UsageError
 
     if stand_in:
-        return _stand_in(subject, gpus, python, no_run, trial, old_driver, time_limit, output, as_json)
+        if len(subjects) > 1:
+            raise UsageError("`--stand-in` takes one wheel", hint="run it once per wheel")
+        one = subjects[0] if subjects else None
+        return _stand_in(one, gpus, python, no_run, trial, old_driver, time_limit, output, as_json)
     if trial or old_driver or time_limit:
         raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
+    if no_run and (bench or all_gpus):
+        raise UsageError("`--no-run` does not go with `--bench` or `--all-gpus`", hint="leave one of them out")
+    from rekindle.core import findings
+    from rekindle.wheels import batch
+    from rekindle.wheels.verify import report, verify
+
+    places = [Path(text) for text in batch.subjects([str(subject) for subject in subjects])]
+    if len(places) > 1 and (output or junit):
+        raise UsageError("`--output` and `--junit` go with one wheel", hint="each wheel's report is written beside it")
+    expected = (
+        verify.Expected(torch=torch, cuda=cuda, cards=gpus, bench=bench, all_gpus=all_gpus)
+        if plan is None
+        else verify.expected_of(plan, bench=bench, all_gpus=all_gpus)
+    )
+    seen = []
+    every: list[Path | None] = [*places] or [None]
+    for place in every:
+        done = verify.verify(place, expected=expected, python=python, run=not no_run, against=against)
+        _keep(done, place, output, junit)
+        seen.append(done)
+        if not as_json:
+            console.out(("\n" if len(seen) > 1 else "") + report.text(done))
+    if as_json:
+        console.out_json(seen[0] if len(seen) == 1 else batch.Verifications(verifications=tuple(seen)))
+    return findings.exit_code(max((done.state for done in seen), key=lambda state: state.rank))
+
+
+def _keep(done: Verification, subject: Path | None, output: Path | None, junit: Path | None) -> None:
+    from rekindle.core import codec, files
     from rekindle.wheels.verify import report, signed_report, verify
 
-    expected = verify.Expected(torch=torch, cuda=cuda, cards=gpus) if plan is None else verify.expected_of(plan)
-    done = verify.verify(subject, expected=expected, python=python, run=not no_run, against=against)
     place = output or (verify.report_beside(subject) if subject is not None and done.kind == "wheel" else None)
     if place is not None:
         if done.kind == "wheel":
             signed_report.write(place, done)
         else:
             files.write_text(place, codec.to_json(done) + "\n")
-        console.say(f"wrote {place}")
+        console.say(f"wrote `{place}`")
     if junit is not None:
         files.write_text(junit, report.junit(done))
-    if as_json:
-        console.out_json(done)
-    else:
-        console.out(report.text(done))
-    return findings.exit_code(done.state)
 
 
 def _stand_in(

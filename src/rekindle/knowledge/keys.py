@@ -67,6 +67,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/names": {"alias": ("said",), "words": ("id",), "vendor": ("id",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "gpu/launch_limits": {"limits": ("capability",)},
+    "gpu/throughput": {"rates": ("capability",)},
     "logs/import_names": {"row": ("name",)},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},

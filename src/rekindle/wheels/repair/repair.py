@@ -58,6 +58,8 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     kept: int = 0
     added: tuple[Added, ...] = ()
     removed: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    """What a slim wheel requires instead of what was removed."""
     findings: tuple[Finding, ...] = ()
 
 

@@ -16,6 +16,8 @@ def text(done: Repair) -> str:
         blocks.append(f"{would}added\n".capitalize() + console.table(rows, indent="  "))
     if done.removed:
         blocks.append(f"{would}removed\n".capitalize() + "\n".join(f"  {console.clean(name)}" for name in done.removed))
+    if done.requires:
+        blocks.append("Requires\n" + "\n".join(f"  {console.clean(line)}" for line in done.requires))
     blocks.append("\n".join(console.finding(item) for item in done.findings))
     if done.output is not None:
         blocks.append(f"{done.kept} files kept as they were\nwritten to {console.clean(str(done.output))}")

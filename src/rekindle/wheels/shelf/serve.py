@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 JSON = "application/vnd.pypi.simple.v1+json"
 REQUEST_SECONDS, SILENCE_SECONDS, PIECE_SECONDS = 10.0, 15, 30.0
-_MOST_AT_ONCE = 2000
+_MOST_AT_ONCE, _BACKLOG = 2000, 1024
 _KINDS = {".html": "text/html; charset=utf-8", ".json": "application/json", ".whl": "application/octet-stream"}
 
 Scope = MutableMapping[str, Any]
@@ -108,6 +108,8 @@ class ShelfServer:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+            # Who reads the address may come before the server has started: he waits, and is not refused.
+            self._socket.listen(_BACKLOG)
         except OSError as error:
             self._socket.close()
             message = f"cannot listen on {host}:{port}: {error.strerror or error}"
@@ -176,7 +178,7 @@ def _server(application: Application) -> uvicorn.Server:
         timeout_keep_alive=SILENCE_SECONDS,
         timeout_graceful_shutdown=3,
         limit_concurrency=_MOST_AT_ONCE,
-        backlog=1024,
+        backlog=_BACKLOG,
         server_header=False,
         h11_max_incomplete_event_size=32 << 10,
     )

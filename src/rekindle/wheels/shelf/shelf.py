@@ -26,6 +26,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import overall, served
 from rekindle.model.wheel import identity_fields, python_of
 from rekindle.stack.offers import Offer, of_wheel
+from rekindle.wheels.batch import wheels_in
 from rekindle.wheels.inspect.against import cuda_of, read_torch
 from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
 from rekindle.wheels.inspect.reading import read_binaries
@@ -80,16 +81,6 @@ def add(folder: Path, wheels: Sequence[Path], how: Addition | None = None) -> tu
     with store.locked(folder):
         index.write(folder, entries(folder))
     return tuple(added)
-
-
-def wheels_in(given: Path) -> list[Path]:
-    """The wheel itself, or every wheel of a folder."""
-    if not given.is_dir():
-        return [given]
-    found = sorted(given.glob("*.whl"))
-    if not found:
-        raise NotFound(f"there is no wheel in `{given}`", hint="name a folder with `.whl` files, or a wheel")
-    return found
 
 
 def find(

@@ -21,6 +21,10 @@ def main(words: list[str]) -> None:
         card(int(words[1]))
     elif words[0] == "launch":
         launch(int(words[1]))
+    elif words[0] == "bench":
+        bench(int(words[1]), float(words[2]), float(words[3]))
+    elif words[0] == "together":
+        together(int(words[1]))
 
 
 def tell(**what: Any) -> None:
@@ -77,6 +81,8 @@ def known(torch: Any) -> dict[str, Any]:
                         "name": properties.name,
                         "capability": f"{properties.major}.{properties.minor}",
                         "memory": properties.total_memory,
+                        "multiprocessors": properties.multi_processor_count,
+                        "clock": getattr(properties, "clock_rate", None),
                     }
                 )
         elif torch.version.cuda:
@@ -118,6 +124,108 @@ def launch(index: int) -> None:
     import torch
 
     run("launch", first_launch, torch, torch.device("cuda", index))
+
+
+def bench(index: int, single: float, half: float) -> None:
+    """How fast it is, in TFLOPS; `single` and `half` are the card's nominal rates, 0 where they are not known."""
+    import torch
+
+    device = torch.device("cuda", index)
+    torch.cuda.set_device(device)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    run("bench-fp32", bench_product, torch, device, torch.float32, single, "single precision")
+    run("bench-fp16", bench_product, torch, device, torch.float16, half or single, "half precision")
+    run("bench-conv", bench_convolution, torch, device, single)
+
+
+def bench_product(torch: Any, device: Any, dtype: Any, nominal: float, kind: str) -> str:
+    free = torch.cuda.mem_get_info(device)[0] if hasattr(torch.cuda, "mem_get_info") else 1 << 30
+    size = 8192 if free > 4 << 30 else 4096 if free > 1 << 30 else 2048
+    a = torch.randn(size, size, device=device).to(dtype)
+    b = torch.randn(size, size, device=device).to(dtype)
+    return share(f"{size}x{size} products in {kind}", rate(torch, lambda: a @ b, 2.0 * size**3), nominal)
+
+
+def bench_convolution(torch: Any, device: Any, nominal: float) -> str:
+    x = torch.randn(32, 128, 56, 56, device=device)
+    w = torch.randn(128, 128, 3, 3, device=device)
+    work = 2.0 * 32 * 128 * 56 * 56 * 128 * 9
+    done = rate(torch, lambda: torch.nn.functional.conv2d(x, w, padding=1), work)
+    return share("3x3 convolutions of 32x128x56x56 in single precision", done, nominal)
+
+
+def rate(torch: Any, work: Callable[[], Any], operations: float) -> float:
+    """TFLOPS over about half a second, the best of three: other programs and clocks can only slow it down."""
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    times = max(1, min(2000, int(0.5 / max(time.perf_counter() - begun, 1e-6))))
+    best = 0.0
+    for _ in range(3):
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first.record()
+        for _ in range(times):
+            work()
+        last.record()
+        torch.cuda.synchronize()
+        best = max(best, operations * times / (first.elapsed_time(last) / 1e3) / 1e12)
+    return best
+
+
+def share(what: str, done: float, nominal: float) -> str:
+    if not nominal:
+        return f"{what}: {done:.2f} TFLOPS; the card's nominal rate is not known"
+    text = f"{what}: {done:.2f} TFLOPS, {100 * done / nominal:.0f} % of the card's nominal {nominal:.2f}"
+    if done < 0.1 * nominal:
+        raise Wrong(text + "; less than a tenth: it is not the card that does the work, or it is throttled")
+    return text
+
+
+def together(count: int) -> None:
+    import torch
+
+    run("peer-copy", peer_copy, torch, count)
+    run("all-reduce", all_reduce, torch, count)
+
+
+def peer_copy(torch: Any, count: int) -> str:
+    direct = []
+    for one in range(count):
+        for two in range(count):
+            if one == two:
+                continue
+            x = torch.arange(1 << 20, device=f"cuda:{one}", dtype=torch.float32)
+            y = x.to(f"cuda:{two}")
+            torch.cuda.synchronize(one)
+            torch.cuda.synchronize(two)
+            if not torch.equal(x.cpu(), y.cpu()):
+                raise Wrong(f"a copy from card {one} to card {two} arrives changed")
+            if torch.cuda.can_device_access_peer(one, two):
+                direct.append((one, two))
+    pairs = count * (count - 1)
+    return f"{pairs} copies between {count} cards arrive whole, {len(direct)} of them card to card"
+
+
+def all_reduce(torch: Any, count: int) -> str:
+    nccl = torch.cuda.nccl
+    inputs = [torch.full((1 << 20,), float(index + 1), device=f"cuda:{index}") for index in range(count)]
+    if not nccl.is_available(inputs):
+        raise NotHere("this torch was built without NCCL")
+    nccl.all_reduce(inputs)
+    for index in range(count):
+        torch.cuda.synchronize(index)
+    wanted = count * (count + 1) / 2
+    wrong = [
+        index for index, tensor in enumerate(inputs) if float(tensor.min()) != wanted or float(tensor.max()) != wanted
+    ]
+    if wrong:
+        raise Wrong(f"the sum over {count} cards is wrong on card {wrong[0]}")
+    return f"NCCL's sum over {count} cards is right on each"
 
 
 def run(name: str, check: Callable[..., str], *given: Any) -> None:

@@ -132,6 +132,12 @@ def on_card(environment: Trial, index: int, names: Sequence[str]) -> list[Answer
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
 
+def asked(environment: Trial, words: Sequence[str], names: Sequence[str], *, timeout: float) -> list[Answer]:
+    """The answers of one process that was asked for these checks."""
+    said = _ask(environment, words, timeout=timeout)
+    return _answers(said, _lines(said.out), names)
+
+
 def _with_jit(environment: Trial, index: int, answer: Answer) -> Answer:
     """The first launch again in a process in which the driver may not compile PTX: what fails now was JIT."""
     if answer.finding.state is not State.PASS:

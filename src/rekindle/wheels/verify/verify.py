@@ -17,9 +17,9 @@ from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.paths import sha256_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
-from rekindle.wheels.verify import static_checks, trial
+from rekindle.wheels.verify import speed, static_checks, trial
 from rekindle.wheels.verify.static_checks import Subject
-from rekindle.wheels.verify.trial import Trial
+from rekindle.wheels.verify.trial import Answer, Trial
 
 # The order is the number. `gpu` checks are carried out on each card.
 STATIC = ("file", "record", "tags", "closure", "coverage")
@@ -47,11 +47,16 @@ class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What the plan, or the command line, says it should be. None: not said."""
+    """What the plan, or the command line, says it should be. None: not said.
+
+    `bench` measures each card as well; `all_gpus` lets all cards work together.
+    """
 
     torch: str | None = None
     cuda: str | None = None
     cards: tuple[str, ...] = ()
+    bench: bool = False
+    all_gpus: bool = False
 
 
 class Verification(WheelIdentity, frozen=True, kw_only=True):
@@ -147,13 +152,14 @@ class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
 
 
-def expected_of(path: Path) -> Expected:
+def expected_of(path: Path, *, bench: bool = False, all_gpus: bool = False) -> Expected:
     """What a plan says it should be."""
     from rekindle.stack import plan as lock
 
     planned = lock.read(path)
     cards = tuple(dict.fromkeys(capability.sm for card in planned.cards for capability in card.capabilities))
-    return Expected(torch=planned.torch, cuda=str(planned.cuda) if planned.cuda else None, cards=cards)
+    cuda = str(planned.cuda) if planned.cuda else None
+    return Expected(torch=planned.torch, cuda=cuda, cards=cards, bench=bench, all_gpus=all_gpus)
 
 
 def report_beside(wheel: Path) -> Path:
@@ -193,7 +199,17 @@ def _run(
         for answer in trial.on_card(environment, card["index"], ON_CARD):
             number = len(STATIC) + len(RUNNING) + ON_CARD.index(answer.id) + 1
             seen.append(_check(answer.finding, number, answer.seconds, label))
+        if expected.bench:
+            seen += _further(speed.bench(environment, card), speed.BENCH, label, after=len(ON_CARD))
+    if expected.all_gpus:
+        answers = speed.together(environment, environment.facts["cards"])
+        seen += _further(answers, speed.TOGETHER, "all cards", after=len(ON_CARD) + len(speed.BENCH))
     return seen
+
+
+def _further(answers: Sequence[Answer], names: Sequence[str], label: str, *, after: int) -> list[Check]:
+    first = len(STATIC) + len(RUNNING) + after + 1
+    return [_check(each.finding, first + names.index(each.id), each.seconds, label) for each in answers]
 
 
 def _cuda_finding(facts: dict[str, object]) -> Finding:

@@ -1,0 +1,53 @@
+"""`inspect --require sm_61`: has a wheel lost an architecture?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rekindle.core.errors import UsageError
+from rekindle.core.findings import Finding, Fix, State
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.wheels.inspect.inspection import Inspection
+
+
+def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
+    """`sm_61` is native code, `compute_90` is PTX."""
+    found = []
+    for word in words:
+        try:
+            found.append(Target.parse(word))
+        except ValueError:
+            message = f"`{word[:40]}` is not a target"
+            raise UsageError(message, hint="write `--require sm_61` for native code, `compute_90` for PTX") from None
+    return tuple(found)
+
+
+def required_findings(found: Inspection, wanted: Sequence[Target]) -> list[Finding]:
+    """Every library of the package's own must hold every target; one that has it in fewer places is named."""
+    return [_finding(found, target) for target in wanted]
+
+
+def _finding(found: Inspection, target: Target) -> Finding:
+    own = [code for code in found.gpu_code if code.counted]
+    if not own:
+        return _lost(f"{target} is not there: `{found.name}` holds no GPU code")
+    without = [code.file for code in own if not code.targets.get(str(target))]
+    if without:
+        have = ", ".join(dict.fromkeys(name for code in own for name in code.targets))
+        more = f" and {len(without) - 1} more" if len(without) > 1 else ""
+        return _lost(f"{target} is not in `{without[0]}`{more}; inside are {have}")
+    fewer = [
+        code.file
+        for code in own
+        if code.targets[str(target)]
+        < max(n for name, n in code.targets.items() if Target.parse(name).ptx == target.ptx)
+    ]
+    if fewer:
+        text = f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets"
+        return Finding(id="require", state=State.WARN, found=text)
+    return Finding(id="require", state=State.PASS, found=f"{target} is in all {len(own)} libraries with GPU code")
+
+
+def _lost(text: str) -> Finding:
+    fix = Fix(text="look at TORCH_CUDA_ARCH_LIST of the build")
+    return Finding(id="require", state=State.FAIL, found=text, fix=fix)
