@@ -5,6 +5,7 @@ The GPU code is real: `tests/data/stand_in/kernels.cu` by nvcc 11.8.
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
@@ -255,3 +256,19 @@ def test_what_fails_only_behind_the_mask_is_a_host_branch() -> None:
     assert "mm (float16, forward)" in line.found
     assert stand_in._mask_line(plain, ran("passed", "properties masked"), "", "Tesla K40c").state is State.PASS
     assert stand_in._mask_line(plain, ran("passed"), "", "Tesla K40c").state is State.UNVERIFIED
+
+
+def test_the_script_for_the_environment_is_old_python() -> None:
+    """It runs in the environment's own Python, which may be as old as torch 1.13's oldest."""
+    ast.parse(operators.SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+def test_the_small_library_from_nvcc_has_a_container_without_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the device linker leaves, an sm_35 entry without a kernel, is no reason to refuse."""
+    empty = (DATA / "link.fatbin").read_bytes()
+    assert not any(cubin.kernels(data) for entry, data in entries("link"))
+    found = lines(packed(tmp_path, (DATA / "ptx.fatbin").read_bytes() + empty), monkeypatch)
+    assert "refused" not in found
+    assert found["kernel-names"] is State.PASS

@@ -28,7 +28,12 @@ from rekindle.wheels.inspect.reading import read_binaries
 
 _NAMED = 8
 # Where the source of 1.13.1 has no way but MAGMA: AT_MAGMA_ENABLED in BatchLinearAlgebra.cpp.
-_NEEDS_MAGMA = ("torch.linalg.eig", "torch.linalg.eigvals", "torch.linalg.ldl_factor of Hermitian matrices")
+_NEEDS_MAGMA = (
+    "torch.symeig",
+    "torch.linalg.eig",
+    "torch.linalg.eigvals",
+    "torch.linalg.ldl_factor of Hermitian matrices",
+)
 
 
 class OwnCode(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,6 +66,10 @@ def variables(setup: StandInSetup, **more: str) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": str(setup.index),
         "NVIDIA_TF32_OVERRIDE": "0",
+        # The processes share the cores already.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
         "PYTHONUTF8": "1",
         **more,
     }
