@@ -17,6 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+SETS = ("first.toml", "second.toml", "third.toml")
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 
@@ -32,7 +33,7 @@ def _classes() -> list[tuple[str, str]]:
 
 
 def _blind() -> list[tuple[str, tuple[str, ...], str]]:
-    tables = (tomllib.loads((BLIND / name).read_text(encoding="utf-8")) for name in ("first.toml", "second.toml"))
+    tables = (tomllib.loads((BLIND / name).read_text(encoding="utf-8")) for name in SETS)
     rows = (row for table in tables for row in table["case"])
     return [(row["id"], (row["label"], *row.get("also", ())), row["log"]) for row in rows]
 

@@ -11,7 +11,7 @@ from rekindle.diagnose.facts import Facts
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation, Wish, named
+from rekindle.stack.situation import SYSTEMS, Situation, Wish, named
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +23,11 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     """None where card or system is not known. `keep_torch`: the release that is installed, if it can be had."""
-    if not facts.gpus or facts.os not in ("windows", "linux"):
+    if not facts.gpus:
         return None
+    if facts.os is None:
+        both = [advise(msgspec.structs.replace(facts, os=system), keep_torch=keep_torch) for system in SYSTEMS]
+        return both[0] if both[0] == both[1] else None
     situation = facts.situation or _named(facts)
     if situation is None:
         return None

@@ -18,6 +18,7 @@ _CAPABILITY = re2.compile(
     r"|(?i:(?:compute|cuda|\bcc|\bsm)[ _]?capability(?: among GPUs detected)?[ :=]{0,3}\(?(\d{1,2}\.\d)\b)"
     r"|(?i:, capability (\d{1,2}\.\d)\b)"
     r"|(?i:--gpu-name[= ]sm_(\d{2,3})\b)"
+    r"|(?i:capability[ :=]{0,3}\((\d{1,2}, \d)\))"
 )
 _DEMANDED = re2.compile(
     r"(?i)(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|only|>=?|<=?)[^.;]{0,50}$"
@@ -45,7 +46,7 @@ def in_line(text: str) -> tuple[Capability, str | None] | None:
     for match in _CAPABILITY.finditer(text):
         number = next(group for group in match.groups() if group)
         if not _DEMANDED.search(text[: match.start()]):
-            return Capability.parse(number), name[1] if name else None
+            return Capability.parse(number.replace(", ", ".")), name[1] if name else None
     return name
 
 

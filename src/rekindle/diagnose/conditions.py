@@ -15,7 +15,8 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 # fmt: off
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
-    "card_is_new", "card_is_old", "card_known", "card_unknown", "cublas", "cublas_open", "driver_open",
+    "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
+    "cufft", "driver_open",
     "no_cudnn", "no_ssl", "not_bitsandbytes", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
     "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_package",
@@ -36,6 +37,7 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     found = {
         "card_known": card is not None,
         "card_unknown": card is None,
+        "card_open": judged is None,
         "card_is_new": judged is not None and judged >= _TRITON_FLOOR,
         "card_is_old": judged is not None and judged < _TRITON_FLOOR,
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
@@ -65,6 +67,7 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "zlib": "zlibwapi" in said,
         "at_run_time": loading,
         "at_build_time": not loading and "zlibwapi" not in said,
+        "cufft": "CUFFT_INTERNAL_ERROR" in said,
         "cublas": cublas and known,
         "cublas_open": cublas and not known,
         "not_cublas": not cublas,

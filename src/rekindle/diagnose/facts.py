@@ -52,10 +52,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 _LONGEST = 4_000
 _WINDOWS = (
     r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
-    r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b"
+    r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b|\b\w+\\\\\w+\\\\\w"
 )
 _LINUX = (
-    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
+    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\blib/python3\.\d+/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
     r"|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
 )
 _TORCH = (
@@ -100,10 +100,12 @@ def told(
     driver: str | None = None,
 ) -> Facts:
     """What the caller knows, as the command line spells it."""
+    version, _, local = (torch or "").partition("+")
     return Facts(
         gpus=capabilities_of(gpus),
         os=system,
-        torch=torch,
+        torch=version or None,
+        variant=local or None,
         cuda=cuda,
         toolset=toolset,
         python=python,

@@ -36,8 +36,9 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     holds = holding(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
     filled = _all(fitting, values, facts, fallback=False)
-    if not filled:
-        filled = _all(fitting, values, facts, fallback=True)
+    made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
+    if not filled or (made_to_measure and not _all(made_to_measure, values, facts, fallback=False)):
+        filled = [*_all(fitting, values, facts, fallback=True), *filled]
     texts = dict.fromkeys(step.text for step in filled)
     commands = dict.fromkeys(command for step in filled for command in step.commands)
     return Fix(text=" ".join(texts), commands=tuple(commands), mechanical=bool(of_cause(cause.id)))
@@ -46,6 +47,10 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
 def _all(steps: Sequence[FixStep], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[_Filled]:
     made = (_fill(step, values, facts) for step in steps if step.fallback is fallback)
     return [step for step in made if step]
+
+
+def _template(step: FixStep) -> str:
+    return f"{step.text} {step.command or ''}"
 
 
 def _wanted(step: FixStep, values: Mapping[str, str], holds: frozenset[str]) -> bool:

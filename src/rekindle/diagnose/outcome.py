@@ -58,7 +58,10 @@ def judge(events: Sequence[Event]) -> Ending:
 
 def _went_well(spoken: Sequence[Event], errors: Sequence[Event], reports: Sequence[Event]) -> bool:
     """The work says that it is done, after whatever went wrong before; or it goes on and nothing went wrong."""
-    done = max((event.number for event in spoken if event.kind is LineKind.SUCCESS), default=0)
+    # CMake writes its files even after an error of its own.
+    halfway = any(event.tool == "cmake" for event in errors)
+    signs = (event for event in spoken if event.kind is LineKind.SUCCESS and not (halfway and event.tool == "cmake"))
+    done = max((event.number for event in signs), default=0)
     if not done and _ended_with_the_last_step(spoken):
         done = spoken[-1].number
     last = max((event.number for event in (*errors, *reports)), default=0)
