@@ -34,13 +34,21 @@ def faults(question: dict[str, Any], patch: pytest.MonkeyPatch) -> list[str]:
     return list(_held_against(dict(question["expect"]), seen.code, answer, seen.out + seen.err))
 
 
-def commands(question: dict[str, Any], patch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that the answer prints."""
+def recommended(question: dict[str, Any], patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The recommended route, with the platform it is for."""
     if "extra" in question:
         _add_to_situation(question["extra"], patch)
     seen = rekindle_command("plan", *question["args"], "--json")
     answer = json.loads(seen.out) if seen.out.lstrip().startswith("{") else {}
-    return list(answer.get("recommended", {}).get("commands", ()))
+    if not answer:
+        return {}
+    return {**answer["recommended"], **{key: answer["situation"][key] for key in ("system", "machine")}}
+
+
+def scenario_count() -> int:
+    """The scenarios that ask the resolver itself."""
+    found = [codec.from_toml(file.read_bytes(), dict[str, Any])["scenario"] for file in FOLDER.parent.glob("*.toml")]
+    return sum(map(len, found))
 
 
 def _add_to_situation(extra: dict[str, Any], patch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from rekindle.core import console
 from rekindle.core.errors import ChecksFailed, NoRoute
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
-from rekindle.stack import answers, nodes
+from rekindle.stack import answers, forms, nodes
 from rekindle.stack import plan as lock
+from rekindle.stack.forms import Form
 from rekindle.stack.from_machine import asked
 from rekindle.stack.matrix import Matrix, matrix, spoken_pythons, spoken_source, spoken_wheels
 from rekindle.stack.resolver import resolve
@@ -47,6 +48,12 @@ from rekindle.stack.why_not import why_not as explain
 @click.option("--why-not", metavar="WHAT", help="Why not torch==2.7.1, cuda==12.3 or python==3.13?")
 @click.option("--list", "every", is_flag=True, help="The compatibility matrix: every release against these cards.")
 @click.option("--all", "everything", is_flag=True, help="Show every route and every reason.")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice([each.value for each in Form]),
+    help="Print the answer in this form, for a project's own files.",
+)
 @options.output("Write the plan, as TOML, to carry it out here or elsewhere.")
 @click.option(
     "--bundle",
@@ -88,7 +95,9 @@ def command(**given: Any) -> int:
     if asked_for.folder is not None:
         _bundle(verdict, asked_for.folder, asked_for.as_json)
         return 0
-    if asked_for.as_json:
+    if asked_for.form is not None:
+        console.out(forms.render(verdict, Form(asked_for.form)))
+    elif asked_for.as_json:
         console.out_json(verdict)
     elif verdict.why_not is not None:
         console.out(answers.why_not(verdict.why_not, everything=asked_for.everything))
@@ -120,6 +129,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     why_not: str | None
     every: bool
     everything: bool
+    form: str | None
     output: Path | None
     folder: Path | None
     origin: Path | None
@@ -185,7 +195,7 @@ _WISHES = (
     "shelves",
     "trust",
 )
-_MODES = ("origin", "every", "why_not", "folder")
+_MODES = ("origin", "every", "why_not", "folder", "form")
 
 
 def _refuse() -> None:
@@ -194,7 +204,14 @@ def _refuse() -> None:
     if "origin" in modes:
         options.exclude("origin", (*_WISHES, *_MODES, "output"))
     elif modes:
-        options.exclude(modes[0], (*_MODES, *(("output",) if modes[0] != "why_not" else ())))
+        options.exclude(
+            modes[0],
+            (
+                *_MODES,
+                *(() if modes[0] in ("why_not", "form") else ("output",)),
+                *(("as_json",) if modes[0] == "form" else ()),
+            ),
+        )
 
 
 def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:

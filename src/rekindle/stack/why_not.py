@@ -23,7 +23,7 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
     """The answer to `torch==2.7.1`, `cuda==12.3` or `python==3.13`, against what was recommended."""
     match = _QUESTION.match(question.strip())
     if not match:
-        message = f"`{question[:60]}` cannot be asked"
+        message = f"cannot parse `--why-not {question[:60]}`"
         raise UsageError(message, hint="ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`")
     name, value = match[1].lower(), match[2]
     ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
@@ -80,14 +80,14 @@ def _answer(
     costs = [each for each in chain if each.kind is Effect.COSTS]
     chain = [*costs, *[each for each in chain if each.kind is not Effect.COSTS]]
     if best.route is not RouteKind.NONE and granted and _same(best, other):
-        sentence = f"nothing speaks against {spoken}: it is what is recommended"
+        sentence = f"{spoken} is the recommended choice"
         answer = Answer.RECOMMENDED
     elif other.route is RouteKind.NONE or not granted:
-        sentence = f"{spoken} does not go together with this: {chain[0].sentence if chain else other.summary}"
+        sentence = f"{spoken} is not compatible: {chain[0].sentence if chain else other.summary}"
         answer = Answer.IMPOSSIBLE
     else:
         ways = "; ".join(_way(route) for route in _kinds(asked))
-        sentence = f"{spoken} can be had: {ways}. Recommended is {describe(best)}: {_because(best, other)}"
+        sentence = f"{spoken} works: {ways}. {describe(best)} is recommended: {_because(best, other)}"
         answer = Answer.POSSIBLE
     return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=describe(best))
 
@@ -115,7 +115,7 @@ def _because(best: Route, other: Route) -> str:
         return "it loses nothing and is the cheaper route"
     if other.torch and best.torch and Version(other.torch) < Version(best.torch):
         return "it is newer"
-    return "it is the surer one" if other.route is RouteKind.SOURCE_BUILD else "it serves better"
+    return "it is the better-tested option" if other.route is RouteKind.SOURCE_BUILD else "it serves better"
 
 
 def describe(route: Route) -> str:

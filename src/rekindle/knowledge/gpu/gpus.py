@@ -229,7 +229,23 @@ def _as_people_say(text: str) -> Match:
             found = called or _by_words(words) or _without_series(words) or _of_board(words)
             if found:
                 return _one_of(text, found)
+        found = _inside(names.tokens(text))
+        if found:
+            return _one_of(text, found)
     raise _unknown(text)
+
+
+def _inside(words: list[str]) -> tuple[Gpu, ...]:
+    """A name of at least two words somewhere among a shop's: `EVGA GTX 980 Ti SC+ ACX 2.0`. The longest one wins."""
+    best: list[Gpu] = []
+    length = 2
+    for gpu in gpus():
+        own = _short(gpu) if gpu.official else []
+        fits = len(own) >= length and any(words[at : at + len(own)] == own for at in range(len(words)))
+        if fits and any(letter.isdigit() for word in own for letter in word):
+            best = [gpu] if len(own) > length else [*best, gpu]
+            length = len(own)
+    return tuple(best)
 
 
 def _without_series(words: list[str]) -> tuple[Gpu, ...]:
