@@ -204,14 +204,8 @@ def _refuse() -> None:
     if "origin" in modes:
         options.exclude("origin", (*_WISHES, *_MODES, "output"))
     elif modes:
-        options.exclude(
-            modes[0],
-            (
-                *_MODES,
-                *(() if modes[0] in ("why_not", "form") else ("output",)),
-                *(("as_json",) if modes[0] == "form" else ()),
-            ),
-        )
+        more = {"why_not": (), "form": ("as_json",)}.get(modes[0], ("output",))
+        options.exclude(modes[0], (*_MODES, *more))
 
 
 def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:

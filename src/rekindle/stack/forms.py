@@ -63,7 +63,13 @@ def _uv(verdict: Verdict) -> str:
     """Tables for `pyproject.toml`. torch must be a direct dependency: uv applies sources to those only."""
     route = verdict.recommended
     names = [pin.partition("==")[0] for pin in route.requirements]
-    lines = [_head(verdict), "[project]", f'requires-python = "=={route.python}.*"', "dependencies = ["]
+    lines = [
+        _head(verdict),
+        "# merge these tables into pyproject.toml",
+        "[project]",
+        f'requires-python = "=={route.python}.*"',
+        "dependencies = [",
+    ]
     extra = [route.numpy] if route.numpy else []
     lines += [f'  "{pin}",' for pin in (*route.requirements, *extra)]
     lines += ["]"]

@@ -1,0 +1,73 @@
+"""`plan --as`: the same pins in the form of a project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.command import rekindle_command
+
+PASCAL = ("plan", "--gpu", "1080 ti", "--os", "linux")
+PINS = {"torch": "2.14.1+cu126", "torchvision": "0.29.1+cu126", "torchaudio": "2.11.0+cu126"}
+INDEX = "https://download.pytorch.org/whl/cu126"
+
+
+def shown(form: str, *words: str) -> str:
+    seen = rekindle_command(*(words or PASCAL), "--as", form)
+    assert seen.code == 0, seen.err
+    return seen.out
+
+
+def test_pip_is_the_command_of_the_plan() -> None:
+    assert shown("pip").split() == rekindle_command(*PASCAL, "--json").json()["recommended"]["commands"][-1].split()
+
+
+def test_a_requirements_file_has_the_pins_and_their_index() -> None:
+    lines = [line for line in shown("requirements").splitlines() if not line.startswith("#")]
+    assert lines == [f"--index-url {INDEX}", *(f"{name}=={version}" for name, version in PINS.items())]
+
+
+def test_uv_gets_sources_an_explicit_index_and_constraints() -> None:
+    found: Any = msgspec.toml.decode(shown("uv"))
+    pins = [f"{name}=={version}" for name, version in PINS.items()]
+    assert found["project"]["dependencies"] == found["tool"]["uv"]["constraint-dependencies"] == pins
+    assert found["tool"]["uv"]["sources"] == {name: {"index": "pytorch-cu126"} for name in PINS}
+    assert found["tool"]["uv"]["index"] == [{"name": "pytorch-cu126", "url": INDEX, "explicit": True}]
+
+
+def test_pixi_and_pylock_are_toml_with_the_pins() -> None:
+    pixi: Any = msgspec.toml.decode(shown("pixi"))
+    assert {name: row["version"] for name, row in pixi["pypi-dependencies"].items()} == {
+        name: f"=={version}" for name, version in PINS.items()
+    }
+    lock: Any = msgspec.toml.decode(shown("pylock"))
+    assert lock["lock-version"] == "1.0"
+    assert {row["name"]: row["version"] for row in lock["packages"]} == PINS
+    assert "UNVERIFIED" in shown("pylock")
+
+
+def test_pixi_takes_the_package_of_conda_forge() -> None:
+    found: Any = msgspec.toml.decode(shown("pixi", "plan", "--gpu", "K40c", "--os", "linux", "--prefer", "quickest"))
+    assert found["dependencies"]["pytorch"] == {"version": "2.4.1", "build": "cuda*"}
+
+
+def test_an_environment_file_holds_pip_to_the_line() -> None:
+    lines = shown("conda").splitlines()
+    assert f"      - --index-url {INDEX}" in lines
+    assert "      - torch==2.14.1+cu126" in lines
+
+
+def test_a_dockerfile_is_for_linux_and_names_the_driver() -> None:
+    text = shown("dockerfile")
+    assert "FROM python:3.12-slim" in text
+    assert "the host needs driver" in text
+    assert rekindle_command("plan", "--gpu", "4090", "--os", "windows", "--as", "dockerfile").code == 2
+
+
+@pytest.mark.parametrize("form", ["uv", "requirements", "pylock"])
+def test_a_route_without_that_form_says_so(form: str) -> None:
+    seen = rekindle_command("plan", "--gpu", "K40c", "--os", "windows", "--as", form)
+    assert seen.code == 2
+    assert "source-build" in seen.err
