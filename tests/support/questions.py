@@ -40,7 +40,7 @@ def recommended(question: dict[str, Any], patch: pytest.MonkeyPatch) -> dict[str
         _add_to_situation(question["extra"], patch)
     seen = rekindle_command("plan", *question["args"], "--json")
     answer = json.loads(seen.out) if seen.out.lstrip().startswith("{") else {}
-    if not answer:
+    if "recommended" not in answer:
         return {}
     return {**answer["recommended"], **{key: answer["situation"][key] for key in ("system", "machine")}}
 
