@@ -5,7 +5,7 @@ from __future__ import annotations
 from rekindle.review.document import Dialect, Document
 from rekindle.review.trace import Trace
 
-LINES = 20_000
+LINES = 6_000
 
 
 def trace_of(document: Document) -> Trace:

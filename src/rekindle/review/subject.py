@@ -76,8 +76,35 @@ class Subject:
         return self.document.dialect is Dialect.NOTES
 
     @cached_property
+    def helper(self) -> bool:
+        """A part of something larger: it uses several variables that somebody outside sets."""
+        own = {item.name.upper() for item in self.trace.assignments}
+        names = {name.upper() for name, _ in self.trace.missing if len(name) > 2}
+        return len(names - own - script_rules.outside() - {name.upper() for name in self.trace.asked}) > 2
+
+    @cached_property
+    def _lasts(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for each in (*self.trace.invocations, *self.trace.assignments):
+            found[each.scope] = max(found.get(each.scope, 0), each.order)
+        return found
+
+    def last_in(self, scope: int) -> int:
+        """When the last thing happened in a scope."""
+        return self._lasts.get(scope, 0)
+
+    @cached_property
+    def _installs(self) -> dict[int, Install]:
+        found = ((item.order, install_of(item)) for item in self.trace.invocations)
+        return {order: install for order, install in found if install is not None}
+
+    def install(self, item: Invocation) -> Install | None:
+        """What a command installs; None when it installs nothing."""
+        return self._installs.get(item.order)
+
+    @cached_property
     def installs(self) -> list[Install]:
-        return [found for item in self.trace.invocations if (found := install_of(item)) is not None]
+        return list(self._installs.values())
 
     def system(self, item: Invocation | None = None) -> str:
         if self.told_system:
@@ -128,7 +155,7 @@ class Subject:
         if item.program in ("cmake", "cmake3"):
             yield from self._cmake(item)
             return
-        found = install_of(item)
+        found = self.install(item)
         if found is not None and found.tool != "conda" and found.verb in ("install", "wheel"):
             yield from self._pip(item, found)
 
@@ -155,13 +182,15 @@ class Subject:
                     what, certain = self._what(item, folder)
                     if not certain:
                         what = "extension" if self._compiles(item) else "other"
-                    row = row or script_rules.extension(folder)
+                    row = row or script_rules.extension(folder) or self._within_extension(item, wanted.source)
+                    what, certain = ("extension", True) if row is not None and what != "torch" else (what, certain)
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
                 what, certain = "extension", True
             else:
                 continue
+            name = wanted.name if wanted.name.strip("-.") else row.name if row is not None else "this folder"
             yield BuildStep(
-                item=item, what=what, how="pip", name=wanted.name, line=wanted.line, isolated=found.isolated,
+                item=item, what=what, how="pip", name=name, line=wanted.line, isolated=found.isolated,
                 heavy=bool(row and row.heavy), certain=certain,
             )  # fmt: skip
 
@@ -209,6 +238,11 @@ class Subject:
         return any(
             self.trace.value(name, item) is not None for name in ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA", "CUDA_HOME")
         )
+
+    def _within_extension(self, item: Invocation, path: str) -> script_rules.ExtensionRow | None:
+        """`flash-attention/csrc/rotary` is part of flash-attention."""
+        parts = re.split(r"[\\/]", f"{item.directory or ''}/{path}")
+        return next((row for part in reversed(parts) if part and (row := script_rules.extension(part))), None)
 
     def _folder(self, item: Invocation, path: str) -> str:
         """The last part of the folder that holds `path`, lower case; empty when not known."""
@@ -341,7 +375,7 @@ class Subject:
         )
 
     def _from_install(self, item: Invocation) -> Known | None:
-        found = install_of(item)
+        found = self.install(item)
         if found is None or found.verb not in ("install", "create"):
             return None
         wanted = found.named("torch") or (found.named("pytorch") if found.tool == "conda" else None)

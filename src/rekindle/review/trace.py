@@ -16,7 +16,7 @@ from rekindle.review.document import Dialect
 
 LONGEST_VALUE = 16 << 10
 _ALL_VALUES = 4 << 20
-EVENTS = 20_000
+EVENTS = 10_000
 
 
 class Word(msgspec.Struct, frozen=True):

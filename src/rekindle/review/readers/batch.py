@@ -35,6 +35,7 @@ class _BatchReader:
         self.nodes: list[BatchNode] = []
         self.seen: set[int] = set()
         self.ended = False
+        self.inside = 0  # how many blocks deep
         self.waiting: list[str] = []  # labels that a conditional goto leads to
 
     def read(self, text: str, first: int) -> None:
@@ -94,6 +95,7 @@ class _BatchReader:
         if label not in self.labels or self.depth >= _DEEPEST:
             return
         self.depth += 1
+        frozen, inside, self.frozen, self.inside = self.frozen, self.inside, None, 0
         index = self.labels[label]
         while index < len(self.nodes) and not self.trace.full:
             self.seen.add(index)
@@ -103,13 +105,13 @@ class _BatchReader:
                 break
             index = self.labels[jump] if jump is not None and jump in self.labels else index + 1
         self.ended = False
+        self.frozen, self.inside = frozen, inside
         self.depth -= 1
 
     def _node(self, nodes: list[BatchNode], index: int, *, checked: bool = False) -> str | None:
         """Runs one statement. A label when the script goes on there."""
         node = nodes[index]
-        outer = self.frozen
-        if outer is None:
+        if self.frozen is None:
             self.frozen = self.trace.order
         jump = None
         # What stands behind `||` runs only after a failure.
@@ -127,7 +129,7 @@ class _BatchReader:
                 self._body(node.otherwise, checked)
             self.recorder.conditional -= 1
             self.ended = False
-        if outer is None and not node.after:
+        if not self.inside and not node.after:
             self.frozen = None
         self.recorder.conditional -= failed
         if jump is not None and (self.recorder.conditional or failed):
@@ -136,11 +138,14 @@ class _BatchReader:
         return jump
 
     def _body(self, nodes: list[BatchNode], checked: bool) -> str | None:
+        self.inside += 1
+        jump = None
         for index in range(len(nodes)):
             jump = self._node(nodes, index, checked=checked)
             if jump is not None or self.ended:
-                return jump
-        return None
+                break
+        self.inside -= 1
+        return jump
 
     def _condition(self, node: BatchNode) -> None:
         for match in _VARIABLE.finditer(node.condition):
@@ -148,9 +153,9 @@ class _BatchReader:
         for name in re.findall(r"(?i)\bdefined\s+(\w+)", node.condition):
             self.trace.asked.add(name.upper())
         if node.kind == "for":
-            inner = re.search(r"""\(\s*['`](.+?)['`]\s*\)""", node.condition, re.DOTALL)
+            inner = re.search(r"\(\s*(['`])(.+)\1\s*\)", node.condition, re.DOTALL)
             if inner:
-                self._nested(inner[1], node.line)
+                self._nested(inner[2], node.line)
         if re.search(r"(?i)%errorlevel%", node.condition) and self._inside(node):
             self.trace.slip("block-errorlevel", node.line)
 

@@ -258,6 +258,10 @@ class _ShellReader:
                 words[1:], line, last, text_of(node), called=True, checked=checked, prefix=tuple(prefix), after=after
             )
             return
+        if name in ("read", "mapfile", "readarray", "getopts"):
+            for word in words[1:]:
+                if re.fullmatch(r"[A-Za-z_]\w*", word.text):
+                    self.recorder.set(word.text, "", line, known=False, how="shell")
         if name == "set":
             self._options(words)
         if name in self.functions and self.calls < _CALLS:

@@ -402,11 +402,11 @@ def _python(subject: Subject) -> Iterator[Raised]:
 def _questions(subject: Subject) -> Iterator[Raised]:
     unattended = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
     told: set[str] = set()
+    piped = {(program, item.line) for item in subject.trace.invocations for program in item.piped}
     for item in subject.trace.invocations:
         words = item.arguments
-        fed = item.redirects and any(redirect.sign == "<" for redirect in item.redirects)
-        before = [each for each in subject.trace.invocations if each.line == item.line and item.program in each.piped]
-        if fed or before or subject.notes:
+        fed = any(redirect.sign == "<" for redirect in item.redirects) or (item.program, item.line) in piped
+        if fed or subject.notes:
             continue
         if ("uninstall" in words and (item.program == "pip" or "pip" in words)) and not item.has("-y", "--yes"):
             if "uninstall" not in told:

@@ -46,6 +46,8 @@ def _too_late(subject: Subject) -> Iterator[Raised]:
     for item in subject.trace.assignments:
         if item.how != "environment" or not _READ_BY_BUILD.match(item.name) or item.name in told or not item.value:
             continue
+        if item.conditional:
+            continue
         reaching = [step for step in builds if subject.sees(item.scope, step.item)]
         if not reaching or any(step.item.order > item.order for step in reaching):
             continue
@@ -354,7 +356,7 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
                 "MAX_JOBS" in line and not re.match(r"(?i)\s*(?:#|rem\b|::)", line) for line in subject.document.lines
             )
             heavy = (step.what == "torch" and not _cpu_only(subject, step)) or step.heavy
-            if heavy and other is None and not missing and not named:
+            if heavy and other is None and not missing and not named and not subject.helper:
                 missing = True
                 yield raised("jobs-unset", step.line)
             continue

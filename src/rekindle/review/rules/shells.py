@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from rekindle.knowledge.builds.script_rules import outside
 from rekindle.review.document import Dialect
-from rekindle.review.packages import install_of
 from rekindle.review.rules.raised import Raised, raised
 from rekindle.review.subject import BuildStep, Subject
 from rekindle.review.trace import Invocation
@@ -108,7 +107,11 @@ def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
                 break
     yield from _call(subject, item)
     yield from _folders(subject, item)
-    if low == "pause" and not item.conditional:
+    if (
+        low == "pause"
+        and not item.conditional
+        and (subject.notes or any(step.what != "other" for step in subject.builds))
+    ):
         yield raised("pause", item.line)
     if (
         low in ("rmdir", "rd")
@@ -129,10 +132,7 @@ def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
     name = item.program
     batch = name.endswith((".bat", ".cmd")) or name in ("activate", "deactivate", "vcvarsall", "vcvars64", "vsdevcmd")
     conda = name in ("conda", "mamba", "micromamba") and len(item.words) > 1
-    later = any(each.order > item.order and not each.child for each in subject.trace.invocations) or any(
-        each.order > item.order for each in subject.trace.assignments
-    )
-    if not later or not (batch or conda):
+    if not (batch or conda) or subject.last_in(item.scope) <= item.order:
         return
     line = _line(subject, item)
     right = (
@@ -330,6 +330,10 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
             (each for each in own if len(each) > 5 and _apart(each, upper)), None
         )
         shown = {Dialect.BATCH: f"%{name}%", Dialect.POWERSHELL: f"${name}"}.get(dialect, f"${name}")
+        if subject.helper:
+            near = near if near and len(name) > 4 else None
+            if near is None:
+                continue
         if near and not subject.notes:
             yield raised("undefined-near", line, shown=shown, near=near)
         elif (
@@ -344,6 +348,8 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
 def _apart(one: str, other: str) -> bool:
     """One letter more, less or different."""
     if abs(len(one) - len(other)) > 1 or one[0] != other[0] or re.sub(r"\d", "", one) == re.sub(r"\d", "", other):
+        return False
+    if one.rstrip("S") == other.rstrip("S"):
         return False
     if len(one) == len(other):
         return sum(a != b for a, b in zip(one, other, strict=True)) == 1
@@ -448,7 +454,7 @@ def _hidden(subject: Subject, step: BuildStep) -> bool:
         if item.scope == step.item.scope
         or subject.document.dialect in (Dialect.BATCH, Dialect.SHELL, Dialect.POWERSHELL)
     ]
-    same_shell = [item for item in same_shell if install_of(item) is None]
+    same_shell = [item for item in same_shell if subject.install(item) is None]
     own = [
         item
         for item in same_shell
@@ -466,7 +472,9 @@ def _blind(subject: Subject, step: BuildStep) -> bool:
     before = [
         item for item in subject.trace.invocations if item.order < step.item.order and item.reached and not item.child
     ]
-    steps = [item for item in before if item.program in ("git", "cd", "set-location") or install_of(item) is not None]
+    steps = [
+        item for item in before if item.program in ("git", "cd", "set-location") or subject.install(item) is not None
+    ]
     return len(steps) > 1 and not any(item.checked for item in steps)
 
 

@@ -284,6 +284,8 @@ def _loaded(subject: Subject) -> Iterator[Raised]:
     for step in subject.builds:
         if subject.system(step.item) != "windows" or step.what == "other" or lost or not step.item.dialect.windows:
             continue
+        if subject.helper:
+            continue  # whoever starts it may have loaded the compiler
         sdk = subject.visible("DISTUTILS_USE_SDK", step.item)
         has = loaded_before(subject, step.item)
         on = sdk is not None and sdk.text.strip() not in ("", "0")

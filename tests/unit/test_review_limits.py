@@ -1,0 +1,83 @@
+"""Hostile scripts: `review` answers within its limits, and says what it did not read."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from rekindle.core.errors import MissingTool
+from rekindle.review.document import Document, read
+from rekindle.review.readers import grammar
+from rekindle.review.review import Reviewed, review_script
+from rekindle.review.trace import LONGEST_VALUE
+
+
+def answered(text: str, name: str, seconds: float) -> Reviewed:
+    begin = time.perf_counter()
+    answer = review_script(read(text, name=name))
+    assert time.perf_counter() - begin < seconds
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "line"),
+    [
+        ("a.bat", "set A=0123456789", "set A=%A%%A%"),
+        ("a.sh", "A=0123456789", 'A="$A$A"'),
+        ("a.ps1", "$A = '0123456789'", '$A = "$A$A"'),
+        ("Dockerfile", "FROM ubuntu\nENV A=0123456789", "ENV A=$A$A"),
+    ],
+)
+def test_a_value_that_doubles_thirty_times(name: str, first: str, line: str) -> None:
+    text = "\n".join([first, *[line] * 30]) + "\n"
+    assert len(text) < 1500
+    answer = answered(text, name, 5)
+    assert [item.why for item in answer.not_understood] == ["too long once its variables are filled in"]
+    from rekindle.review.reading import trace_of
+
+    assert max(len(item.value) for item in trace_of(read(text, name=name)).assignments) <= LONGEST_VALUE
+
+
+@pytest.mark.parametrize("name", ["a.bat", "a.sh", "a.ps1"])
+@pytest.mark.parametrize("sign", ["(", "{", "if exist x (\n", "$(", '"'])
+def test_what_is_nested_without_end(name: str, sign: str) -> None:
+    answered(sign * 20_000, name, 20)
+
+
+def test_four_megabytes_are_answered_in_seconds() -> None:
+    line = 'set "PATH=C:\\x;%PATH%" && python -m pip install "numpy<2" || exit /b 1\n'
+    text = line * ((4 << 20) // len(line) - 1)
+    answer = answered(text, "a.bat", 40)
+    assert any("only the first" in item.why or "too many" in item.why for item in answer.not_understood)
+
+
+def test_an_anchor_bomb_is_not_unfolded() -> None:
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    text = "\n".join([*rows, "jobs:", "  b:", "    runs-on: *a11", "    steps: *a11", ""])
+    answered(text, "ci.yml", 10)
+
+
+def test_broken_yaml_is_named_with_its_line() -> None:
+    answer = answered("jobs:\n  b:\n    steps: [\n  x: }\n", "ci.yml", 5)
+    assert answer.not_understood and answer.not_understood[0].line >= 3
+
+
+def test_functions_that_call_each_other() -> None:
+    answered("a() { b; b; b; }\nb() { a; a; a; }\na\n", "a.sh", 10)
+    answered("function A { B; B }\nfunction B { A; A }\nA\n", "a.ps1", 10)
+    answered(":a\ncall :b\ncall :b\n:b\ncall :a\ncall :a\n", "a.bat", 10)
+
+
+def test_without_a_grammar_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tree-sitter has no wheels for the newest Pythons."""
+    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
+    grammar._parser.cache_clear()
+    with pytest.raises(MissingTool) as seen:
+        review_script(read("pip install torch\n", name="a.sh"))
+    assert "bash grammar" in str(seen.value) and "tree-sitter-bash" in (seen.value.hint or "")
+    grammar._parser.cache_clear()
+    assert isinstance(read("echo\n", name="a.bat"), Document)
+    assert review_script(read("echo hi\n", name="a.bat")).remarks == (), "batch needs no grammar"
