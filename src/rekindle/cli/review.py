@@ -36,8 +36,8 @@ def command(
     Nothing is run. Several scripts give a table that compares them. Exits with 8 if a script cannot work.
     """
     from rekindle.core.errors import ChecksFailed
-    from rekindle.diagnose import facts
-    from rekindle.review import correct, report, review
+    from rekindle.knowledge.gpu.gpus import capabilities_of
+    from rekindle.review import report, review
 
     if fix and len(scripts) != 1:
         message = "`--fix` corrects one script at a time"
@@ -45,7 +45,7 @@ def command(
     if output is not None and not fix:
         message = "`-o` only goes with `--fix`"
         raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
-    cards = facts.told(gpus=gpus).gpus
+    cards = capabilities_of(gpus)
     release = review.release(torch)
     answer = review.review(scripts, gpus=cards, torch=release, system=system)
     if sarif:
@@ -55,6 +55,8 @@ def command(
     else:
         console.out(report.text(answer))
     if fix:
+        from rekindle.review import correct
+
         result = correct.corrected(scripts[0], gpus=cards, torch=release, system=system)
         console.say(result.difference or "nothing to correct that is certain")
         if output is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from rekindle.review.trace import Invocation, Word, program_of
 
@@ -18,6 +16,17 @@ _VALUED = frozenset(
     | {"--trusted-host", "--cache-dir", "--channel", "--log", "--progress-bar", "--upgrade-strategy", "--file"}
     | {"--index", "--torch-backend", "--default-index", "--proxy", "--src", "--report"}
 )
+
+
+# A requirement as pip takes it: a name, extras, versions, a marker.
+_REQUIREMENT = re.compile(
+    r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*((?:(?:[<>=!~]=?=?)\s*[\w.*+!-]+\s*,?\s*)*)(?:;.*)?\Z", re.DOTALL
+)
+
+
+def plain_name(text: str) -> str:
+    """A package's name in the one spelling that the index compares."""
+    return re.sub(r"[-_.]+", "-", text).lower()
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,14 +155,16 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         name = _name_of(text)
         wheel = bool(re.search(r"(?i)\.whl$|[*?]|^(?:\./)?dist[\\/]", text))
         return Wanted(name=name, line=word.line, raw=word.raw, source=None if wheel else text, quoted=word.quoted)
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement:
-        return Wanted(name=canonicalize_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
+    requirement = _REQUIREMENT.match(text)
+    if requirement is None:
+        return Wanted(name=plain_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
     return Wanted(
-        name=canonicalize_name(requirement.name), line=word.line, raw=word.raw, requirement=str(requirement.specifier),
+        name=plain_name(requirement[1]),
+        line=word.line,
+        raw=word.raw,
+        requirement=re.sub(r"\s+", "", requirement[2] or ""),
         quoted=word.quoted,
-    )  # fmt: skip
+    )
 
 
 def _conda(word: Word, text: str) -> Wanted:
@@ -172,17 +183,17 @@ def _conda(word: Word, text: str) -> Wanted:
         specifier = sign + number.rstrip("*").rstrip(".")
     elif label:
         specifier = f"=={label[1]}"
-    return Wanted(name=canonicalize_name(match[1]), line=word.line, raw=word.raw, requirement=specifier)
+    return Wanted(name=plain_name(match[1]), line=word.line, raw=word.raw, requirement=specifier)
 
 
 def _name_of(text: str) -> str:
     egg = re.search(r"[#&]egg=([\w.-]+)", text)
     if egg:
-        return str(canonicalize_name(egg[1]))
+        return str(plain_name(egg[1]))
     sub = re.search(r"#subdirectory=([^&\s]+)", text)
     plain = re.split(r"[@#]", re.sub(r"^(?:git\+)?\w+://(?:[^/@]*@)?", "", text))[0]
     last = [part for part in re.split(r"[\\/]", plain) if part and part not in (".", "..")]
     name = last[-1] if last else "."
     if sub:
-        return str(canonicalize_name(name.removesuffix(".git"))) + "#" + sub[1]
-    return str(canonicalize_name(name.removesuffix(".git").removesuffix(".whl"))) or "."
+        return str(plain_name(name.removesuffix(".git"))) + "#" + sub[1]
+    return str(plain_name(name.removesuffix(".git").removesuffix(".whl"))) or "."

@@ -85,8 +85,9 @@ class Subject:
     @cached_property
     def _lasts(self) -> dict[int, int]:
         found: dict[int, int] = {}
-        for each in (*self.trace.invocations, *self.trace.assignments):
-            found[each.scope] = max(found.get(each.scope, 0), each.order)
+        points = [(item.scope, item.order) for item in self.trace.invocations]
+        for scope, order in points + [(item.scope, item.order) for item in self.trace.assignments]:
+            found[scope] = max(found.get(scope, 0), order)
         return found
 
     def last_in(self, scope: int) -> int:
@@ -188,7 +189,7 @@ class Subject:
                 what, certain = "extension", True
             else:
                 continue
-            name = wanted.name if wanted.name.strip("-.") else row.name if row is not None else "this folder"
+            name = wanted.name if wanted.name.strip("-.") else self._folder(item, wanted.source or "") or "this folder"
             yield BuildStep(
                 item=item, what=what, how="pip", name=name, line=wanted.line, isolated=found.isolated,
                 heavy=bool(row and row.heavy), certain=certain,

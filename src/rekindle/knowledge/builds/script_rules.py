@@ -64,12 +64,12 @@ class Renamed(Row, frozen=True, kw_only=True):
 
 
 class ExtensionRow(Row, frozen=True, kw_only=True):
-    """A package whose build imports torch. `from_source`: pip compiles it; `heavy`: its compilers need much memory."""
+    """Packages whose build imports torch. `from_source`: pip compiles them; `heavy`: that takes much memory."""
 
     name: str
-    also: tuple[str, ...] = ()
-    from_source: bool = True
-    heavy: bool = False
+    packages: tuple[str, ...]
+    from_source: bool
+    heavy: bool
 
 
 class ArchName(Row, frozen=True, kw_only=True):
@@ -89,7 +89,6 @@ class Outside(Row, frozen=True, kw_only=True):
 
 
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
-    rule: tuple[ScriptRule, ...]
     pin: tuple[Pin, ...]
     pair: tuple[Pair, ...]
     switch: tuple[Switch, ...]
@@ -105,17 +104,18 @@ def script_rules() -> ScriptRules:
 
 
 @cached
-def _rules() -> dict[str, ScriptRule]:
-    return {row.id: row for row in script_rules().rule}
+def rules() -> dict[str, ScriptRule]:
+    """The rules by their id. They are read only when one of them has something to say."""
+    return {row.id: row for row in decided("review_rules", dict[str, tuple[ScriptRule, ...]])["rule"]}
 
 
 def rule(id: str) -> ScriptRule:
-    return _rules()[id]
+    return rules()[id]
 
 
 @cached
 def _extensions() -> dict[str, ExtensionRow]:
-    return {name: row for row in script_rules().extension for name in (row.name, *row.also)}
+    return {name: row for row in script_rules().extension for name in row.packages}
 
 
 def extension(name: str) -> ExtensionRow | None:

@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
@@ -225,7 +223,13 @@ def _glued(found: Install, item: Wanted) -> str | None:
     return None if _excludes(specifier, "2.0.0") else ""
 
 
+def _admits(specifier: str, version: Version) -> bool:
+    return not _excludes(specifier, str(version))
+
+
 def _excludes(specifier: str | None, version: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     try:
         return bool(specifier) and not SpecifierSet(specifier or "").contains(version, prereleases=True)
     except InvalidSpecifier:
@@ -272,7 +276,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                     pin.system == "windows" and subject.system(found.item) != "windows" and not subject.notes
                 ):
                     continue
-                if str(exact) not in SpecifierSet(pin.versions):
+                if not _admits(pin.versions, exact):
                     continue
                 if pin.python_below and not subject.notes and (python is None or python.version >= pin.python_below):
                     continue
@@ -282,7 +286,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                 )  # fmt: skip
             tool = limits.bad_tool(item.name, exact, subject.system(found.item))
             if tool is not None and not any(
-                pin.package == item.name and str(exact) in SpecifierSet(pin.versions) for pin in script_rules().pin
+                pin.package == item.name and _admits(pin.versions, exact) for pin in script_rules().pin
             ):
                 yield raised(
                     "bad-pin",
@@ -305,7 +309,7 @@ def _setuptools(subject: Subject) -> Iterator[Raised]:
         wanted = [(found, item) for found in subject.installs if (item := found.named("setuptools")) is not None]
         for _, item in wanted:
             exact = exact_version(item.requirement)
-            if exact is not None and str(exact) not in SpecifierSet(row.setuptools):
+            if exact is not None and not _admits(row.setuptools, exact):
                 yield Raised(rule="setuptools-pin", line=item.line, fields={"version": str(exact), **fields})
                 return
         lists = [found for found in subject.installs if len(found.wanted) >= _LIST and found.verb == "install"]
