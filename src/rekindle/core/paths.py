@@ -29,7 +29,7 @@ def cache_folder(*inside: str) -> Path:
 
 def shelf_folder() -> Path:
     """The user's own shelf of wheels. It may not exist yet. Addresses in `REKINDLE_SHELF` are other people's."""
-    named = os.environ.get("REKINDLE_SHELF")
+    named = shelf_variable()
     return Path(named) if named and "://" not in named else data_folder("shelf")
 
 
@@ -45,9 +45,19 @@ def knowledge_folder() -> Path:
     named = os.environ.get("REKINDLE_UPDATES")
     if named:
         return Path(named)
-    from platformdirs import user_data_dir
+    return data_folder("knowledge")
 
-    return Path(user_data_dir("rekindle", appauthor=False)) / "knowledge"
+
+def config_folder() -> Path:
+    """Where the user's own settings are read from. It may not exist."""
+    from platformdirs import user_config_dir
+
+    return Path(user_config_dir("rekindle", appauthor=False))
+
+
+def shelf_variable() -> str:
+    """What `REKINDLE_SHELF` says: the user's folder, or addresses of other people's shelves."""
+    return os.environ.get("REKINDLE_SHELF", "")
 
 
 def state_folder(root: Path) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, files
+from rekindle.core import codec, files, paths
 from rekindle.core.signing import PublicKey
 
 
@@ -31,11 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def config_file() -> Path:
     named = os.environ.get("REKINDLE_CONFIG")
-    if named:
-        return Path(named)
-    from platformdirs import user_config_dir
-
-    return Path(user_config_dir("rekindle", appauthor=False)) / "config.toml"
+    return Path(named) if named else paths.config_folder() / "config.toml"
 
 
 def read() -> Settings:

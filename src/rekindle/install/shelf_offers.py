@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def _addresses(asked: Shelves) -> list[tuple[str, PublicKey | None]]:
     known = {each.address.rstrip("/"): each.key for each in configured}
     named = list(asked.addresses)
     if not named:
-        said = os.environ.get("REKINDLE_SHELF", "")
+        said = paths.shelf_variable()
         named = [word for word in said.split() if _is_address(word)] if "://" in said else []
         named += [each.address for each in configured]
         named.append(str(shelf_folder()))

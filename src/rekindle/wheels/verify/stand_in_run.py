@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.findings import Finding, State
+from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.launch_limits import LaunchLimits
 from rekindle.wheels.verify.operators import Operators, Trip, compare
@@ -161,7 +162,7 @@ def with_old_driver(setup: StandInSetup, library: Path) -> Finding:
     shutil.copyfile(library, folder / "libcuda.so.1")
     env = variables(setup, LD_LIBRARY_PATH=f"{folder}{os.pathsep}{os.environ.get('LD_LIBRARY_PATH', '')}")
     program = "import torch; print('answered', torch.cuda.is_available())"
-    said = call([setup.python, "-c", program], env=env, timeout=300)
+    said = ask(setup.python, "-c", program, env=env, timeout=300)
     if said.ok and "answered" in said.out:
         return Finding(
             id="old-driver-import", state=State.PASS, found="`import torch` works with the old driver's library"
