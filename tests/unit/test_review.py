@@ -209,6 +209,23 @@ def test_fix_shows_the_difference_and_writes_only_where_asked(tmp_path: Path) ->
     assert again.json()["scripts"][0]["refused"] is False
 
 
+def test_fix_writes_nothing_that_brings_a_new_finding(tmp_path: Path) -> None:
+    """12.0 is right for the GPU, and CUDA 12.4 cannot compile for it: a person has to decide."""
+    script, fixed = tmp_path / "a.bat", tmp_path / "b.bat"
+    script.write_text(FINAL.replace("v12.9", "v12.4").replace('"12.0"', '"8.9"'), encoding="utf-8")
+    seen = rekindle_command("review", str(script), "--gpu", "RTX 5070", "--fix", "-o", str(fixed))
+    text = fixed.read_text(encoding="utf-8")
+    assert 'TORCH_CUDA_ARCH_LIST="8.9"' in text, "left for a person"
+    assert "USE_CAFFE2" not in text and "-    " not in seen.err
+    before = {
+        remark["id"] for remark in rekindle_command("review", str(script), "--json").json()["scripts"][0]["remarks"]
+    }
+    after = {
+        remark["id"] for remark in rekindle_command("review", str(fixed), "--json").json()["scripts"][0]["remarks"]
+    }
+    assert after <= before
+
+
 def test_fix_leaves_alone_what_follows_from_an_inferred_release(tmp_path: Path) -> None:
     """A tag of another repository is not PyTorch's: nothing may be deleted because of it."""
     script = tmp_path / "build.bat"

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import ChecksFailed
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.document import Document, load, read
 from rekindle.review.reading import trace_of
 from rekindle.review.review import Reviewed, every, review_script, shown
+from rekindle.review.rules.raised import Raised
 from rekindle.review.subject import Subject
 
-_ROUNDS = 8
+_ROUNDS = 24
+_EACH = 40
 
 
 class Corrected(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,20 +40,15 @@ def corrected(
 ) -> Corrected:
     """Corrects until nothing certain is left: one line may have several faults. No round may add a finding."""
     original = load(path)
+    asked = _Asked(gpus=tuple(gpus), torch=torch, system=system)
     document = original
-    before = review_script(document, gpus=gpus, torch=torch, system=system)
-    known = _ids(before)
-    after = before
+    known = _ids(asked.review(document))
     for _ in range(_ROUNDS):
-        again = read(_round(document, gpus, torch, system), name=document.name, encoding=document.encoding)
-        if again.lines == document.lines:
+        again = _better(document, asked, known)
+        if again is None:
             break
-        after = review_script(again, gpus=gpus, torch=torch, system=system)
-        new = _ids(after) - known
-        if new:
-            message = f"the corrected script would have a new finding ({', '.join(sorted(new))}); nothing was written"
-            raise ChecksFailed(message, hint="correct the lines by hand, as the review shows them")
         document = again
+    after = asked.review(document)
     ends = original.ends
     text = ends.join(document.lines) + ends
     old, new_lines = [shown(line) for line in original.lines], [shown(line) for line in document.lines]
@@ -71,23 +67,49 @@ def write(result: Corrected, output: Path) -> None:
     output.write_bytes(result.text.encode(encoding, "strict"))
 
 
-def _round(document: Document, gpus: Sequence[Capability], torch: Version | None, system: str | None) -> str:
-    subject = Subject(document, trace_of(document), gpus=gpus, torch=torch, system=system)
+class _Asked(msgspec.Struct, frozen=True):
+    """What the caller told: the same for every round."""
+
+    gpus: tuple[Capability, ...]
+    torch: Version | None
+    system: str | None
+
+    def subject(self, document: Document) -> Subject:
+        return Subject(document, trace_of(document), gpus=self.gpus, torch=self.torch, system=self.system)
+
+    def review(self, document: Document) -> Reviewed:
+        return review_script(document, gpus=self.gpus, torch=self.torch, system=self.system)
+
+
+def _better(document: Document, asked: _Asked, known: set[str]) -> Document | None:
+    """The script with one round of corrections; None when none is left that brings no new finding."""
+    subject = asked.subject(document)
+    certain = [found for found in every(subject) if found.corrected is not None and found.certain]
+    whole = _applied(subject, certain)
+    if whole.lines == document.lines:
+        return None
+    if not _ids(asked.review(whole)) - known:
+        return whole
+    for found in certain[:_EACH]:
+        alone = _applied(subject, [found])
+        if alone.lines != document.lines and not _ids(asked.review(alone)) - known:
+            return alone
+    return None
+
+
+def _applied(subject: Subject, corrections: Sequence[Raised]) -> Document:
+    document = subject.document
     lines: list[str | None] = list(document.lines)
     touched: set[int] = set()
-    for found in every(subject):
-        index = found.line - 1
-        if found.corrected is None or not found.certain or index in touched or not 0 <= index < len(lines):
-            continue
-        touched.add(index)
-        lines[index] = None if found.corrected == "" else found.corrected
-        for number, text in found.more.items():
+    for found in corrections:
+        for number, text in ((found.line, found.corrected or ""), *found.more.items()):
             if number - 1 not in touched and 0 < number <= len(lines):
                 touched.add(number - 1)
-                lines[number - 1] = text
+                lines[number - 1] = text or None
     for item in subject.trace.invocations:
         _close(lines, item.line - 1, item.last - 1)
-    return "\n".join(line for line in lines if line is not None) + "\n"
+    text = "\n".join(line for line in lines if line is not None) + "\n"
+    return read(text, name=document.name, encoding=document.encoding)
 
 
 def _close(lines: list[str | None], first: int, last: int) -> None:
