@@ -14,6 +14,7 @@ from rekindle.build.configure.environment import Action, Change, Environment, co
 from rekindle.build.configure.render import cmd_value, render
 from rekindle.build.configure.request import BuildFile, BuildRequest, Cudnn, resolve
 from rekindle.build.run import build
+from rekindle.build.run.choices import Choices
 from rekindle.core.errors import BadInput, MissingTool
 from rekindle.core.version import Version
 from rekindle.machine.snapshot import load
@@ -31,7 +32,7 @@ def request_for(name: str, **wanted: Any) -> BuildRequest:
 def after(request: BuildRequest, name: str, **choices: Any) -> dict[str, str]:
     """The environment that the build runs in, over the machine's own."""
     before = load(MACHINES / f"{name}.json").environment
-    _, environment, computed, _ = build.prepare(request, build.Choices(**choices), r"C:\rk\b", before, capture=False)
+    _, environment, computed, _ = build.prepare(request, Choices(**choices), r"C:\rk\b", before, capture=False)
     assert environment.vcvars is not None
     return computed
 

@@ -12,7 +12,7 @@ from rekindle.build import command
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.run import fixes
-from rekindle.build.run.build import Choices
+from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Force
 from rekindle.build.run.journal import Journal
 from rekindle.build.run.remedy import Remedy

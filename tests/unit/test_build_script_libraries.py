@@ -6,14 +6,18 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.build.configure import check, cmake_result, request
 from rekindle.build.configure.options import Options
+from rekindle.build.run.folders import Folders
 from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
 from rekindle.core.findings import State
+from rekindle.core.version import Version
 from rekindle.formats import pe
 from rekindle.formats.access import File
+from rekindle.machine.model import FoundToolkit
 from rekindle.machine.snapshot import load
 
 MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows.json"
@@ -163,7 +167,7 @@ def cudnn(root: Path, version: str = "8.7.0") -> Path:
 
 
 def test_a_whole_cudnn_is_accepted(tmp_path: Path, plan: dict[str, object]) -> None:
-    assert standalone_libraries.cudnn_of(str(cudnn(tmp_path)), "8.7.0") == []
+    assert standalone_libraries.cudnn_of(str(cudnn(tmp_path)), "8.7.0", PARTS) == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_a_wrong_or_half_cudnn_stops_with_its_sentence(
 ) -> None:
     root = cudnn(tmp_path)
     harm(root)  # type: ignore[operator]
-    wrong = standalone_libraries.cudnn_of(str(root), "8.7.0")
+    wrong = standalone_libraries.cudnn_of(str(root), "8.7.0", PARTS)
     assert len(wrong) == 1 and said in wrong[0]
 
 
@@ -213,8 +217,6 @@ def test_oneapis_openmp_is_told_to_findmkl() -> None:
     from rekindle.build.configure.options import resolve
 
     plain = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
-    import msgspec
-
     mkl = "C:\\Program Files (x86)\\Intel\\oneAPI\\mkl\\2023.2.0"
     omp = "C:\\Program Files (x86)\\Intel\\oneAPI\\compiler\\2023.2.0"
     own = msgspec.structs.replace(plain, mkl=mkl, openmp=omp)
@@ -223,3 +225,50 @@ def test_oneapis_openmp_is_told_to_findmkl() -> None:
     assert after["INTEL_OMP_DIR"] == omp
     assert f"{omp}\\windows\\compiler\\lib\\intel64_win" in after["LIB"].split(";")
     assert f"{omp}\\windows\\redist\\intel64_win\\compiler" in after["PATH"].split(";")
+
+
+# ---- preflight: what is not there is said before hours are spent
+
+
+def test_the_preflight_asks_for_the_zlib_that_cudnn_loads(
+    tmp_path: Path, plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rekindle.build.script.needs import loaded_by_cudnn, needs
+
+    resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
+    cuda = request.Cuda(root=str(tmp_path / "cuda"), nvcc="nvcc", version=Version("11.4"))
+    for version, wanted in (("8.7.0", True), ("8.2.4", False), ("9.1.0", False)):
+        own = request.Cudnn(root=str(tmp_path / "cudnn"), version=Version(version))
+        assert bool(loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
+    own = request.Cudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
+    listed = [each for each in needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")]
+    plan.update(needs=listed, steps=[{"name": "environment"}], disk=0, python="", nvcc=0)
+    monkeypatch.setenv("RK_CUDNN", str(tmp_path / "cudnn"))
+    monkeypatch.setenv("RK_CUDA", str(tmp_path / "cuda"))
+    (tmp_path / "w").mkdir()
+    assert standalone_steps.preflight() == 1
+    assert "MISSING  zlibwapi.dll" in capsys.readouterr().out
+    dll(tmp_path / "cudnn" / "bin" / "zlibwapi.dll")
+    assert standalone_steps.preflight() == 0
+
+
+def test_a_cuda_with_letters_that_nvcc_cannot_read_gets_a_hint_about_cuda() -> None:
+    from rekindle.build.configure import preflight
+
+    resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
+    cuda = request.Cuda(root="D:\\Gr\u00fc\u00dfe\\v11.4", nvcc="n", version=Version("11.4"))
+    found = list(preflight._places(msgspec.structs.replace(resolved, cuda=cuda), Folders(Path("C:\\rk"))))
+    hint = next(each.fix.text for each in found if each.id == "cuda-spelling" and each.fix)
+    assert "mklink /J C:\\cuda114" in hint
+
+
+def test_the_short_name_of_cuda_is_used_where_there_is_one() -> None:
+    recorded = load(MACHINE)
+    root = "D:\\Gr\u00fc\u00dfe\\v11.4"
+    kit = FoundToolkit(
+        root=root, nvcc=root + "\\bin\\nvcc.exe", version=Version("11.4.152"), short_root="D:\\GR~1\\v11.4"
+    )
+    seen = msgspec.structs.replace(recorded, toolkits=(kit,))
+    wanted = request.BuildFile(torch="1.12.1", python="3.9", cuda=Version("11.4"), arch_list="3.5", toolset="14.29")
+    found = request.resolve(wanted, seen).cuda
+    assert found and found.root == "D:\\GR~1\\v11.4" and found.nvcc == "D:\\GR~1\\v11.4\\bin\\nvcc.exe"

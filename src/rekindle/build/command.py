@@ -21,7 +21,8 @@ from rekindle.build.progress import view
 from rekindle.build.progress.watch import HEARTBEAT, Progress
 from rekindle.build.run import build as whole
 from rekindle.build.run import locked, steps, tidy
-from rekindle.build.run.build import BuildReport, Choices, StepReport
+from rekindle.build.run.build import BuildReport, StepReport
+from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.remedy import Remedy

@@ -15,7 +15,7 @@ from rekindle.build.configure.environment import Environment, difference
 from rekindle.build.configure.options import Resolved
 from rekindle.build.configure.request import BuildFile, BuildRequest
 from rekindle.build.run import build as whole
-from rekindle.build.run.build import Choices
+from rekindle.build.run.choices import Choices
 from rekindle.build.run.folders import folder_of, without_spaces
 from rekindle.core import console, files
 from rekindle.core.errors import UsageError

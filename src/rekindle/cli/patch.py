@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command("patch")
-@click.argument("root", type=click.Path(path_type=Path))
+@click.argument("root", type=click.Path(path_type=Path), required=False)
+@click.option("--root", "named", type=click.Path(path_type=Path), metavar="DIR", hidden=True)
 @options.torch
 @click.option("--list", "listing", is_flag=True, help="Say which patches apply, and why the others do not.")
 @options.dry_run
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 @options.cuda
 @options.as_json
 def command(
-    root: Path, torch: str | None, listing: bool, dry_run: bool, undo: bool, only: tuple[str, ...],
+    root: Path | None, named: Path | None, torch: str | None, listing: bool, dry_run: bool, undo: bool,
+    only: tuple[str, ...],
     system: str | None, compiler: str | None, cmake: str | None, setuptools: str | None, cuda: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
@@ -39,6 +41,10 @@ def command(
     from rekindle.source import context
     from rekindle.source import patches as patching
 
+    root = root or named
+    if root is None:
+        message = "name the root of PyTorch's source"
+        raise UsageError(message, hint="`rekindle patch DIR --dry-run` shows what would change")
     if listing + dry_run + undo > 1:
         message = "`--list`, `--dry-run` and `--undo` exclude each other"
         raise UsageError(message, hint="give one of them, or none to patch the tree")

@@ -248,7 +248,6 @@ def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None)
         return
     why = "MKL's headers and libraries"
     yield _set("INTEL_MKL_DIR", mkl, "where PyTorch's FindMKL looks first")
-    yield _set("MKLROOT", mkl, "where newer CMake modules look")
     yield _set("CMAKE_PREFIX_PATH", mkl, why)
     if request.system == "windows":
         libs = [paths.join(mkl, "lib"), paths.join(mkl, "lib", "intel64"), *request.openmp_libraries]

@@ -10,8 +10,11 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
+from rekindle.build.script.needs import loaded_by_cudnn
+from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.knowledge.builds import limits
+from rekindle.knowledge.cuda import libraries
 from rekindle.knowledge.cuda.host_compilers import accepts_clang, accepts_gcc, accepts_msvc
 from rekindle.knowledge.torch.releases import torch_release
 
@@ -27,6 +30,7 @@ def preflight(request: BuildRequest, tools: Tools, folders: Folders) -> tuple[Fi
         *_release(request, tools),
         *_toolkit(request, tools),
         *_host(request),
+        *_cudnn(request),
         *_places(request, folders),
         *_memory(request, Watch().sample()),
         *_ninja(request, tools),
@@ -99,6 +103,25 @@ def _host(request: BuildRequest) -> Iterable[Finding]:
     yield Finding(id="host-compiler", state=state, found=said.reason, fix=fix, source=said.source)
 
 
+def _cudnn(request: BuildRequest) -> Iterable[Finding]:
+    """On Windows the whole of it: version, import library, every DLL, and the zlib that it loads."""
+    if request.cudnn is None or request.cudnn.version is None or request.system != "windows":
+        return
+    version = request.cudnn.version
+    parts = libraries.cudnn_parts(version.major)
+    faults = cudnn_of(request.cudnn.root, ".".join(version.text.split(".")[:3]), parts)
+    for fault in faults:
+        yield _fail("cudnn", fault, f"unpack cuDNN {version} there, all of it: it is several libraries")
+    places = [f"{root}\\bin" for root in (request.cudnn.root, request.cuda.root if request.cuda else "") if root]
+    for load in loaded_by_cudnn(request):
+        if not anywhere(load.loads[0], places):
+            yield _fail(
+                "cudnn-zlib", f"`{load.loads[0]}` is missing: {load.why}", "put it into the bin folder of cuDNN"
+            )
+    if not faults:
+        yield Finding(id="cudnn", state=State.PASS, found=f"cuDNN {version} is whole")
+
+
 def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
     root = str(folders.root)
     if request.system == "windows":
@@ -114,6 +137,11 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
                 f"the build's folder has spaces or letters that nvcc cannot read, and no 8.3 name: `{root}`",
                 "name another with `--work C:\\rk`; `fsutil 8dot3name query C:` tells whether it has short names",
             )
+    cuda = request.cuda.root if request.cuda and request.system == "windows" else ""
+    if not cuda.isascii():
+        link = f"C:\\cuda{str(request.cuda.version.major_minor).replace('.', '') if request.cuda else ''}"
+        fix = f'make a junction with plain letters, `mklink /J {link} "{cuda}"`, and give it as `cuda_root` in the plan'
+        yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
     if request.torch:
         free = _free(folders.root)
         if free is not None and free < _DISK:

@@ -295,9 +295,13 @@ def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
     rivals = {paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root} | {
         paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")
     }
+    # nvcc cannot read letters outside ASCII: the 8.3 name of the same folder serves, where the volume has one.
+    root, nvcc = chosen.root, chosen.nvcc
+    if not root.isascii() and chosen.short_root and nvcc.startswith(root):
+        root, nvcc = chosen.short_root, chosen.short_root + nvcc[len(chosen.root) :]
     return Cuda(
-        root=chosen.root,
-        nvcc=chosen.nvcc,
+        root=root,
+        nvcc=nvcc,
         version=chosen.version,
         targets=chosen.targets,
         short_root=chosen.short_root,

@@ -18,6 +18,7 @@ from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
 from rekindle.build.progress.watch import Progress
 from rekindle.build.run import orphans, own_python, program, steps
+from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent, Fixer, Force
 from rekindle.build.run.folders import Folders, folder_of, source_of, without_spaces
 from rekindle.build.run.journal import Journal
@@ -60,30 +61,6 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `--tidy` gave back."""
     record: str | None = None
     """The Markdown record of this build."""
-
-
-class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line adds to the request."""
-
-    overrides: dict[str, str] = {}
-    allow_unknown: bool = False
-    until: str | None = None
-    start: str | None = None
-    clean: bool = False
-    jobs: int | None = None
-    """A fixed number of compiles at a time, for a Ninja that takes no job tokens."""
-    ceiling: int | None = None
-    """The most at a time where the governor decides; None: one per core."""
-    work: str | None = None
-    bundle: str | None = None
-    """The folder of `rekindle plan --bundle`, instead of a package index."""
-    gpu: bool = False
-    launcher: str | None = None
-    cache_place: dict[str, str] = {}
-    auto_fix: bool = False
-    """Fixes that need no decision are made without asking."""
-    again: str = "rekindle build"
-    """The command that goes on with this build."""
 
 
 def build(

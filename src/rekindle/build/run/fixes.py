@@ -9,23 +9,20 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from rekindle.build.configure import patches
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
+from rekindle.build.run.choices import Choices
 from rekindle.build.run.journal import Entry, Journal
 from rekindle.build.run.remedy import Remedy
+from rekindle.build.run.steps import Context
 from rekindle.core.errors import StepFailed
 from rekindle.diagnose.answer import Cause, Diagnosis
 from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
 from rekindle.knowledge.torch import patches as catalogue
-
-if TYPE_CHECKING:
-    from rekindle.build.run.build import Choices
-    from rekindle.build.run.steps import Context
 
 _SURE = 0.6
 """Below this a cause is only possible, and nothing is done about it unasked."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import libraries, redistribution
 
 
 def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
@@ -32,6 +34,13 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         need = _file(f"cuDNN {request.cudnn.version}", f"{place}/include/cudnn.h", "environment", fix)
         windows = request.system == "windows" and request.cudnn.version is not None
         found.append({**need, "cudnn": ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""})
+    for load in loaded_by_cudnn(request):
+        terms = redistribution.terms(load.loads[0], "windows")
+        fix = f"put it into the bin folder of cuDNN ({terms.where})" if terms else "put it into the bin folder of cuDNN"
+        what = f"{load.loads[0]}: {load.why}"
+        found.append(
+            {**_file(what, "", "environment", fix), "dll": load.loads[0], "places": ["RK_CUDNN/bin", "RK_CUDA/bin"]}
+        )
     if "python" not in steps:
         fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
         found += [_program(name, "configure", fix) for name in ("cmake", "ninja")]
@@ -49,6 +58,16 @@ def first_on_path(request: BuildRequest) -> list[dict[str, str]]:
         version = str(request.cuda.version.major_minor)
         found.append({"program": "nvcc", "path": "RK_NVCC", "version": version, "why": why})
     return found
+
+
+def loaded_by_cudnn(request: BuildRequest) -> list[libraries.Load]:
+    """What cuDNN itself asks for and does not bring: zlibwapi.dll, from 8.3 to 8.9."""
+    version = request.cudnn.version if request.cudnn else None
+    if request.system != "windows" or version is None or not Version("8.3") <= version.major_minor <= Version("8.9"):
+        return []
+    own = {f"{part}64_{version.major}.dll" for part in libraries.cudnn_parts(version.major)}
+    rows = [row for name in sorted(own) for row in libraries.loaded_by(name, "windows")]
+    return [row for row in rows if row.needed and not set(row.loads) <= own]
 
 
 def _folder(request: BuildRequest) -> str:

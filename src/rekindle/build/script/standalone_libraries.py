@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.build.script.standalone import PLAN, place, read, say, stop, write
@@ -124,7 +125,7 @@ def imported(path: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def cudnn_of(root: str, version: str) -> list[str]:
+def cudnn_of(root: str, version: str, parts: Sequence[str]) -> list[str]:
     """What is wrong with a cuDNN: its header's version, its import library, and each of its DLLs."""
     top = Path(root)
     said = [version for version in map(header_version, ("cudnn_version.h", "cudnn.h"), (top, top)) if version]
@@ -136,11 +137,18 @@ def cudnn_of(root: str, version: str) -> list[str]:
     if not any((top / each / "cudnn.lib").is_file() for each in ("lib/x64", "lib")):
         wrong.append(f"no cudnn.lib in `{top / 'lib' / 'x64'}`")
     major = version.split(".")[0]
-    names = [f"{part}64_{major}.dll" for part in PLAN["cudnn_parts"]]
+    names = [f"{part}64_{major}.dll" for part in parts]
     lacking = [name for name in names if not (top / "bin" / name).is_file()]
     if lacking:
         wrong.append(f"not in `{top / 'bin'}`: {', '.join(lacking)}")
     return wrong
+
+
+def anywhere(name: str, places: Sequence[str]) -> bool:
+    """Whether a DLL lies in one of these folders, or on the PATH that the script was started with."""
+    path = os.environ.get("RK_PATH", os.environ.get("PATH", ""))
+    every = [*places, *path.split(os.pathsep), str(Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32"))]
+    return any(name.lower() == path.name.lower() for folder in every if folder for path in files_in(Path(folder)))
 
 
 def header_version(name: str, top: Path) -> str:

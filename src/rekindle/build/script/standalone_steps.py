@@ -28,7 +28,7 @@ from rekindle.build.script.standalone import (
     stop,
     write,
 )
-from rekindle.build.script.standalone_libraries import cudnn_of, libraries
+from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, libraries
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,11 +49,17 @@ def preflight() -> int:
     for need in PLAN["needs"]:
         if names().index(need["step"]) > until:
             continue
+        if need.get("dll"):
+            if not anywhere(need["dll"], [str(expanded(each)) for each in need["places"]]):
+                wrong += [f"MISSING  {need['what']}", f"         {need['fix']}"]
+            continue
         path = beside_python(need["program"]) if need["program"] else str(expanded(need["path"]))
         if not path or not Path(path).exists():
             wrong += [f"MISSING  {need['what']}: `{path or need['program']}`", f"         {need['fix']}"]
             continue
-        faults = cudnn_of(str(Path(path).parent.parent), need["cudnn"]) if need.get("cudnn") else []
+        faults = (
+            cudnn_of(str(Path(path).parent.parent), need["cudnn"], PLAN["cudnn_parts"]) if need.get("cudnn") else []
+        )
         if faults:
             wrong += [*(f"WRONG    {need['what']}: {fault}" for fault in faults), f"         {need['fix']}"]
             continue

@@ -69,6 +69,8 @@ def checked(script: Script, text: str) -> str:
     odd = f"{where[0].variable}, `{where[0].value}`" if where else f"`{next(c for c in text if not c.isascii())}`"
     message = f"the script would hold letters outside ASCII: {odd}"
     hint = "name a folder of plain letters: `--work C:\\rk` for the build, another place for the source or the Python"
+    if where and where[0].variable in ("RK_CUDA", "RK_NVCC", "RK_CUDNN"):
+        hint = f'make a junction with plain letters, `mklink /J C:\\cuda "{where[0].value}"`, and name it in the plan'
     raise BadInput(message, hint=hint)
 
 
