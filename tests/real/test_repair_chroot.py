@@ -77,7 +77,7 @@ def test_an_extension_imports_where_its_libraries_are_not_installed(minimal: Pat
     wheel = small_wheels.make(tmp_path, files, name=f"web-1.0-{tag}.whl")
     for site, source in (("site-before", wheel), ("site-after", None)):
         if source is None:
-            done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish())
+            done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish())
             assert done.output is not None
             source = done.output
             brought = {item.member for item in done.added}

@@ -78,7 +78,7 @@ def _torch(tmp_path: Path, needed: tuple[str, ...], *, blas: str = "libopenblas.
 @pytest.mark.long
 def test_every_library_of_cuda_11_8_comes_from_the_index(tmp_path: Path) -> None:
     wheel = _torch(tmp_path, CUDA)
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish())
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish())
     assert done.output is not None
     brought = {item.member.rpartition("/")[2]: item.origin for item in done.added}
     assert {*CUDA, *FURTHER, "libnvrtc.so.11.2"} <= set(brought)
@@ -109,7 +109,7 @@ def test_every_library_of_cuda_11_8_comes_from_the_index(tmp_path: Path) -> None
 def test_a_kepler_wheel_gets_the_last_cudnn_with_code_for_it_whole(tmp_path: Path) -> None:
     """Nobody named the card: the wheel's own code is for sm_35, and cuDNN 8.8 has none."""
     wheel = _torch(tmp_path, ("libcudnn.so.8",), blas="")
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish(exclude=("libnvrtc*", "libcublas*")))
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish(exclude=("libnvrtc*", "libcublas*")))
     brought = {item.member: item.origin for item in done.added}
     for part in CUDNN:
         origin = brought[f"torch/lib/libcudnn{part}.so.8"]
@@ -126,6 +126,6 @@ def test_openblas_is_taken_from_the_unpacked_package_of_the_builders_system(tmp_
     (folder / "libopenblas.so.0").symlink_to("libopenblasp-r0.3.21.so")
     (folder.parent / "libgfortran.so.5").write_bytes(real.library("libgfortran.so.5", ()))
     wheel = _torch(tmp_path, (), blas="libopenblas.so.0")
-    wish = repair.Wish(folders=(tmp_path / "unpacked",), index=False, exclude=("libnvrtc*",))
+    wish = repair.RepairWish(folders=(tmp_path / "unpacked",), index=False, exclude=("libnvrtc*",))
     done = repair.repair(wheel, tmp_path / "out", wish=wish)
     assert {item.member for item in done.added} == {"torch/lib/libopenblas.so.0", "torch/lib/libgfortran.so.5"}

@@ -30,7 +30,7 @@ def test_repaired_it_computes_and_one_test_library_can_undo_that(
     assert windows.torch_of(site).splitlines()[-1].startswith("126 ")
     works = "2.7.1+cpu [[3.0, 3.0], [12.0, 12.0]]"
 
-    repaired = repair.repair(original, tmp_path / "repaired", wish=repair.Wish())
+    repaired = repair.repair(original, tmp_path / "repaired", wish=repair.RepairWish())
     assert [item.member for item in repaired.added] == ["torch/lib/msvcp140.dll"]
     assert repaired.output is not None
     _installed(repaired.output, site)
@@ -53,7 +53,7 @@ def test_repaired_it_computes_and_one_test_library_can_undo_that(
     assert works in windows.torch_of(site)
 
     helper = mingw.build("helper/helper_of_tests.dll", offers=["help"])
-    wish = repair.Wish(folders=(helper.parent,), index=False)
+    wish = repair.RepairWish(folders=(helper.parent,), index=False)
     whole = repair.repair(with_test, tmp_path / "whole", wish=wish)
     assert [item.member for item in whole.added] == ["torch/lib/helper_of_tests.dll"]
     assert whole.output is not None

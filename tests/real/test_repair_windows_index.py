@@ -41,7 +41,7 @@ def _wheel(root: Path, name: str, wanted: dict[str, str], code: bytes = b"") -> 
 
 def test_the_three_that_seed_001_lacked_come_from_the_index_with_what_they_need(tmp_path: Path) -> None:
     wheel = _wheel(tmp_path, "aoti_custom_ops.dll", SEED_001)
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish())
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish())
     assert done.output is not None
     brought = {item.member.rpartition("/")[2]: item.origin for item in done.added}
     assert brought["mkl_intel_thread.2.dll"].startswith("mkl 2025.")
@@ -61,7 +61,7 @@ def test_the_three_that_seed_001_lacked_come_from_the_index_with_what_they_need(
 def test_cudnn_8_is_brought_with_all_its_parts(tmp_path: Path) -> None:
     """The wheel links the front only; the parts are loaded while running. It has code for Volta, and cuDNN must too."""
     wheel = _wheel(tmp_path, "torch_cuda.dll", {"cudnn64_8.dll": "cudnnGetVersion"}, fatbins.container("sm_70"))
-    wish = repair.Wish(exclude=("cublas*", "caffe2_nvrtc.dll", "nvrtc*"))
+    wish = repair.RepairWish(exclude=("cublas*", "caffe2_nvrtc.dll", "nvrtc*"))
     done = repair.repair(wheel, tmp_path / "out", wish=wish)
     brought = {item.member.rpartition("/")[2]: item.origin for item in done.added}
     parts = ("", "_ops_infer", "_ops_train", "_cnn_infer", "_cnn_train", "_adv_infer", "_adv_train")

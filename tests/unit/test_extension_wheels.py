@@ -161,5 +161,5 @@ def test_what_is_not_torch_cannot_be_checked_against(tmp_path: Path) -> None:
 
 
 def test_repair_does_not_bring_torch_into_an_extension(tmp_path: Path) -> None:
-    done = repair.repair(_extension(tmp_path / "ext"), tmp_path / "out", wish=repair.Wish(index=False))
+    done = repair.repair(_extension(tmp_path / "ext"), tmp_path / "out", wish=repair.RepairWish(index=False))
     assert not [item for item in done.findings if item.state is State.FAIL], done.findings

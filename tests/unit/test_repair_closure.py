@@ -18,7 +18,7 @@ from rekindle.knowledge.cuda import library_packages, redistribution
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.wheels.repair import index_packages, repair
-from rekindle.wheels.repair.index_packages import Wanted
+from rekindle.wheels.repair.index_packages import WantedLibrary
 from support import small_wheels
 from support.command import rekindle_command
 from support.compiled import MINGW, Compiler
@@ -90,7 +90,7 @@ def test_what_a_brought_library_needs_is_brought_too(tmp_path: Path, windows: Co
     wheel = _wheel(tmp_path, {"torch/lib/torch_cpu.dll": _needing(windows, "torch_cpu.dll", "first.dll")})
     _offering(windows, tmp_path / "libs", "first.dll", 0, "second.dll")
     _offering(windows, tmp_path / "libs/deeper", "second.dll", 0)
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish(folders=(tmp_path / "libs",), index=False))
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish(folders=(tmp_path / "libs",), index=False))
     assert [item.member for item in done.added] == ["torch/lib/first.dll", "torch/lib/second.dll"]
     assert not done.findings
 
@@ -117,7 +117,7 @@ def test_excluded_and_what_python_has_are_left_out(tmp_path: Path, windows: Comp
     needs = _needing(windows, "torch_cpu.dll", "vcruntime140.dll", "libiomp5md.dll")
     wheel = _wheel(tmp_path, {"torch/lib/torch_cpu.dll": needs})
     _offering(windows, tmp_path / "libs", "libiomp5md.dll", 1)
-    wish = repair.Wish(folders=(tmp_path / "libs",), exclude=("LIBIOMP*",), index=False)
+    wish = repair.RepairWish(folders=(tmp_path / "libs",), exclude=("LIBIOMP*",), index=False)
     done = repair.repair(wheel, tmp_path / "out", wish=wish)
     assert done.added == ()
     assert [(item.id, item.state) for item in done.findings] == [("repair.missing", State.WARN)]
@@ -134,7 +134,7 @@ def test_a_test_library_fails_alone_and_loads_after_remove(tmp_path: Path, windo
 def test_the_driver_is_never_bundled(tmp_path: Path, windows: Compiler) -> None:
     wheel = _wheel(tmp_path, {"torch/lib/torch_cpu.dll": _needing(windows, "torch_cpu.dll", "nvcuda.dll")})
     driver = _offering(windows, tmp_path / "System32", "nvcuda.dll", 0)
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish(folders=(driver.parent,), index=False))
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish(folders=(driver.parent,), index=False))
     assert done.added == () and done.findings == ()
     assert rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out"), "--add", str(driver)).code == 2
 
@@ -165,10 +165,10 @@ def test_the_package_of_the_wheels_cuda_is_chosen_newest_first(monkeypatch: pyte
     monkeypatch.setattr(library_packages, "providers", lambda *_: tuple(rows))
     terms = redistribution.terms("cublas64_11.dll", "windows")
     assert terms is not None
-    wanted = Wanted(system="windows", python="cp311", cuda=Version("11.8"))
+    wanted = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"))
     chosen = [row.version for row in index_packages.choose("cublas64_11.dll", wanted, terms)]
     assert chosen == ["11.10.3.66", "11.9.2.110", "11.11.3.6"]
-    same = Wanted(system="windows", python="cp311", cuda=None, versions={"nvidia-cublas-cu11": "11.9.2.110"})
+    same = WantedLibrary(system="windows", python="cp311", cuda=None, versions={"nvidia-cublas-cu11": "11.9.2.110"})
     assert index_packages.choose("cublas64_11.dll", same, terms)[0].version == "11.9.2.110"
 
 
@@ -176,8 +176,8 @@ def test_no_cudnn_without_code_for_the_card_is_taken() -> None:
     """No cuDNN of the index for Windows has code for Kepler: 8.7.0, the last that has, was never put there."""
     terms = redistribution.terms("cudnn64_8.dll", "windows")
     assert terms is not None
-    kepler = Wanted(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("3.5"),))
-    volta = Wanted(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("7.0"),))
+    kepler = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("3.5"),))
+    volta = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("7.0"),))
     assert index_packages.choose("cudnn64_8.dll", volta, terms)[0].version.startswith("8.")
     for row in index_packages.choose("cudnn64_8.dll", kepler, terms):
         assert Version.parse(row.version) < Version("8.8"), row.version
@@ -211,7 +211,7 @@ def test_a_library_of_a_package_keeps_its_compressed_bytes_and_brings_its_licenc
     )  # fmt: skip
     monkeypatch.setattr(library_packages, "providers", lambda *_: (row,))
     monkeypatch.setattr(index_packages, "download", lambda _: package)
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish())
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish())
     assert done.output is not None
     assert small_wheels.raw(done.output, "torch/lib/libiomp5md.dll") == small_wheels.raw(package, "a/libiomp5md.dll")
     with zipfile.ZipFile(done.output) as zipped:
@@ -252,7 +252,7 @@ def test_a_linux_extension_finds_what_was_brought(tmp_path: Path) -> None:
         "fast-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
     }
     wheel = small_wheels.make(tmp_path, files, name=f"fast-1.0-{tag}.whl")
-    done = repair.repair(wheel, tmp_path / "out", wish=repair.Wish(folders=(library.parent,)))
+    done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish(folders=(library.parent,)))
     assert [item.member for item in done.added] == ["fast.libs/libhelper.so.1"]
     assert done.output is not None
     small_wheels.check_record(done.output)
@@ -271,7 +271,7 @@ def _linux_terms(library: str) -> redistribution.Redistribution:
 
 
 def _first(library: str, machine: str = "x86_64", cuda: str = "11.8", **more: object) -> DllProvider:
-    wanted = Wanted(system="linux", machine=machine, python="cp310", cuda=Version(cuda), **more)  # type: ignore[arg-type]
+    wanted = WantedLibrary(system="linux", machine=machine, python="cp310", cuda=Version(cuda), **more)  # type: ignore[arg-type]
     return index_packages.choose(library, wanted, _linux_terms(library))[0]
 
 

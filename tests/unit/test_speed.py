@@ -59,7 +59,7 @@ def test_the_clock_is_that_of_the_cards_pci_place(monkeypatch: pytest.MonkeyPatc
 
 
 def test_one_card_alone_cannot_work_together() -> None:
-    made = trial.Trial(python=Path(sys.executable), finding=Finding(id="install", state=State.PASS, found=""))
+    made = trial.TrialRun(python=Path(sys.executable), finding=Finding(id="install", state=State.PASS, found=""))
     answers = speed.together(made, [{"index": 0}])
     assert [answer.finding.state for answer in answers] == [State.UNVERIFIED] * 2
 

@@ -119,7 +119,7 @@ def test_the_check_during_which_the_process_died_is_the_one_that_failed() -> Non
     said = Result(args=("python",), code=-11, out="".join(MARK + json.dumps(line) + "\n" for line in lines), err="boom")
     answers = trial._answers(said, trial._lines(said.out), ("matmul-fp32", "cudnn", "fft"))
     assert [answer.finding.state for answer in answers] == [State.PASS, State.FAIL, State.UNVERIFIED]
-    assert answers[1].finding.found == "the process ended with code -11 during this check: boom"
+    assert answers[1].finding.found == "the process exited with code -11 during this check: boom"
 
 
 def test_a_missing_library_is_told_apart_from_the_file_that_is_named() -> None:
@@ -210,9 +210,9 @@ def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
     with zipfile.ZipFile(wheel) as zipped:
         zipped.extractall(site)
 
-    def installed(*_: object) -> trial.Trial:
+    def installed(*_: object) -> trial.TrialRun:
         made = Finding(id="install", state=State.PASS, found="installed")
-        return trial.Trial(python=Path(sys.executable), finding=made)
+        return trial.TrialRun(python=Path(sys.executable), finding=made)
 
     monkeypatch.setattr(trial, "_installed", installed)
     monkeypatch.setattr(trial, "_clean_environment", lambda: {**os.environ, "PYTHONPATH": str(site)})

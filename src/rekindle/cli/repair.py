@@ -69,7 +69,7 @@ def command(
     elif folder is not None:
         done = [repair.pack(folder, output, dry_run=dry_run)]
     else:
-        wish = repair.Wish(folders=folders, exclude=exclude, cards=gpus, index=not no_index)
+        wish = repair.RepairWish(folders=folders, exclude=exclude, cards=gpus, index=not no_index)
         wanted = not (add or remove) if complete is None else complete
         every = [found for given in wheels for found in batch.wheels_in(given)]
         done = [

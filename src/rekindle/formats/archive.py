@@ -30,8 +30,8 @@ class Archive:
     def __init__(self, source: Bytes, *, headers: bool = True) -> None:
         self.source = source
         directory = zip_directory.read(source)
-        if headers:
-            zip_directory.check_headers(source, directory)
+        # Where each member's data begins: a header that was checked once is not read again for the copy.
+        self._begins = zip_directory.check_headers(source, directory) if headers else {}
         self.members = {member.name: member for member in directory.members if not member.name.endswith("/")}
 
     @property
@@ -46,7 +46,8 @@ class Archive:
 
     def data_offset(self, member: Member) -> int:
         """Where the member's raw data begins."""
-        return zip_directory.data_offset(self.source, member)
+        begin = self._begins.get(member.offset)
+        return zip_directory.data_offset(self.source, member) if begin is None else begin
 
     def raw(self, member: Member) -> Iterator[bytes]:
         """The member as it is stored, compressed or not."""

@@ -15,7 +15,7 @@ _LONGEST = 4096
 
 def problem(name: str) -> str | None:
     """What is wrong with a member's name on every system; None for one that stays inside its folder."""
-    if not name or len(name) > _LONGEST or "\\" in name or any(_invisible(letter) for letter in name):
+    if not name or len(name) > _LONGEST or "\\" in name or _has_invisible(name):
         return f"an unusable name, `{printable(name)}`"
     parts = name.removesuffix("/").split("/")
     if name.startswith("/") or name[1:2] == ":" or ".." in parts:
@@ -63,11 +63,19 @@ def impossible_on_windows(name: str) -> str | None:
 
 def printable(name: str) -> str:
     """The name as it can be shown: short, and without letters that cannot be seen."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name[:100])
+    short = name[:100]
+    return short if short.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in short)
 
 
 def _folded(name: str) -> str:
+    if name.isascii():
+        return name.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _has_invisible(name: str) -> bool:
+    # Nearly every name is plain ASCII, and a torch wheel has eleven thousand: one question for the whole name first.
+    return not (name.isascii() and name.isprintable()) and any(_invisible(letter) for letter in name)
 
 
 def _invisible(letter: str) -> bool:

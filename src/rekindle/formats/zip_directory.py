@@ -61,15 +61,22 @@ def read(source: Bytes) -> Directory:
     return Directory(members=tuple(members), begin=begin)
 
 
-def check_headers(source: Bytes, directory: Directory) -> None:
-    """Every header before a member against the directory, and nothing between one member and the next."""
+def check_headers(source: Bytes, directory: Directory) -> dict[int, int]:
+    """Every header before a member against the directory, and nothing between one member and the next.
+
+    Tells where each member's data begins, by the place of its header.
+    """
+    begins = {}
     following = [member.offset for member in directory.members[1:]] + [directory.begin]
     for member, end in zip(directory.members, following, strict=True):
-        data_end = data_offset(source, member) + member.packed
+        begin = data_offset(source, member)
+        begins[member.offset] = begin
+        data_end = begin + member.packed
         if data_end == end:
             continue
         if not member.flags & layout.DESCRIPTOR or not _descriptor(source, member, data_end, end - data_end):
             raise _refused(source, f"unlisted data behind `{printable(member.name)}`")
+    return begins
 
 
 def data_offset(source: Bytes, member: Member) -> int:

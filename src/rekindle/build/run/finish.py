@@ -46,7 +46,7 @@ def cards_of(request: BuildRequest) -> tuple[str, ...]:
 
 
 def repaired(request: BuildRequest, wheel: Path, into: Path, tools: Path | None = None) -> Repair:
-    wish = repair.Wish(folders=folders_of(request, tools), cards=cards_of(request))
+    wish = repair.RepairWish(folders=folders_of(request, tools), cards=cards_of(request))
     return repair.repair(wheel, into, wish=wish)
 
 
@@ -65,7 +65,7 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
 def shelved(request: BuildRequest, wheel: Path, applied: Mapping[str, str] | None = None) -> Path:
     """The shelf that it now lies on, with a statement of how it was built. An older build of the name is kept aside."""
     folder = shelf_folder()
-    shelf.add(folder, [wheel], shelf.Addition(replace=True, build=facts_of(request, applied)))
+    shelf.add(folder, [wheel], shelf.Addition(replace=True, labels=False, build=facts_of(request, applied)))
     return folder
 
 

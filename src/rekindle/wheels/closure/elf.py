@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
-from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, Missing, Skew
+from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, Skew
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, is_torch_symbol, required, requirement_name
 from rekindle.wheels.closure.walk import Walk, torch_first
 
@@ -133,7 +133,7 @@ class _Walk(Walk):
         if stray is not None:
             note = f"it lies at `{stray.name}`, which no run path of `{found.name}` names"
         old = self.missing.get(library)
-        self.missing[library] = Missing(
+        self.missing[library] = MissingLibrary(
             library=library,
             how=old.how if old and old.how is LoadTime.IMPORT else how,
             wanted_by=(*old.wanted_by, found.name) if old else (found.name,),

@@ -21,7 +21,7 @@ class LoadTime(str, Enum):
         return {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[self.value]
 
 
-class Missing(msgspec.Struct, frozen=True, kw_only=True):
+class MissingLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """A library that the package does not bring. `owner` says who would (None: nobody known), `how` when it is wanted.
 
     `chain` is the way to it from a file that is loaded first; `inside` is where it lies in the package all the same,
@@ -48,7 +48,7 @@ class Brought(msgspec.Struct, frozen=True, kw_only=True):
     wanted_by: tuple[str, ...]
 
 
-class Outside(msgspec.Struct, frozen=True, kw_only=True):
+class OutsideLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """A library found only in a place that depends on the machine: PATH, the CUDA folder."""
 
     library: str
@@ -89,8 +89,8 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     links: int
     symbols: int
-    missing: tuple[Missing, ...] = ()
-    outside: tuple[Outside, ...] = ()
+    missing: tuple[MissingLibrary, ...] = ()
+    outside: tuple[OutsideLibrary, ...] = ()
     skew: tuple[Skew, ...] = ()
     wrong_machine: tuple[WrongMachine, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
@@ -125,7 +125,7 @@ _BROUGHT_BY = {
 }
 
 
-def _missing(item: Missing, system: str, alone: bool) -> Finding:
+def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
     state = _BROUGHT_BY.get(item.owner or "", State.FAIL)
     if item.alternative:
         state = State.PASS
@@ -156,7 +156,7 @@ def _missing(item: Missing, system: str, alone: bool) -> Finding:
     )
 
 
-def _optional(items: list[Missing]) -> list[Finding]:
+def _optional(items: list[MissingLibrary]) -> list[Finding]:
     """What a package can do without: one word for all of it."""
     if not items:
         return []
@@ -186,7 +186,7 @@ def _with_torch(closure: Closure) -> list[Finding]:
     return [Finding(id="closure.torch", state=State.PASS, found=text)]
 
 
-def _outside(item: Outside) -> Finding:
+def _outside(item: OutsideLibrary) -> Finding:
     return Finding(
         id="closure.outside",
         state=State.WARN,

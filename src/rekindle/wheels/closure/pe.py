@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
-from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, Missing, Outside, Skew
+from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, OutsideLibrary, Skew
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
 from rekindle.wheels.closure.walk import Walk, torch_first
 
@@ -47,7 +47,7 @@ class _Walk(Walk):
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
             self.by_name.setdefault(found.file.lower(), []).append(found)
-        self.outside: dict[str, Outside] = {}
+        self.outside: dict[str, OutsideLibrary] = {}
 
     def result(self) -> Closure:
         # Those that are loaded first come first, so that the way to a missing library begins at the loader's own door.
@@ -120,7 +120,7 @@ class _Walk(Walk):
         if self.comes_with_torch(library, owner, found.name, "windows"):
             return None
         old = self.missing.get(library.lower())
-        self.missing[library.lower()] = Missing(
+        self.missing[library.lower()] = MissingLibrary(
             library=library,
             how=_sooner(old.how, how) if old else how,
             wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
@@ -181,7 +181,7 @@ class _Walk(Walk):
     def _note_outside(self, library: str, label: str, by: str) -> None:
         old = self.outside.get(library.lower())
         wanted = (*old.wanted_by, by) if old else (by,)
-        self.outside[library.lower()] = Outside(library=library, where=label, wanted_by=wanted)
+        self.outside[library.lower()] = OutsideLibrary(library=library, where=label, wanted_by=wanted)
 
     def _duplicates(self) -> list[Duplicate]:
         """The same library in two places, and two copies of one OpenMP runtime whatever they are called."""

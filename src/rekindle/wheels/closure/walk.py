@@ -9,7 +9,7 @@ import msgspec
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import Owner
-from rekindle.wheels.closure.linkage import Brought, LoadTime, Missing, Skew, WrongMachine
+from rekindle.wheels.closure.linkage import Brought, LoadTime, MissingLibrary, Skew, WrongMachine
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
 
 
@@ -20,7 +20,7 @@ class Walk:
         self.extension = extension
         self.torch_here = torch_here
         self.brought: dict[str, Brought] = {}
-        self.missing: dict[str, Missing] = {}
+        self.missing: dict[str, MissingLibrary] = {}
         self.skew: list[Skew] = []
         self.machines: list[WrongMachine] = []
         self.parent: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Walk:
             return True
         built = f"CUDA {here.cuda}" if here.cuda else "no CUDA: it is a CPU build"
         before = self.missing.get(key)
-        self.missing[key] = Missing(
+        self.missing[key] = MissingLibrary(
             library=library,
             how=LoadTime.IMPORT,
             wanted_by=(*before.wanted_by, by) if before else (by,),
@@ -63,7 +63,7 @@ class Walk:
         )
         return True
 
-    def all_missing(self) -> tuple[Missing, ...]:
+    def all_missing(self) -> tuple[MissingLibrary, ...]:
         """Each with the way that leads to it, now that all links are known."""
         well = self._alternatives_that_load()
         found = []
@@ -87,7 +87,7 @@ class Walk:
     def names(self) -> Sequence[str]:
         raise NotImplementedError
 
-    def _with_way(self, item: Missing) -> Missing:
+    def _with_way(self, item: MissingLibrary) -> MissingLibrary:
         way = [item.wanted_by[0]]
         while way[0] in self.parent and self.parent[way[0]] not in way:
             way.insert(0, self.parent[way[0]])

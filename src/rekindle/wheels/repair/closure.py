@@ -16,10 +16,10 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import own, served, sums
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.closure import closure
-from rekindle.wheels.closure.linkage import LoadTime, Missing
+from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
 from rekindle.wheels.inspect.identity import Identity
 from rekindle.wheels.repair import providers
-from rekindle.wheels.repair.index_packages import Wanted
+from rekindle.wheels.repair.index_packages import WantedLibrary
 from rekindle.wheels.repair.providers import Providers, Supply
 
 _ROUNDS = 12
@@ -65,7 +65,7 @@ def complete(
         if not news:
             break
         for item in news:
-            wanted = Wanted(
+            wanted = WantedLibrary(
                 system=system,
                 machine=machine,
                 python=known.python,
@@ -116,13 +116,13 @@ def floors(binaries: Sequence[Binary]) -> tuple[Version | None, Version | None]:
     return highest("GLIBC"), highest("GLIBCXX")
 
 
-def _is_ours(item: Missing, system: str) -> bool:
+def _is_ours(item: MissingLibrary, system: str) -> bool:
     """Is this ours to bring? Not what every Python has; not, on Linux, what torch's own packages bring."""
     terms = redistribution.terms(item.library, system)
     return item.owner not in ("python", "torch", "optional") and not (terms and terms.bundle == "python")
 
 
-def _absence(item: Missing, system: str, excluded: bool) -> Finding:
+def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
     terms = redistribution.terms(item.library, system)
     needed = item.how is LoadTime.IMPORT
     state = State.WARN if excluded or not needed else State.FAIL

@@ -19,7 +19,7 @@ from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class WantedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the wheel that a library must fit: `versions` are those of packages already taken."""
 
     system: str
@@ -30,7 +30,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
 
-def choose(library: str, wanted: Wanted, terms: redistribution.Redistribution) -> list[DllProvider]:
+def choose(library: str, wanted: WantedLibrary, terms: redistribution.Redistribution) -> list[DllProvider]:
     """The index packages that have it, best first: of the wheel's CUDA, with code for its cards, newest, not withdrawn.
 
     When another library was already taken from a package, the same version of that package comes first; then what

@@ -21,7 +21,7 @@ from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda import redistribution
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.wheels.repair import index_packages
-from rekindle.wheels.repair.index_packages import Wanted
+from rekindle.wheels.repair.index_packages import WantedLibrary
 from rekindle.wheels.repair.rewrite import Contents, FromWheel
 
 _DEPTH = 4
@@ -52,7 +52,7 @@ class Providers:
         self._fetch = fetch
         self._open: list[File] = []
 
-    def find(self, library: str, wanted: Wanted) -> Supply | None:
+    def find(self, library: str, wanted: WantedLibrary) -> Supply | None:
         """A library by its name, or by a pattern where what loads it knows only part of the name."""
         terms = redistribution.terms(library, wanted.system)
         key = library.lower() if wanted.system == "windows" else library

@@ -39,7 +39,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     replaced: bool = False
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class RepairWish(msgspec.Struct, frozen=True, kw_only=True):
     """What may be brought: `folders` are looked in first, `index` allows the package index, `cards` must be served."""
 
     folders: tuple[Path, ...] = ()
@@ -69,7 +69,7 @@ def repair(
     *,
     add: Sequence[str] = (),
     remove: Sequence[str] = (),
-    wish: Wish | None = None,
+    wish: RepairWish | None = None,
     dry_run: bool = False,
 ) -> Repair:
     """Write a repaired copy of `wheel` into `folder`. The original is never touched.
@@ -164,7 +164,7 @@ def _completed(
     place: str,
     gone: Collection[str],
     given: Mapping[str, tuple[Path, Added]],
-    wish: Wish,
+    wish: RepairWish,
     ending: contextlib.ExitStack,
     dry_run: bool,
 ) -> Completion:
@@ -214,7 +214,7 @@ def _papers(
         source = contents[member]
         for name, text in supply.licences.items() if supply and supply.package else ():
             papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
-        part = sbom.Part(
+        part = sbom.MaterialPart(
             member=member,
             sha256=rewrite.sha256(source),
             origin=supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given",

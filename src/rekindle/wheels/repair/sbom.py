@@ -13,7 +13,7 @@ import msgspec
 from rekindle import __version__
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class MaterialPart(msgspec.Struct, frozen=True, kw_only=True):
     member: str
     sha256: str
     origin: str
@@ -23,7 +23,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     package_version: str | None = None
 
 
-def render(project: str, version: str, parts: Sequence[Part]) -> bytes:
+def render(project: str, version: str, parts: Sequence[MaterialPart]) -> bytes:
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -43,7 +43,7 @@ def render(project: str, version: str, parts: Sequence[Part]) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _component(part: Part) -> dict[str, object]:
+def _component(part: MaterialPart) -> dict[str, object]:
     found: dict[str, object] = {
         "type": "library",
         "bom-ref": part.member,

@@ -31,7 +31,7 @@ from rekindle.wheels.inspect.identity import Identity
 from rekindle.wheels.inspect.reading import read_binaries
 from rekindle.wheels.repair import linux, rewrite
 from rekindle.wheels.repair.closure import cuda_linked, own_cards
-from rekindle.wheels.repair.index_packages import Wanted, choose
+from rekindle.wheels.repair.index_packages import WantedLibrary, choose
 from rekindle.wheels.repair.repair import Repair
 from rekindle.wheels.repair.rewrite import Contents
 from rekindle.wheels.tags import machine_of, place_of, wheel_tags
@@ -74,7 +74,7 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
         cuda = known.cuda or cuda_linked(binaries)
         if cuda is None:
             raise UsageError(f"`{wheel.name}` links no library of CUDA", hint="there is nothing to make slim")
-        wanted = Wanted(
+        wanted = WantedLibrary(
             system="linux",
             machine=made[1],
             python=known.python,
@@ -104,7 +104,7 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
     )
 
 
-def _planned(binaries: Sequence[Binary], wanted: Wanted, known: Identity) -> _Slimming:
+def _planned(binaries: Sequence[Binary], wanted: WantedLibrary, known: Identity) -> _Slimming:
     inside = {found.name: _plain(found, wanted) for found in binaries if is_vendor_library(found.file)}
     names = {*inside.values(), *_linked(binaries, inside)}
     packages: dict[str, DllProvider] = {}
@@ -134,7 +134,7 @@ def _linked(binaries: Sequence[Binary], inside: Mapping[str, str]) -> set[str]:
     return found
 
 
-def _plain(found: Binary, wanted: Wanted) -> str:
+def _plain(found: Binary, wanted: WantedLibrary) -> str:
     """The name by which NVIDIA's packages know a library that may carry a hash in its own."""
     name = (found.elf.soname if found.elf and found.elf.soname else None) or found.file
     match = _HASHED.match(name)

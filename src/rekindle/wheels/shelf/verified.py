@@ -15,7 +15,7 @@ from rekindle.core.errors import BadInput, ChecksFailed, NotFound, RekindleError
 from rekindle.core.findings import State, worst
 from rekindle.core.signing import PublicKey
 from rekindle.wheels.verify import signed_report, verify
-from rekindle.wheels.verify.verify import STATIC, Check, Verification, report_beside
+from rekindle.wheels.verify.verify import STATIC, NumberedCheck, Verification, report_beside
 
 
 def checked(
@@ -66,7 +66,7 @@ def _together(own: Verification, theirs: Verification) -> Verification:
     )
 
 
-def _better(check: Check, theirs: Verification) -> Check:
+def _better(check: NumberedCheck, theirs: Verification) -> NumberedCheck:
     """What could not be read here (no card named, no torch at hand) may have been there."""
     if check.state is not State.UNVERIFIED:
         return check

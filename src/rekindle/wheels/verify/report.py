@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from rekindle.core import console
 from rekindle.core.findings import State
-from rekindle.wheels.verify.verify import Check, Verification
+from rekindle.wheels.verify.verify import NumberedCheck, Verification
 
 _WORDS = {
     State.PASS: "every check passed",
@@ -58,7 +58,7 @@ def junit(done: Verification) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
-def _lines(checks: Sequence[Check]) -> Iterator[str]:
+def _lines(checks: Sequence[NumberedCheck]) -> Iterator[str]:
     """One line a check; a run of those that could not be carried out for the same reason is one."""
     for key, group in groupby(checks, key=lambda check: (check.state, check.found)):
         same = list(group)
@@ -72,7 +72,7 @@ def _lines(checks: Sequence[Check]) -> Iterator[str]:
                 yield f"{check.number:>2} {console.finding(_named(check), indent='   ').strip()}"
 
 
-def _named(check: Check) -> Check:
+def _named(check: NumberedCheck) -> NumberedCheck:
     import msgspec
 
     took = f" ({check.seconds:.1f} s)" if check.seconds is not None and check.seconds >= 0.5 else ""

@@ -10,24 +10,24 @@ from rekindle.core.run import call
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.throughput import throughput
 from rekindle.wheels.verify import trial
-from rekindle.wheels.verify.trial import Answer, Trial
+from rekindle.wheels.verify.trial import TrialAnswer, TrialRun
 
 BENCH = ("bench-fp32", "bench-fp16", "bench-conv")
 TOGETHER = ("peer-copy", "all-reduce")
 
 
-def bench(environment: Trial, card: dict[str, Any]) -> list[Answer]:
+def bench(environment: TrialRun, card: dict[str, Any]) -> list[TrialAnswer]:
     """Matrix products and a convolution on one card, each with its share of the nominal rate."""
     single, half = _nominal(card, _clocks())
     words = ["bench", str(card["index"]), f"{single or 0:.3f}", f"{half or 0:.3f}"]
     return trial.asked(environment, words, BENCH, timeout=300.0)
 
 
-def together(environment: Trial, cards: Sequence[dict[str, Any]]) -> list[Answer]:
+def together(environment: TrialRun, cards: Sequence[dict[str, Any]]) -> list[TrialAnswer]:
     """Copies between every two cards, and a sum over all of them."""
     if len(cards) < 2:
         text = "torch sees one card; this needs two (a K80 is two)"
-        return [Answer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)) for name in TOGETHER]
+        return [TrialAnswer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)) for name in TOGETHER]
     return trial.asked(environment, ["together", str(len(cards))], TOGETHER, timeout=300.0)
 
 

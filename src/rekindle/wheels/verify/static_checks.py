@@ -31,7 +31,7 @@ from rekindle.wheels.inspect.inspection import Inspection, inspect
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class OpenedSubject(msgspec.Struct, frozen=True, kw_only=True):
     """What is verified, opened: a wheel, or the torch folder of an environment."""
 
     path: Path
@@ -40,7 +40,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def opened(path: Path, cards: Sequence[str] = (), against: Path | None = None) -> Iterator[Subject]:
+def opened(path: Path, cards: Sequence[str] = (), against: Path | None = None) -> Iterator[OpenedSubject]:
     """An extension is read against the torch that is named, or that lies beside it and fits."""
     with package.open_package(path) as found:
         if against is None and path.suffix == ".whl":
@@ -48,15 +48,15 @@ def opened(path: Path, cards: Sequence[str] = (), against: Path | None = None) -
             if any(requirement_name(line) == "torch" for line in requires):
                 against = wheel_beside(path, requires, package.headers(found, "WHEEL").get("Tag", []))
         known = inspect(path, cards=cards, against=read_torch(against) if against else None)
-        yield Subject(path=path, package=found, inspection=known)
+        yield OpenedSubject(path=path, package=found, inspection=known)
 
 
-def is_torch(subject: Subject) -> bool:
+def is_torch(subject: OpenedSubject) -> bool:
     """Is it torch itself, under whatever name, and not something that is loaded with it?"""
     return subject.inspection.is_torch or "torch/version.py" in subject.package.files
 
 
-def modules(subject: Subject) -> tuple[str, ...]:
+def modules(subject: OpenedSubject) -> tuple[str, ...]:
     """What a wheel brings to import: its packages, and modules that lie at the top."""
     found = set()
     for name in subject.package.files:
@@ -67,7 +67,7 @@ def modules(subject: Subject) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def file(subject: Subject, cards: Sequence[str]) -> Finding:
+def file(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     findings = subject.inspection.findings
     wrong = [item for item in findings if item.id in ("header", "names", "metadata") and item.state is State.FAIL]
     if wrong:
@@ -84,7 +84,7 @@ def file(subject: Subject, cards: Sequence[str]) -> Finding:
     )
 
 
-def _damaged(subject: Subject) -> Finding | None:
+def _damaged(subject: OpenedSubject) -> Finding | None:
     """Members that RECORD gives no hash for are read here: an installer unpacks them, too, and stops at a wrong CRC."""
     if not isinstance(subject.package, Wheel):
         return None
@@ -104,7 +104,7 @@ def _damaged(subject: Subject) -> Finding | None:
     return None
 
 
-def record(subject: Subject, cards: Sequence[str]) -> Finding:
+def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     """Every file against its hash in RECORD, not its size alone."""
     listed = next((item for item in subject.inspection.findings if item.id == "record"), None)
     if listed is None:
@@ -137,7 +137,7 @@ def record(subject: Subject, cards: Sequence[str]) -> Finding:
     return Finding(id="record", state=State.PASS, found=f"{checked} files have the hashes that RECORD states")
 
 
-def tags(subject: Subject, cards: Sequence[str]) -> Finding:
+def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     """File name, METADATA, WHEEL, extension modules and libraries must all speak of the same Python and platform."""
     fields, meta = package.headers(subject.package, "WHEEL"), package.headers(subject.package, "METADATA")
     problems = []
@@ -176,7 +176,7 @@ def tags(subject: Subject, cards: Sequence[str]) -> Finding:
     return Finding(id="tags", state=State.PASS, found=f"{name} {version}, {_some(stated)}, as its libraries are")
 
 
-def closure(subject: Subject, cards: Sequence[str]) -> Finding:
+def closure(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     found = subject.inspection.closure
     if found is None:
         return Finding(id="closure", state=State.PASS, found="there are no compiled libraries")
@@ -192,7 +192,7 @@ def closure(subject: Subject, cards: Sequence[str]) -> Finding:
     return Finding(id="closure", state=state, found=bad[0].found + more, why=bad[0].why, fix=bad[0].fix)
 
 
-def coverage(subject: Subject, cards: Sequence[str]) -> Finding:
+def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if not cards:
         text = "no card was named, and none is in this machine"
         fix = Fix(text='name it with `--gpu`, such as `--gpu "Tesla K40c"`')
@@ -223,7 +223,7 @@ def coverage(subject: Subject, cards: Sequence[str]) -> Finding:
     )
 
 
-CHECKS: Mapping[str, Callable[[Subject, Sequence[str]], Finding]] = {
+CHECKS: Mapping[str, Callable[[OpenedSubject, Sequence[str]], Finding]] = {
     "file": file,
     "record": record,
     "tags": tags,
@@ -232,7 +232,7 @@ CHECKS: Mapping[str, Callable[[Subject, Sequence[str]], Finding]] = {
 }
 
 
-def version_finding(subject: Subject, facts: Mapping[str, Any], torch: str | None, cuda: str | None) -> Finding:
+def version_finding(subject: OpenedSubject, facts: Mapping[str, Any], torch: str | None, cuda: str | None) -> Finding:
     """torch's own word against its metadata, and against what was asked for."""
     problems = []
     said, built = str(facts["version"]), facts.get("cuda")
@@ -249,7 +249,7 @@ def version_finding(subject: Subject, facts: Mapping[str, Any], torch: str | Non
     )
 
 
-def config_finding(subject: Subject, facts: Mapping[str, Any]) -> Finding:
+def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     """`torch.__config__` against the files: CUDA, cuDNN, and the targets that nvcc was told against those inside."""
     text = str(facts.get("config", ""))
     if not text:
@@ -272,7 +272,7 @@ def config_finding(subject: Subject, facts: Mapping[str, Any]) -> Finding:
     return Finding(id="config", state=State.PASS, found=f"how it says it was built fits its files: {said}")
 
 
-def _digest(subject: Subject, name: str, kind: str) -> str:
+def _digest(subject: OpenedSubject, name: str, kind: str) -> str:
     sha = hashlib.new(kind)
     if isinstance(subject.package, Wheel):
         for data in subject.package.archive.chunks(subject.package.archive.member(name)):
@@ -285,7 +285,7 @@ def _digest(subject: Subject, name: str, kind: str) -> str:
     return spelled(sha.digest()).partition("=")[2]
 
 
-def _python_problems(subject: Subject, stated: set[str]) -> list[str]:
+def _python_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     pythons = {tag.split("-")[0] for tag in stated}
     named = {
         f"cp{match[1]}"
@@ -298,7 +298,7 @@ def _python_problems(subject: Subject, stated: set[str]) -> list[str]:
     return []
 
 
-def _platform_problems(subject: Subject, stated: set[str]) -> list[str]:
+def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     from packaging.tags import parse_tag
 
     from rekindle.wheels.tags import machine_of

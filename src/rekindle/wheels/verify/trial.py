@@ -55,7 +55,7 @@ class TrialSetup(msgspec.Struct, frozen=True, kw_only=True):
     torch: Path | None = None
 
 
-class Trial(msgspec.Struct, kw_only=True):
+class TrialRun(msgspec.Struct, kw_only=True):
     """An interpreter to run checks with; None when there is none, and `finding` says why. `facts` is torch's word."""
 
     python: Path | None
@@ -64,7 +64,7 @@ class Trial(msgspec.Struct, kw_only=True):
     facts: dict[str, Any] = {}
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     finding: Finding
     seconds: float | None = None
@@ -95,12 +95,12 @@ def find(where: Path | None) -> InstalledTorch:
 
 
 @contextlib.contextmanager
-def environment(place: TrialSetup) -> Iterator[Trial]:
+def environment(place: TrialSetup) -> Iterator[TrialRun]:
     """Where to run: an environment as it is, or a new one with the wheel, removed afterwards."""
     home = place.home
     if home is not None:
         finding = Finding(id="install", state=State.PASS, found=f"already installed, in {home.environment.root}")
-        yield Trial(python=Path(home.environment.program), finding=finding)
+        yield TrialRun(python=Path(home.environment.program), finding=finding)
         return
     assert place.wheel is not None
     with tempfile.TemporaryDirectory(prefix="rekindle-verify-", ignore_cleanup_errors=True) as folder:
@@ -110,7 +110,7 @@ def environment(place: TrialSetup) -> Iterator[Trial]:
         yield made
 
 
-def facts(environment: Trial) -> list[Answer]:
+def facts(environment: TrialRun) -> list[TrialAnswer]:
     """Import, and what torch says of itself, which is also kept in `environment.facts`."""
     said = _ask(environment, ["facts"], timeout=300.0)
     lines = _lines(said.out)
@@ -118,13 +118,13 @@ def facts(environment: Trial) -> list[Answer]:
     return _answers(said, lines, ("import", "cpu", "numpy"))
 
 
-def imported(environment: Trial, modules: Sequence[str]) -> list[Answer]:
+def imported(environment: TrialRun, modules: Sequence[str]) -> list[TrialAnswer]:
     """Of a wheel that is not torch: can what it brings be imported?"""
     said = _ask(environment, ["import", *modules], timeout=300.0)
     return _answers(said, _lines(said.out), ("import",))
 
 
-def on_card(environment: Trial, index: int, names: Sequence[str]) -> list[Answer]:
+def on_card(environment: TrialRun, index: int, names: Sequence[str]) -> list[TrialAnswer]:
     """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
     # Compiled PTX that the driver keeps from an earlier run would hide that a card is served by JIT.
     said = _ask(environment, ["card", str(index)], timeout=600.0, CUDA_CACHE_DISABLE="1")
@@ -132,13 +132,13 @@ def on_card(environment: Trial, index: int, names: Sequence[str]) -> list[Answer
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
 
-def asked(environment: Trial, words: Sequence[str], names: Sequence[str], *, timeout: float) -> list[Answer]:
+def asked(environment: TrialRun, words: Sequence[str], names: Sequence[str], *, timeout: float) -> list[TrialAnswer]:
     """The answers of one process that was asked for these checks."""
     said = _ask(environment, words, timeout=timeout)
     return _answers(said, _lines(said.out), names)
 
 
-def _with_jit(environment: Trial, index: int, answer: Answer) -> Answer:
+def _with_jit(environment: TrialRun, index: int, answer: TrialAnswer) -> TrialAnswer:
     """The first launch again in a process in which the driver may not compile PTX: what fails now was JIT."""
     if answer.finding.state is not State.PASS:
         return answer
@@ -158,7 +158,7 @@ def _with_jit(environment: Trial, index: int, answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, finding=finding)
 
 
-def _installed(place: TrialSetup, wheel: Path, folder: Path) -> Trial:
+def _installed(place: TrialSetup, wheel: Path, folder: Path) -> TrialRun:
     interpreter = Path(place.python) if place.python else Path(sys.executable)
     foreign = None if place.python else _foreign(wheel)
     if foreign:
@@ -179,12 +179,12 @@ def _installed(place: TrialSetup, wheel: Path, folder: Path) -> Trial:
     finding = Finding(
         id="install", state=State.PASS, found="pip installed it, with what it requires, into a new environment"
     )
-    return Trial(python=inner, finding=finding)
+    return TrialRun(python=inner, finding=finding)
 
 
-def _without(text: str, state: State) -> Trial:
+def _without(text: str, state: State) -> TrialRun:
     fix = Fix(text="run this where it belongs, or name a fitting interpreter with `--python`")
-    return Trial(python=None, finding=Finding(id="install", state=state, found=text, fix=fix))
+    return TrialRun(python=None, finding=Finding(id="install", state=state, found=text, fix=fix))
 
 
 def _foreign(wheel: Path) -> str | None:
@@ -197,7 +197,7 @@ def _foreign(wheel: Path) -> str | None:
     return f"a wheel for {first} cannot be run by this Python ({python} on {sys.platform} {platform.machine()})"
 
 
-def _ask(environment: Trial, words: Sequence[str], *, timeout: float, **more: str) -> Result:
+def _ask(environment: TrialRun, words: Sequence[str], *, timeout: float, **more: str) -> Result:
     assert environment.python is not None
     env = {**_clean_environment(), **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return ask(environment.python, str(_SCRIPT), *words, env=env, timeout=timeout)
@@ -218,7 +218,7 @@ def _lines(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def _answers(said: Result, lines: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Answer]:
+def _answers(said: Result, lines: Sequence[dict[str, Any]], names: Sequence[str]) -> list[TrialAnswer]:
     """One answer per name. A check that began and did not end is where the process died."""
     done = {line["id"]: line for line in lines if "id" in line}
     begun = [line["begin"] for line in lines if "begin" in line]
@@ -229,15 +229,15 @@ def _answers(said: Result, lines: Sequence[dict[str, Any]], names: Sequence[str]
             state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[line["ok"]]
             why, fix = _advice(str(line["found"])) if state is State.FAIL else ("", None)
             finding = Finding(id=name, state=state, found=str(line["found"]), why=why, fix=fix)
-            answers.append(Answer(id=name, finding=finding, seconds=line.get("seconds")))
+            answers.append(TrialAnswer(id=name, finding=finding, seconds=line.get("seconds")))
         elif name in begun:
-            end = "gave no answer in time" if said.timed_out else f"ended with code {said.code}"
+            end = "timed out" if said.timed_out else f"exited with code {said.code}"
             text = f"the process {end} during this check: {_last(said)}"
-            answers.append(Answer(id=name, finding=Finding(id=name, state=State.FAIL, found=text)))
+            answers.append(TrialAnswer(id=name, finding=Finding(id=name, state=State.FAIL, found=text)))
         elif not begun or done:
             last = begun[-1] if begun else "start"
             text = f"not run: the process had ended ({last}: {_last(said)})" if last not in done else "not run"
-            answers.append(Answer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)))
+            answers.append(TrialAnswer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)))
     return answers
 
 

@@ -18,8 +18,8 @@ from rekindle.core.paths import sha256_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.verify import speed, static_checks, trial
-from rekindle.wheels.verify.static_checks import Subject
-from rekindle.wheels.verify.trial import Answer, Trial
+from rekindle.wheels.verify.static_checks import OpenedSubject
+from rekindle.wheels.verify.trial import TrialAnswer, TrialRun
 
 # The order is the number. `gpu` checks are carried out on each card.
 STATIC = ("file", "record", "tags", "closure", "coverage")
@@ -30,7 +30,7 @@ ON_CARD = (
 )  # fmt: skip
 
 
-class Check(Finding, frozen=True, kw_only=True):
+class NumberedCheck(Finding, frozen=True, kw_only=True):
     """A finding with its number; `card` is the one it was carried out on, `seconds` how long that took."""
 
     number: int
@@ -70,7 +70,7 @@ class Verification(WheelIdentity, frozen=True, kw_only=True):
     python: str | None = None
     platform: str | None = None
     cards: tuple[SeenCard, ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[NumberedCheck, ...] = ()
     state: State
     seconds: float | None = None
 
@@ -116,7 +116,7 @@ def verify(
     )
 
 
-def _carried_out(read: Subject, place: trial.TrialSetup, expected: Expected, run: bool) -> _Outcome:
+def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expected, run: bool) -> _Outcome:
     cards = [card.query for card in read.inspection.cards]
     findings: dict[str, Finding] = {}
     seconds: dict[str, float] = {}
@@ -138,7 +138,7 @@ def _carried_out(read: Subject, place: trial.TrialSetup, expected: Expected, run
         return _Outcome(checks=_numbered(findings, seconds, seen, None), facts=environment.facts)
 
 
-def _stops(read: Subject, findings: Mapping[str, Finding], *, installed: bool) -> str | None:
+def _stops(read: OpenedSubject, findings: Mapping[str, Finding], *, installed: bool) -> str | None:
     """The check whose failure makes running pointless. What is installed may load in spite of what reading says."""
     failed = [name for name in STATIC if findings[name].state is State.FAIL]
     if not installed:
@@ -148,7 +148,7 @@ def _stops(read: Subject, findings: Mapping[str, Finding], *, installed: bool) -
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    checks: tuple[Check, ...]
+    checks: tuple[NumberedCheck, ...]
     facts: dict[str, Any] = {}
 
 
@@ -168,12 +168,12 @@ def report_beside(wheel: Path) -> Path:
 
 
 def _run(
-    environment: Trial,
-    read: Subject,
+    environment: TrialRun,
+    read: OpenedSubject,
     expected: Expected,
     findings: dict[str, Finding],
     seconds: dict[str, float],
-) -> list[Check]:
+) -> list[NumberedCheck]:
     own = () if static_checks.is_torch(read) else static_checks.modules(read)
     for answer in trial.imported(environment, own) if own else trial.facts(environment):
         findings[answer.id] = answer.finding
@@ -207,7 +207,7 @@ def _run(
     return seen
 
 
-def _further(answers: Sequence[Answer], names: Sequence[str], label: str, *, after: int) -> list[Check]:
+def _further(answers: Sequence[TrialAnswer], names: Sequence[str], label: str, *, after: int) -> list[NumberedCheck]:
     first = len(STATIC) + len(RUNNING) + after + 1
     return [_check(each.finding, first + names.index(each.id), each.seconds, label) for each in answers]
 
@@ -230,8 +230,8 @@ def _cuda_finding(facts: dict[str, object]) -> Finding:
 
 
 def _numbered(
-    findings: dict[str, Finding], seconds: dict[str, float], seen: Sequence[Check], why: str | None
-) -> tuple[Check, ...]:
+    findings: dict[str, Finding], seconds: dict[str, float], seen: Sequence[NumberedCheck], why: str | None
+) -> tuple[NumberedCheck, ...]:
     """All checks in order; one that did not happen is UNVERIFIED with the reason."""
     checks = []
     reason = why or _blocker(findings)
@@ -258,8 +258,8 @@ def _blocker(findings: dict[str, Finding]) -> str:
     return findings["cuda"].found if "cuda" in findings else "not run"
 
 
-def _check(finding: Finding, number: int, seconds: float | None, card: str | None) -> Check:
-    return Check(
+def _check(finding: Finding, number: int, seconds: float | None, card: str | None) -> NumberedCheck:
+    return NumberedCheck(
         id=finding.id,
         state=finding.state,
         found=finding.found,
