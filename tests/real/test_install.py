@@ -9,6 +9,7 @@ import sys
 import venv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -95,6 +96,32 @@ def test_what_arrives_is_inspected_kept_and_undone(
     assert distributions.freeze(distributions.installed(env.site)) == before
     assert not constraints.exists()
     assert not env.folder.exists()
+
+
+def test_after_ctrl_c_the_same_command_goes_on_with_what_has_arrived(
+    env: Environment, house: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path / "cache"))
+    fetched: list[str] = []
+    fetch = Pip._fetch
+
+    def until_interrupted(self: Pip, item: Any, index: Any, folder: Path, request: Any) -> None:
+        if fetched and len(fetched) == 1:
+            fetched.append("interrupted")
+            raise KeyboardInterrupt
+        fetched.append(item.name)
+        fetch(self, item, index, folder, request)
+
+    monkeypatch.setattr(Pip, "_fetch", until_interrupted)
+    before = distributions.freeze(distributions.installed(env.site))
+    wanted = route("2.7.1", "cu118", torchvision="0.22.1")
+    with pytest.raises(KeyboardInterrupt):
+        apply.install(env, wanted, Pip(env), K80)
+    assert distributions.freeze(distributions.installed(env.site)) == before
+    assert apply.install(env, wanted, Pip(env), K80).state == "installed"
+    # The first wheel was fetched once, in the run that was broken off.
+    assert sorted(fetched) == ["interrupted", "torch", "torchvision"]
+    assert not list((tmp_path / "cache" / "downloads").glob("*/*.whl"))
 
 
 def test_what_was_replaced_comes_back_byte_for_byte(env: Environment, house: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rekindle.cli.main import run
 from rekindle.core.errors import MissingTool, NoRoute, NotFound, UsageError
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.install import apply, distributions, pins, record
+from rekindle.install import apply, distributions, hook, pins, project, record
 from rekindle.install.bundle import bundle
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import locate
@@ -22,9 +23,9 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Change, Route
+from rekindle.stack.route import Change, Route, Setting
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Prefer, Wish, named
 from support.artefacts import unverified
 from support.fatbins import container
 
@@ -217,3 +218,56 @@ esac
     assert "--revision 4" in said.read_text(encoding="utf-8")
     assert not (Path(env.root) / "conda-meta" / "pinned").exists()
     assert distributions.installed(site) == {}
+
+
+def test_a_setting_is_in_force_right_after_torch_is_imported(tmp_path: Path) -> None:
+    """Nobody can edit ComfyUI's program: the environment itself switches off a cuDNN without the card's code."""
+    site = tmp_path / "site-packages"
+    (site / "torch" / "backends").mkdir(parents=True)
+    (site / "torch" / "__init__.py").write_text("import torch.backends\n", encoding="utf-8")
+    (site / "torch" / "backends" / "__init__.py").write_text("class cudnn:\n    enabled = True\n", encoding="utf-8")
+    place = Environment(
+        root=str(tmp_path),
+        os="linux",
+        kind="venv",
+        python=Version("3.11"),
+        site_packages=(str(site),),
+        interpreter=sys.executable,
+        has_headers=True,
+    )
+    pth = hook.write(place, [Setting(code="torch.backends.cudnn.enabled = False", why="no Kepler code in it")])
+    assert pth.read_text(encoding="utf-8") == "import rekindle_settings\n"
+    program = f"import site; site.addsitedir({str(site)!r}); import sys; assert 'torch' not in sys.modules; "
+    program += "import torch; print(torch.backends.cudnn.enabled)"
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_the_settings_of_a_route_are_those_that_its_loss_asks_for() -> None:
+    lossy = resolve(named(["Tesla K80"], system="linux"), Wish(torch="2.7.1", prefer=Prefer.QUICKEST)).recommended
+    assert [setting.code for setting in lossy.settings] == ["torch.backends.cudnn.enabled = False"]
+    assert resolve(named(["RTX 4090"], system="linux"), Wish()).recommended.settings == ()
+
+
+def test_a_uv_project_is_told_that_uv_sync_would_undo_it(env: Environment) -> None:
+    assert not any("uv sync" in note for note in project.notes(env, ()))
+    (Path(env.root).parent / "uv.lock").write_text("version = 1\n", encoding="utf-8")
+    assert any("uv sync" in note and "--as uv" in note for note in project.notes(env, ()))
+
+
+def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
+    inside = tmp_path / "python_embeded"
+    (tmp_path / "ComfyUI").mkdir()
+    place = Environment(
+        root=str(inside),
+        os="windows" if os.name == "nt" else "linux",
+        kind="embedded",
+        python=Version("3.12"),
+        site_packages=(str(inside / "Lib" / "site-packages"),),
+        interpreter=str(inside / "python.exe"),
+        has_headers=False,
+    )
+    said = project.notes(place, (Capability(6, 1),))
+    assert "python.exe" in said[0]
+    assert any("nvidia_cu126" in note for note in said)
+    assert not any("nvidia_cu126" in note for note in project.notes(place, (Capability(8, 6),)))

@@ -56,9 +56,13 @@ def _show(answer: CardAnswer) -> None:
     )
     if answer.lacks:
         console.out()
-        console.out("What will not work on it, whatever is installed")
+        console.out("Not supported on this GPU")
         for item in answer.lacks:
             console.out(console.wrap(item, first="  - ", indent="    "))
+    if answer.advice:
+        console.out()
+        console.out(f"How to use it ({answer.advice.evidence.phrase})")
+        console.out(console.table(list(answer.advice.lines), indent="  "))
     console.out()
     console.out(f"Next: {answer.next}")
 

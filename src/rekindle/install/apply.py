@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute
-from rekindle.core.paths import sha256_of
-from rekindle.install import conda, distributions, record
+from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed
+from rekindle.core.paths import cache_folder, sha256_of
+from rekindle.install import conda, distributions, hook, record
 from rekindle.install import pins as keeping
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
@@ -43,15 +43,19 @@ def request_of(route: Route) -> Request:
     """What pip is asked for: the wheel with its companions, and the NumPy it can take."""
     if route.route is RouteKind.SHELF:
         return Request(requirements=(str(route.location),), first=(route.numpy,) if route.numpy else ())
-    local = f"+{route.variant}" if route.variant and not route.on_configured_index else ""
-    words = [f"torch=={route.torch}{local}"]
-    words += [f"torchvision=={route.torchvision}{local}"] if route.torchvision else []
-    words += [f"torchaudio=={route.torchaudio}{local}"] if route.torchaudio else []
+    words = route.requirements or _composed(route)
     return Request(
-        requirements=tuple(words),
+        requirements=words,
         first=(route.numpy,) if route.numpy else (),
         index_url=None if route.on_configured_index else route.index_url,
     )
+
+
+def _composed(route: Route) -> tuple[str, ...]:
+    """The pins of a route that was read from a plan, which names its parts one by one."""
+    local = f"+{route.variant}" if route.variant and not route.on_configured_index else ""
+    parts = {"torch": route.torch, "torchvision": route.torchvision, "torchaudio": route.torchaudio}
+    return tuple(f"{name}=={version}{local}" for name, version in parts.items() if version)
 
 
 def check(route: Route, environment: Environment) -> None:
@@ -143,8 +147,8 @@ def _install(
     capabilities: tuple[Capability, ...],
 ) -> InstallReport:
     site = environment.site
-    wheels = environment.folder / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
+    # What has arrived is kept until it is installed: after Ctrl-C the same command goes on with it.
+    wheels = cache_folder("downloads", request.key(environment))
     try:
         arrived = installer.download(request, wheels)
         _pinned(arrived, route.hashes, installer)
@@ -155,6 +159,7 @@ def _install(
         before = distributions.installed(site)
         replaced = [before[name] for name in sorted(coming) if name in before]
         configuration = [keeping.constraints_file(environment), keeping.pip_configuration(environment)]
+        configuration += hook.hook_files(environment)
         folder = record.begin(environment, route.route.value, replaced, configuration)
         try:
             installer.install(request, wheels)
@@ -163,15 +168,20 @@ def _install(
             pins = _pins(after)
             constraints = keeping.write_constraints(environment, pins, (route.numpy,) if route.numpy else ())
             keeping.name_in_pip(environment, constraints)
+            if route.settings:
+                hook.write(environment, route.settings)
             changes = _changes(before, after)
             record.finish(folder, changes)
         except BaseException:
             record.restore(environment, folder)
             raise
-    finally:
+    except (ChecksFailed, StepFailed):
         shutil.rmtree(wheels, ignore_errors=True)
+        raise
+    shutil.rmtree(wheels, ignore_errors=True)
     return InstallReport(
         state="installed",
+        notes=tuple(f"set for every program in this environment: {setting.code}" for setting in route.settings),
         environment=environment,
         route=route.route,
         torch=pins.get("torch"),

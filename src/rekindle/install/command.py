@@ -11,7 +11,7 @@ import msgspec
 from rekindle.core import console, paths
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.core.version import Version
-from rekindle.install import apply
+from rekindle.install import apply, project
 from rekindle.install.apply import InstallReport
 from rekindle.install.environment import locate
 from rekindle.install.installer import installer_of
@@ -58,6 +58,8 @@ def install(
         for note in verdict.notes:
             console.say(note)
     apply.check(route, environment)
+    for note in project.notes(environment, situation.capabilities):
+        console.say(note)
     installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, tool)
     return apply.install(environment, route, installer, situation.capabilities, dry_run=dry_run)
 

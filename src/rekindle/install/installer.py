@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
-from rekindle.core import python, run
+from rekindle.core import console, python, run
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core.paths import sha256_of
 from rekindle.core.processes import which
 from rekindle.core.version import Version
 from rekindle.model.environment import Environment
@@ -24,6 +28,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     first: tuple[str, ...] = ()
     index_url: str | None = None
 
+    def key(self, environment: Environment) -> str:
+        """The name of the folder that its downloads are kept in."""
+        said = json.dumps([self.requirements, self.first, self.index_url, environment.tag, environment.os])
+        return hashlib.sha256(said.encode("utf-8")).hexdigest()[:16]
+
     @property
     def commands(self) -> tuple[str, ...]:
         """As a person would type it."""
@@ -31,6 +40,32 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         index = f" --index-url {self.index_url}" if self.index_url else ""
         before = (f"pip install {' '.join(quoted(each) for each in self.first)}",) if self.first else ()
         return (*before, f"pip install {words}{index}")
+
+
+class _Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One wheel of pip's report. `direct`: it was named by its own address."""
+
+    name: str
+    version: str
+    url: str
+    direct: bool
+    sha256: str | None
+
+    @classmethod
+    def of(cls, item: dict[str, Any]) -> _Item:
+        info = item["download_info"]
+        hashes = info.get("archive_info", {}).get("hashes", {})
+        return cls(
+            name=item["metadata"]["name"],
+            version=item["metadata"]["version"],
+            url=info["url"],
+            direct=bool(item.get("is_direct")),
+            sha256=hashes.get("sha256"),
+        )
+
+    @property
+    def file(self) -> str:
+        return unquote(self.url.rpartition("/")[2].partition("#")[0])
 
 
 class Pip:
@@ -42,17 +77,39 @@ class Pip:
         self._words = python.pip(environment.program)
 
     def download(self, request: Request, folder: Path) -> list[Path]:
-        """Every wheel of the request and of what it needs."""
+        """Every wheel of the request and of what it needs, one after the other; what is there already is kept."""
         folder.mkdir(parents=True, exist_ok=True)
-        for wanted, index in ((request.first, None), (request.requirements, request.index_url)):
-            if not wanted:
-                continue
-            words = [*self._words, "download", "-q", "--only-binary=:all:", "--dest", str(folder)]
-            words += ["--index-url", index] if index else []
-            result = run.call([*words, *wanted], timeout=_LONG)
-            if not result.ok:
-                raise _fetch_failed(result, request)
-        return sorted(folder.glob("*.whl"))
+        wanted = [
+            (item, index)
+            for words, index in ((request.first, None), (request.requirements, request.index_url))
+            for item in (self._resolved(words, index, request) if words else [])
+        ]
+        found: list[Path] = []
+        for number, (item, index) in enumerate(wanted, start=1):
+            path = folder / item.file
+            # pip puts a file here only when it is whole; its hash is compared where the index tells one.
+            if not (path.is_file() and item.sha256 in (None, sha256_of(path))):
+                console.say(f"downloading {number} of {len(wanted)}: {item.name} {item.version}")
+                self._fetch(item, index, folder, request)
+            found.append(path)
+        return [path for path in found if path.is_file()] or sorted(folder.glob("*.whl"))
+
+    def _resolved(self, wanted: tuple[str, ...], index: str | None, request: Request) -> list[_Item]:
+        """What pip chooses, by its own resolver, before anything large is fetched."""
+        words = [*self._words, "install", "-q", "--dry-run", "--ignore-installed", "--report", "-"]
+        words += ["--only-binary=:all:", *(["--index-url", index] if index else [])]
+        console.say(f"resolving {', '.join(wanted)}")
+        result = run.call([*words, *wanted], timeout=_LONG)
+        if not result.ok:
+            raise _fetch_failed(result, request)
+        return [_Item.of(item) for item in json.loads(result.out)["install"]]
+
+    def _fetch(self, item: _Item, index: str | None, folder: Path, request: Request) -> None:
+        words = [*self._words, "download", "-q", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
+        words += ["--index-url", index] if index else []
+        result = run.call([*words, item.url if item.direct else f"{item.name}=={item.version}"], timeout=_LONG)
+        if not result.ok:
+            raise _fetch_failed(result, request)
 
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
         """Name and version of everything that an install from `folder` would bring in."""

@@ -58,6 +58,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/toolkit_packages": {"toolkits": ("version",)},
     "cuda/toolkits": {"toolkits": ("version",)},
     "cuda/vendor_libraries": {"library": ("id",)},
+    "gpu/advice": {"advice": ("id",)},
     "gpu/capabilities": {"capability": ("capability",), "need": ("id",)},
     "gpu/chips": {"chips": ("name",)},
     "gpu/driver_branches": {"branches": ("name",), "newest": ("branch",)},

@@ -11,6 +11,7 @@ from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
+from rekindle.knowledge.gpu.advice import Advice, advice
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt
@@ -71,6 +72,8 @@ class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[Chip, ...]
     torch: str | None
     lacks: tuple[str, ...]
+    advice: Advice | None = None
+    """How to use the card, with where that is known from."""
     math_libraries: dict[str, bool | None]
     official_wheels: dict[str, tuple[ServingWheel, ...]]
     next: str
@@ -105,6 +108,7 @@ def describe(query: str) -> CardAnswer:
         candidates=tuple(_candidate(gpu) for gpu in match.gpus),
         torch=facts.torch if facts else None,
         lacks=facts.lacks if facts else (),
+        advice=advice(capability) if capability else None,
         math_libraries={str(cuda): cudnn.math_serves(cuda, capability) for cuda in _last_of_majors()}
         if capability
         else {},

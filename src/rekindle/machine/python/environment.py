@@ -21,7 +21,7 @@ from rekindle.machine.python.order import in_order
 from rekindle.model.environment import Environment
 
 # What ComfyUI and its relatives call the folder of the Python they bring along (the first spelling is theirs).
-_PORTABLE = ("python_embeded", "python_embedded", "python")
+_PORTABLE = ("python_embeded", "python_embedded", "python", "venv", ".venv", "system/python")
 
 
 def find(where: Path | None = None) -> Environment:
