@@ -60,11 +60,17 @@ def test_a_variant_is_found_in_any_dress(label: str, log: str) -> None:
     assert [cause.label for cause in diagnose_text(text + "\n").causes][:1] == [label]
 
 
-def _others() -> list[str]:
-    return [row["text"] for row in tomllib.loads((BLIND / "other_fields.toml").read_text(encoding="utf-8"))["log"]]
+def _logs(name: str) -> list[str]:
+    return [row["text"] for row in tomllib.loads((BLIND / name).read_text(encoding="utf-8"))["log"]]
 
 
-@pytest.mark.parametrize("log", _others())
+@pytest.mark.parametrize("log", _logs("successes.toml"))
+def test_work_that_went_well_is_called_so(log: str) -> None:
+    found = diagnose_text(log + "\n")
+    assert ([cause.label for cause in found.causes], found.outcome) == ([], LogOutcome.NONE)
+
+
+@pytest.mark.parametrize("log", _logs("other_fields.toml"))
 def test_nothing_is_invented_for_failures_of_other_fields(log: str) -> None:
     found = diagnose_text(log + "\n")
     assert [cause.label for cause in found.causes] == []

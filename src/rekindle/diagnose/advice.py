@@ -11,7 +11,9 @@ from rekindle.diagnose.facts import Facts
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import SYSTEMS, Situation, Wish, named
+from rekindle.stack.situation import Situation, Wish, named
+
+_BOTH = ("linux", "windows")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +28,7 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     if not facts.gpus:
         return None
     if facts.os is None:
-        both = [advise(msgspec.structs.replace(facts, os=system), keep_torch=keep_torch) for system in SYSTEMS]
-        return both[0] if both[0] == both[1] else None
+        return _for_both(facts, keep_torch)
     situation = facts.situation or _named(facts)
     if situation is None:
         return None
@@ -39,6 +40,19 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     if route is None:
         return None
     return Advice(text=_sentence(route), commands=route.commands)
+
+
+def _for_both(facts: Facts, keep_torch: bool) -> Advice | None:
+    """One answer where Windows and Linux get the same, else both, said which is which."""
+    linux, windows = (advise(msgspec.structs.replace(facts, os=system), keep_torch=keep_torch) for system in _BOTH)
+    if linux is None or windows is None:
+        return None
+    if linux.commands == windows.commands:
+        return linux
+    if len(linux.commands) != 1 or len(windows.commands) != 1:
+        return None
+    text = f"On Linux (first command): {linux.text} On Windows (second command): {windows.text}"
+    return Advice(text=text, commands=(*linux.commands, *windows.commands))
 
 
 def _named(facts: Facts) -> Situation | None:

@@ -16,8 +16,8 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
-    "cufft", "driver_open",
-    "no_cudnn", "no_ssl", "not_bitsandbytes", "not_cublas", "not_nvrtc", "not_test_library",
+    "cufft", "driver_open", "fbgemm",
+    "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
     "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_package",
     "torch_package_open", "triton", "zlib",
@@ -71,8 +71,7 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "cublas": cublas and known,
         "cublas_open": cublas and not known,
         "not_cublas": not cublas,
-        "bitsandbytes": "bitsandbytes" in said or "CUDA S" in said,
-        "not_bitsandbytes": "bitsandbytes" not in said and "CUDA S" not in said,
+        "bitsandbytes": _bitsandbytes(said),
         "no_ssl": no_ssl,
         "proxy": proxy,
         "tls": tls,
@@ -88,6 +87,8 @@ def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "torch_itself": failing in _TORCH_FAMILY,
         "an_extension": failing not in _TORCH_FAMILY,
         "python_32_bit": facts.bits == 32,
+        "ownerless": "owner" not in fields and not _bitsandbytes(fields.get("said", "")),
+        "fbgemm": _plain_end(fields.get("dll", "")) == "fbgemm.dll",
         "test_library": "test_library" in fields,
         "not_test_library": "test_library" not in fields,
         "package_unknown": package is None,
@@ -95,6 +96,14 @@ def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "torch_package_open": package in _TORCH_FAMILY and not known,
         "other_package": package is not None and package not in _TORCH_FAMILY,
     }
+
+
+def _bitsandbytes(said: str) -> bool:
+    return "bitsandbytes" in said or "CUDA S" in said
+
+
+def _plain_end(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2].lower()
 
 
 def _asked(fields: Mapping[str, str]) -> Capability | None:
