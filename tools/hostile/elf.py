@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tools.hostile import mostly
+
 _LOAD, _DYNAMIC = 1, 2
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RUNPATH = 1, 4, 5, 6, 10, 14, 29
 _GNU_HASH, _VERSYM, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
@@ -68,7 +70,7 @@ def build(recipe: Recipe) -> bytes:
     dynamic = [*needs, *strings] if recipe.strings_last else [*strings, *needs]
     dynamic += [(_VERNEED, places["versions"]), (_VERNEEDNUM, recipe.needs), (_SYMTAB, places["symbols"])]
     dynamic += [(_VERSYM, places["versym"]), (_HASH if recipe.gnu_buckets is None else _GNU_HASH, places["hash"])]
-    dynamic += [(_SONAME, recipe.name_at[0]), (_RUNPATH, recipe.name_at[0]), (0, 0)]
+    dynamic += [(_SONAME, recipe.name_at[-1]), (_RUNPATH, recipe.name_at[-1]), (0, 0)]
     at = put("dynamic", b"".join(struct.pack("<QQ", tag, value) for tag, value in dynamic))
     out.extend(bytes(recipe.padding))
     table, number = _sections(recipe, out, places)
@@ -133,7 +135,7 @@ def random_recipe(dice: random.Random) -> Recipe:
 
 
 def _twist(recipe: Recipe, dice: random.Random) -> None:
-    many = dice.choice([0, 1, 300, 4096, 20_000, 65_000])
+    many = mostly(dice, [0, 1, 40, 300], [4096, 20_000, 65_000], 0.9)
     kind = dice.randrange(8)
     if kind == 0:
         recipe.needed, recipe.strings_last = many, dice.random() < 0.7
@@ -141,27 +143,29 @@ def _twist(recipe: Recipe, dice: random.Random) -> None:
             recipe.strings = b"\0" + b"l" * dice.choice([100, 4000, 8000])
             recipe.name_at = tuple(range(1, 100))
     elif kind == 1:
-        recipe.needs = recipe.versions = dice.choice([1, 16, 4096, 65_000])
+        recipe.needs = recipe.versions = mostly(dice, [1, 16, 100], [4096, 65_000], 0.9)
         recipe.need_step, recipe.version_step = dice.choice([1, 4, 16, 0]), dice.choice([1, 4, 16, 0])
     elif kind == 2:
-        recipe.strings = b"\0" + b"s" * dice.choice([1000, 70_000, 1 << 20]) + (b"" if dice.random() < 0.5 else b"\0")
+        recipe.strings = (
+            b"\0" + b"s" * mostly(dice, [1000, 70_000], [1 << 20]) + (b"" if dice.random() < 0.5 else b"\0")
+        )
         recipe.symbol_names = tuple(dice.randrange(1, len(recipe.strings)) for _ in range(50))
-        recipe.symbols = dice.choice([4, 3000, 20_000])
+        recipe.symbols = mostly(dice, [4, 300, 3000], [20_000])
     elif kind == 3:
         recipe.hash_says = dice.choice([0, 1 << 20, 1 << 24, 0xFFFFFFFF])
     elif kind == 4:
         recipe.gnu_buckets = dice.choice([0, 1, 1000, 1 << 16, 1 << 24, 0xFFFFFFFF])
     elif kind == 5:
         recipe.sections = many
-        length = dice.choice([100, 5000, 1 << 16, 1 << 20])
+        length = mostly(dice, [100, 5000], [1 << 16, 1 << 20])
         recipe.section_names = b"\0" + b"n" * length
         recipe.section_name_at = tuple(dice.randrange(length) for _ in range(200))
     elif kind == 6:
         recipe.segments = many
         recipe.segment_size = dice.choice([0, 4096, 1 << 20, 15 << 20, 0xFFFFFFFFFFFFFFFF])
-        recipe.padding = dice.choice([0, 1 << 16, 1 << 22])
+        recipe.padding = mostly(dice, [0, 1 << 16], [1 << 22])
     else:
         recipe.symtab = True
-        recipe.symbols = dice.choice([10, 3000, 20_000])
+        recipe.symbols = mostly(dice, [10, 300, 3000], [20_000])
         recipe.strings = b"\0" + b"u" * dice.choice([100, 70_000])
         recipe.symbol_names = tuple(range(1, 90))

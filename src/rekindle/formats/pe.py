@@ -24,7 +24,7 @@ _MOST_LIBRARIES = 4096
 _SMALL = 96 << 20
 # The Windows loader takes 96 sections.
 _MOST_SECTIONS = 96
-_NAMES_PER_STEP, _LETTERS_PER_STEP = 2, 1024
+_LETTERS_PER_STEP = 1024
 _STRING_OBJECT, _NUMBER_OBJECT = 64, 64
 
 
@@ -126,7 +126,6 @@ class _Image:
         self.sections = [_section(table[n : n + 40]) for n in range(0, len(table), 40)]
         self._strings: dict[int, bytes] = {}
         self._last: Section | None = None
-        self._texts = 0
 
     def directory(self, number: int) -> tuple[int, int]:
         return self._directories[number] if number < len(self._directories) else (0, 0)
@@ -162,8 +161,7 @@ class _Image:
         end = data.find(b"\0", begin, begin + limit)
         if end < 0:
             raise broken(self.source, f"{what} does not end")
-        self._texts += 1
-        self.source.budget.spend((self._texts % _NAMES_PER_STEP == 0) + (end - begin) // _LETTERS_PER_STEP)
+        self.source.budget.spend(1 + (end - begin) // _LETTERS_PER_STEP)
         self.source.budget.keep(_STRING_OBJECT + end - begin)
         return data[begin:end].decode("utf-8", "replace")
 

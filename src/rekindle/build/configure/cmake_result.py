@@ -14,7 +14,8 @@ _ENTRY = re.compile(r"^([^#/][^:=]*):([A-Z]+)=(.*)$")
 _SET = re.compile(r'^set\((CMAKE_\w+) "([^"]*)"\)', re.MULTILINE)
 _SUMMARY = re.compile(r"^(?:\S+Z )?--\s+([A-Za-z][\w +./-]*?)\s*:\s?(.*)$")
 _GENCODE = re.compile(r"(?:-gencode[= ;]|--generate-code=)\"?arch=compute_(\d+[af]?),code=\"?\[?([\w,]+)\]?")
-_ARCH = re.compile(r"(?:^|\s)-arch=(sm_\d+[af]?)")
+_TARGET = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
+_ARCH = re.compile(r"(?:^|\s)-arch=(sm_\d{2,3}[af]?)\b")
 
 
 class CMakeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +94,8 @@ def gencode_targets(flags: str) -> tuple[Target, ...]:
     """`-gencode arch=compute_35,code=sm_35` and `--generate-code=arch=compute_50,code=[compute_50,sm_50]`."""
     found = set()
     for _, codes in _GENCODE.findall(flags):
-        for code in codes.split(","):
-            found.add(Target.parse(code))
+        # `lto_90` and whatever else a flag may name is no code for a card.
+        found |= {Target.parse(code) for code in codes.split(",") if _TARGET.fullmatch(code)}
     for code in _ARCH.findall(flags):
         found |= {Target.parse(code), Target(Capability.parse(code), ptx=True)}
     return tuple(sorted(found))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, Skew
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, is_torch_symbol, required, requirement_name
-from rekindle.wheels.closure.walk import Walk, torch_first
+from rekindle.wheels.closure.walk import Walk, matching, torch_first
 
 _SHOWN = 20
 _LIB = "torch/lib/"
@@ -91,7 +90,7 @@ class _Walk(Walk):
 
     def _follow(self, found: Binary) -> list[Binary]:
         assert found.elf is not None
-        wanted = [(library, LoadTime.IMPORT, "") for library in found.elf.needed]
+        wanted = [(library, LoadTime.IMPORT, "") for library in dict.fromkeys(found.elf.needed)]
         wanted += [(name, LoadTime.RUN_TIME, row.why) for row in loaded_by(found.file, "linux") for name in row.loads]
         targets = []
         for library, how, note in wanted:
@@ -105,7 +104,7 @@ class _Walk(Walk):
     def _resolve(self, found: Binary, library: str, how: LoadTime, note: str) -> Binary | None:
         target = (
             self._on_run_path(found, library)
-            or self._loaded_already(library)
+            or self._loaded_already(library, how)
             or self.loaded.get(library)
             or self._inherited(library)
         )
@@ -115,7 +114,7 @@ class _Walk(Walk):
             self.note_machine(target, found)
             return None
         for libraries in self.elsewhere:
-            if any(fnmatchcase(name, library) for name in libraries):
+            if any(matching(libraries, library, how)):
                 self.unknown[found.name] = True
                 return None
         owner = owner_of(library, "linux")
@@ -153,9 +152,9 @@ class _Walk(Walk):
                 return target
         return None
 
-    def _loaded_already(self, library: str) -> Binary | None:
+    def _loaded_already(self, library: str, how: LoadTime) -> Binary | None:
         """A torch package loads its own libraries first; later ones find them by their name."""
-        named = [one for name, files in self.by_name.items() if fnmatchcase(name, library) for one in files]
+        named = [one for name in matching(self.by_name, library, how) for one in self.by_name[name]]
         return next((one for one in named if self.torch and one.name.startswith(_LIB)), None)
 
     def _inherited(self, library: str) -> Binary | None:

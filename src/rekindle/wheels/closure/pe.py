@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, OutsideLibrary, Skew
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
-from rekindle.wheels.closure.walk import Walk, torch_first
+from rekindle.wheels.closure.walk import Walk, matching, torch_first
 
 _LIB = "torch/lib/"
 _SHOWN = 20
@@ -106,11 +105,12 @@ class _Walk(Walk):
         owner = owner_of(library, "windows")
         if owner is not None and owner.owner == "system":
             return None
-        target = self._in_package(found, library)
+        target = self._in_package(found, library, how)
         if target is not None:
             return target
         for label, sure, libraries in self.elsewhere:
-            name = next((name for name in libraries if fnmatchcase(name.lower(), library.lower())), None)
+            lowered = {name.lower(): name for name in libraries}
+            name = next((lowered[name] for name in matching(lowered, library.lower(), how)), None)
             if name is not None:
                 if not sure:
                     self._note_outside(library, label, found.name)
@@ -127,16 +127,15 @@ class _Walk(Walk):
             chain=(),
             owner=owner.owner if owner else None,
             note=owner.note if owner else note,
-            package=_provider(library, owner.package if owner else None),
+            package=None
+            if "*" in library and how is not LoadTime.RUN_TIME
+            else _provider(library, owner.package if owner else None),
         )
         return None
 
-    def _in_package(self, found: Binary, library: str) -> Binary | None:
+    def _in_package(self, found: Binary, library: str, how: LoadTime) -> Binary | None:
         folder = found.name.rpartition("/")[0]
-        if "*" in library:
-            named = [one for name, list_ in self.by_name.items() if fnmatchcase(name, library.lower()) for one in list_]
-        else:
-            named = self.by_name.get(library.lower(), [])
+        named = [one for name in matching(self.by_name, library.lower(), how) for one in self.by_name[name]]
         beside = [one for one in named if one.name.rpartition("/")[0] == folder]
         in_lib = [one for one in named if one.name.lower().startswith(_LIB)]
         return next(iter(beside or in_lib or named), None)
@@ -207,9 +206,9 @@ def _is_loaded(name: str) -> bool:
     return low.endswith(".pyd") or (low.startswith(_LIB) and low.endswith(".dll")) or not low.startswith("torch/")
 
 
-def _provider(library: str, package: str | None) -> str | None:
+def _provider(library: str, package: str | None, how: LoadTime) -> str | None:
     """The package that has exactly this DLL, with its version: `mkl` of today no longer has mkl_intel_thread.1.dll."""
-    if package is None:
+    if package is None or ("*" in library and how is not LoadTime.RUN_TIME):
         return None
     rows = [row for row in providers(library) if row.package == package and not row.yanked]
     return f"{rows[0].package}=={rows[0].version}" if rows else package

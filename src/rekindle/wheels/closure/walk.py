@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -92,6 +93,14 @@ class Walk:
         while way[0] in self.parent and self.parent[way[0]] not in way:
             way.insert(0, self.parent[way[0]])
         return msgspec.structs.replace(item, chain=(*way, item.library))
+
+
+def matching(names: Collection[str], wanted: str, how: LoadTime) -> list[str]:
+    """Those of the names that are wanted. Only what our own tables say is loaded while running may be a pattern: a `*`
+    that a file asks for is a strange name, and is not found by every other."""
+    if how is LoadTime.RUN_TIME and "*" in wanted:
+        return [name for name in names if fnmatchcase(name, wanted)]
+    return [wanted] if wanted in names else []
 
 
 def _family(name: str) -> str:

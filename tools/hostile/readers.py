@@ -1,0 +1,212 @@
+"""Which generator feeds which reader, and what the answer is held against."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import tempfile
+import zipfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from rekindle.build.configure import cmake_result
+from rekindle.build.run import journal as build_journal
+from rekindle.core.errors import RekindleError
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.formats import binary, constants, elf, gpu_sections, ninja_log, package, static
+from rekindle.formats.access import Buffer
+from rekindle.formats.archive import Archive
+from rekindle.machine import snapshot
+from rekindle.source import cmake, tarball
+from rekindle.stack import plan
+from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.inspect import identity, integrity
+from rekindle.wheels.inspect.reading import read_binaries
+from tools.hostile import code, tars, texts, zips
+from tools.hostile import elf as elves
+from tools.hostile import pe as pes
+
+ROOT = Path(__file__).parents[2]
+
+
+class Fault(Exception):
+    """The reader answered, and the answer is wrong."""
+
+
+class Reader(NamedTuple):
+    """`share` is how many of a hundred files are for it: more for those that are quick to make and to read."""
+
+    make: Callable[[random.Random], bytes]
+    read: Callable[[bytes], object]
+    share: int = 4
+
+
+def library(data: bytes) -> None:
+    source = Buffer(data, "lib.so")
+    found = binary.read(source, symbols=True, units=True, texts=("numpy",))
+    for more in (gpu_sections.gpu_code, constants.numpy_abi, elf.units, static_parts):
+        try:
+            more(source)
+        except RekindleError:
+            continue
+    closure([found])
+    identity.of_binary(found)
+
+
+def static_parts(source: Buffer) -> None:
+    for _ in static.parts(source):
+        pass
+
+
+def wheel(data: bytes) -> None:
+    """Read as `inspect` reads it; what is not refused must be to `zipfile`, which pip uses, the same files."""
+    archive = Archive(Buffer(data, "demo-1.0-py3-none-any.whl"))
+    found = package.Wheel(archive)
+    read_binaries(found)
+    integrity.record_findings(found)
+    integrity.name_findings(found)
+    identity.identify(found, [])
+    ours = {name: _contents(archive, name) for name in archive.members}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as theirs:
+            other = {info.filename: _theirs(theirs, info) for info in theirs.infolist() if not info.is_dir()}
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+        raise Fault(f"we read it, zipfile does not: {error}") from error
+    if ours != other:
+        raise Fault("we read other files than zipfile does")
+
+
+def _contents(archive: Archive, name: str) -> bytes | None:
+    try:
+        return archive.read(name, limit=1 << 20)
+    except RekindleError:
+        return None
+
+
+def _theirs(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | None:
+    if info.file_size > 1 << 20:
+        return None
+    try:
+        return archive.read(info)
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError):
+        return None
+
+
+def packed_library(data: bytes) -> None:
+    found = package.Wheel(Archive(Buffer(data, "demo-1.0-py3-none-any.whl")))
+    for name in found.files:
+        found.binary(name, symbols=True)
+
+
+def tar(data: bytes) -> None:
+    """Unpacked into a folder; nothing may be written or lead outside of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "in", "tree")
+        root.parent.mkdir()
+        (root.parent / "t.tar.gz").write_bytes(data)
+        try:
+            tarball.unpack(str(root.parent / "t.tar.gz"), root, sha256=None, say=lambda _: None)
+        finally:
+            if {path.name for path in Path(folder).iterdir()} != {"in"}:
+                raise Fault("something was written outside")
+        for path in root.rglob("*"):
+            if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+                raise Fault(f"`{path.name}` leads outside")
+
+
+def in_file(read: Callable[[Path], object], name: str = "file") -> Callable[[bytes], None]:
+    def reading(data: bytes) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            path.write_bytes(data)
+            read(path)
+
+    return reading
+
+
+def cmake_texts(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    cmake_result.parse_cache(text)
+    cmake_result.parse_summary(text)
+    cmake_result.parse_ninja(text)
+    cmake.requirements(data)
+
+
+def wheel_texts(data: bytes) -> None:
+    archive = Archive(Buffer(data, "demo-1.0-py3-none-any.whl"))
+    found = package.Wheel(archive)
+    identity.identify(found, [])
+    integrity.record_findings(found)
+    integrity.info_findings(found)
+    integrity.name_findings(found)
+
+
+def texts_in_wheel(dice: random.Random) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, make in (("METADATA", texts.metadata), ("WHEEL", texts.metadata), ("RECORD", texts.record)):
+            archive.writestr(f"demo-1.0.dist-info/{name}", make(dice))
+        archive.writestr("torch/version.py", texts.line(dice, 30))
+    return stream.getvalue()
+
+
+def _snapshots() -> list[object]:
+    return [json.loads(path.read_bytes()) for path in sorted((ROOT / "tests" / "machines").glob("*.json"))]
+
+
+def snapshots(dice: random.Random) -> bytes:
+    global _good
+    _good = _good or _snapshots()
+    return texts.as_json(dice, dice.choice(_good))
+
+
+_good: list[object] = []
+
+
+@lru_cache
+def _a_plan() -> object:
+    """A real one, as `plan -o` writes it."""
+    from rekindle.cli.main import run
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(folder, "plan.toml")
+        run(["plan", "--gpu", "Tesla K40c", "--os", "linux", "-o", str(path)])
+        return msgspec.toml.decode(path.read_bytes())
+
+
+def plans(dice: random.Random) -> bytes:
+    import tomli_w
+
+    good = _a_plan()
+    try:
+        data = tomli_w.dumps(texts.twisted(dice, good)).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
+    except (TypeError, AttributeError, ValueError):
+        data = texts.as_json(dice, good)
+    return data + (b"x = " + b"[" * dice.choice([10, 2000]) if dice.random() < 0.1 else b"")
+
+
+READERS: dict[str, Reader] = {
+    "elf": Reader(lambda dice: elves.build(elves.random_recipe(dice)), library, 8),
+    "elf in a wheel": Reader(lambda dice: zips.packed(elves.build(elves.random_recipe(dice))), packed_library, 8),
+    "pe": Reader(lambda dice: pes.build(pes.random_recipe(dice)), library),
+    "pe in a wheel": Reader(lambda dice: zips.packed(pes.build(pes.random_recipe(dice)), "a.dll"), packed_library),
+    "fatbin": Reader(code.fatbin, library),
+    "static archive": Reader(code.static, library),
+    "zip": Reader(zips.made, wheel, 30),
+    "zip bomb": Reader(zips.bomb, packed_library, 1),
+    "texts in a wheel": Reader(texts_in_wheel, wheel_texts),
+    "tar": Reader(tars.made, tar),
+    "ninja log": Reader(texts.ninja_log, ninja_log.parse),
+    "cmake cache": Reader(texts.cmake_cache, cmake_texts),
+    "build.ninja": Reader(texts.build_ninja, cmake_texts),
+    "log": Reader(texts.log, diagnose_text),
+    "snapshot": Reader(snapshots, snapshot.read),
+    "plan": Reader(plans, in_file(plan.read, "plan.toml")),
+    "journal": Reader(texts.journal, in_file(build_journal.read, "journal.jsonl")),
+}
