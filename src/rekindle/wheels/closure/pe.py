@@ -127,9 +127,7 @@ class _Walk(Walk):
             chain=(),
             owner=owner.owner if owner else None,
             note=owner.note if owner else note,
-            package=None
-            if "*" in library and how is not LoadTime.RUN_TIME
-            else _provider(library, owner.package if owner else None),
+            package=_provider(library, owner.package if owner else None, how),
         )
         return None
 
