@@ -145,7 +145,7 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return None
     if tool == "conda":
         return _conda(word, text)
-    if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?|!\w+!", text):
+    if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
         return None  # whatever the variable holds
     at = re.match(r"([\w.-]+)\s*@\s*(.+)", text)
     if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):

@@ -220,7 +220,7 @@ class Subject:
         clones = [self.cloned(each) for each in self.trace.ran("git")]
         others = [each for each in clones if each and each[0] != "pytorch/pytorch"]
         if any(each[1] == name for each in others):
-            return "extension", True
+            return ("extension" if self._compiles(item) else "other"), False
         hints = sum(
             1
             for each in self.trace.assignments
@@ -236,9 +236,12 @@ class Subject:
 
     def _compiles(self, item: Invocation) -> bool:
         """The script prepares a CUDA compile: an architecture list or FORCE_CUDA is in sight."""
-        return any(
-            self.trace.value(name, item) is not None for name in ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA", "CUDA_HOME")
-        )
+        names = ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA")
+        if any(each.name in names and each.order < item.order for each in self.trace.assignments):
+            return True
+        if any(own.name in names for own in item.prefix):
+            return True
+        return any(self.trace.value(name, item) is not None for name in ("CUDA_HOME", "DISTUTILS_USE_SDK"))
 
     def _within_extension(self, item: Invocation, path: str) -> script_rules.ExtensionRow | None:
         """`flash-attention/csrc/rotary` is part of flash-attention."""

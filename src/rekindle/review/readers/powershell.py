@@ -41,6 +41,7 @@ class _PowerShellReader(PowerShellValues):
         self.called: set[str] = set()
         self.calls = 0
         self.depth = 0
+        self.plain: set[int] = set()
 
     def collect(self, root: Node) -> None:
         """A function may be called above its definition only within another; all names are known from the start."""
@@ -69,11 +70,25 @@ class _PowerShellReader(PowerShellValues):
 
     def _plain(self, row: int, text: str) -> bool:
         """A plain command that the grammar stumbles over is read word by word."""
-        line = row + self.first
-        if any(item.line == line for item in self.trace.invocations):
-            return not re.search(r"[{}()]", text)
-        if not re.match(r"\s*&?\s*[\w.\\:/-]+(?:\s|$)", text) or re.search(r"[{}()|;`=]\s*$|\$\(", text):
+        first, last = row, row
+        while first > 0 and self.lines[first - 1].rstrip().endswith("`"):
+            first -= 1
+        while last + 1 < len(self.lines) and self.lines[last].rstrip().endswith("`"):
+            last += 1
+        text = " ".join(each.rstrip().removesuffix("`") for each in self.lines[first : last + 1])
+        line = first + self.first
+        if line in self.plain or any(item.line == line for item in self.trace.invocations):
+            return not re.search(r"[{}]", text)
+        choice = re.match(r"\s*\$(env:)?(\w+)\s*=\s*\(.*\)\s*\?\s*\S+.*:", text)
+        if choice:
+            # `$x = (…) ? a : b` of PowerShell 7
+            how = "environment" if choice[1] else "shell"
+            self.recorder.set(choice[2], "", line, known=False, how=how, text=text)
+            self.plain.add(line)
+            return True
+        if not re.match(r"\s*&?\s*[\w.\\:/'\"-]+(?:\s|$)", text) or re.search(r"[{}|;=]\s*$|[{}]", text):
             return False
+        self.plain.add(line)
         pieces = re.findall(r"\"[^\"]*\"|'[^']*'|[^\s\"']+", text.strip().lstrip("& "))
         words = []
         for piece in pieces:

@@ -401,6 +401,8 @@ class _ShellReader:
                 return found.text, found.known
             default = [child for child in node.named_children if child.type not in ("variable_name",)]
             text = self._value(default[-1], depth + 1)[0] if default else ""
+            if "=" in rest[:2]:
+                self.recorder.set(match[1], text.strip("\"'"), self.line(node), known="$" not in text, how="shell")
             # The default holds unless somebody outside says otherwise.
             return text.strip("\"'"), "$" not in text
         if rest.startswith((":?", "?", ":+", "+")):

@@ -58,7 +58,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
                 name=step.name,
                 corrected=right if right != line and step.item.line == step.line else None,
             )
-        else:
+        elif not re.search(r"\.\[", step.item.text):
             yield raised("isolation-maybe", step.line)
 
 
@@ -210,12 +210,17 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         return
 
 
+def intended(found: Install, item: Wanted) -> str:
+    """The versions that were meant, also where the shell takes their sign for a redirection."""
+    redirect = next((each for each in found.item.redirects if each.glued and each.line == item.line), None)
+    if item.requirement or redirect is None or not item.raw:
+        return item.requirement or ""
+    return f"{redirect.sign}{redirect.target}" if item is found.wanted[-1] else ""
+
+
 def _glued(found: Install, item: Wanted) -> str | None:
     """`2.0` when the requirement asks for NumPy 2, empty when it asks for nothing, None when it does not."""
-    redirect = next((each for each in found.item.redirects if each.glued and each.line == item.line), None)
-    specifier = item.requirement or ""
-    if not specifier and redirect is not None and redirect.sign == ">":
-        specifier = ">" + redirect.target
+    specifier = intended(found, item)
     if not specifier:
         return ""
     if re.match(r"(?:>=?|==|~=)\s*2", specifier):
@@ -245,7 +250,7 @@ def _cmake(subject: Subject) -> Iterator[Raised]:
         if row.cmake4_unpatched or subject.visible("CMAKE_POLICY_VERSION_MINIMUM", step.item) is not None:
             return
         wanted = [(found, item) for found in subject.installs if (item := found.named("cmake")) is not None]
-        if any(_below_four(item.requirement) for _, item in wanted):
+        if any(_below_four(intended(found, item)) for found, item in wanted):
             exact = next(
                 (exact_version(item.requirement) for _, item in wanted if exact_version(item.requirement)), None
             )

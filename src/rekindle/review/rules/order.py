@@ -347,9 +347,11 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
     told: set[int] = set()
     missing = False
     for step in subject.builds:
-        if subject.notes or step.what == "other" or step.how == "cmake":
+        if step.what == "other" or step.how == "cmake":
             continue
         value = subject.visible("MAX_JOBS", step.item)
+        if value is None and subject.notes:
+            continue
         if value is None:
             other = subject.visible("CMAKE_BUILD_PARALLEL_LEVEL", step.item)
             named = any(
