@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 )
 @click.option("--old-driver", type=click.Path(path_type=Path), metavar="FILE", help="libcuda.so.1 of the old driver.")
 @click.option("--time-limit", type=click.FloatRange(min=1), metavar="SECONDS", help="For each run of the operators.")
+@click.option(
+    "--share", type=click.Path(path_type=Path), metavar="FILE", help="Write what you can send us: small, without names."
+)
 @options.output("Where to write the report [a wheel's goes beside it].")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
 @options.as_json
@@ -54,6 +57,7 @@ def command(
     trial: Path | None,
     old_driver: Path | None,
     time_limit: float | None,
+    share: Path | None,
     output: Path | None,
     junit: Path | None,
     as_json: bool,
@@ -66,6 +70,8 @@ def command(
     from rekindle.core.errors import UsageError
 
     if stand_in:
+        if share is not None:
+            raise UsageError("`--share` is for runs on the card itself, not on a stand-in")
         if len(subjects) > 1:
             raise UsageError("`--stand-in` takes one wheel", hint="run it once per wheel")
         one = subjects[0] if subjects else None
@@ -79,8 +85,10 @@ def command(
     from rekindle.wheels.verify import report, verify
 
     places = [Path(text) for text in batch.subjects([str(subject) for subject in subjects])]
-    if len(places) > 1 and (output or junit):
-        raise UsageError("`--output` and `--junit` go with one wheel", hint="each wheel's report is written beside it")
+    if len(places) > 1 and (output or junit or share):
+        raise UsageError(
+            "`--output`, `--junit` and `--share` go with one wheel", hint="each wheel's report is written beside it"
+        )
     expected = (
         verify.Expected(torch=torch, cuda=cuda, cards=gpus, bench=bench, all_gpus=all_gpus)
         if plan is None
@@ -91,12 +99,21 @@ def command(
     for place in every:
         done = verify.verify(place, expected=expected, python=python, run=not no_run, against=against)
         _keep(done, place, output, junit)
+        if share is not None:
+            _share(done, share)
         seen.append(done)
         if not as_json:
             console.out(("\n" if len(seen) > 1 else "") + report.text(done))
     if as_json:
         console.out_json(seen[0] if len(seen) == 1 else batch.Verifications(verifications=tuple(seen)))
     return findings.exit_code(max((done.state for done in seen), key=lambda state: state.rank))
+
+
+def _share(done: Verification, place: Path) -> None:
+    from rekindle.wheels.verify import share
+
+    share.write(done, place)
+    console.say(f"wrote `{place}`: read it, then attach it to an issue")
 
 
 def _keep(done: Verification, subject: Path | None, output: Path | None, junit: Path | None) -> None:

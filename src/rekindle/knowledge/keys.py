@@ -77,6 +77,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/aarch64_lines": {"line": ("minor", "variant")},
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
+    "torch/field_reports": {"reports": ("report", "card")},
     "torch/option_verdicts": {"verdicts": ("name",)},
     "torch/patches/*": {},
     "torch/setup_py": {"forwarded": ("name",), "requirements": ("name", "first", "last", "mkl")},

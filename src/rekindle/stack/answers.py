@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rekindle.core import console
+from rekindle.knowledge.torch.field_reports import field_reports, spoken
 from rekindle.stack.nodes import Nodes
 from rekindle.stack.route import Route
 from rekindle.stack.rules import Rejection, RouteKind
@@ -18,6 +19,7 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
     lines = [heading(answer.situation)]
     lines += [console.wrap(note) for note in answer.notes]
     lines += ["", *_route(answer.recommended, answer, everything=everything)]
+    lines += _field(answer)
     if answer.cheaper is not None:
         lines += ["", *_cheaper(answer.cheaper, answer.recommended)]
     others = [route for route in answer.routes if route not in (answer.recommended, answer.cheaper)]
@@ -30,6 +32,16 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
         rows = [(str(each.capability), each.route.value, each.summary) for each in answer.candidates]
         lines += ["", "Per chip", console.table(rows, indent="  ")]
     return "\n".join(lines)
+
+
+def _field(answer: Verdict) -> list[str]:
+    """What owners of such a card reported of the recommended release."""
+    chosen = answer.recommended
+    if chosen.torch is None:
+        return []
+    capabilities = {one for card in answer.situation.cards for one in card.capabilities}
+    found = field_reports(chosen.torch, capabilities, answer.situation.system)
+    return ["", "Reported from real cards", *(console.wrap(spoken(row), indent="  ") for row in found)] if found else []
 
 
 def why_not(answer: WhyNot, *, everything: bool = False) -> str:

@@ -1,0 +1,75 @@
+"""Turn the files that owners of cards sent into rows of `torch/field_reports.json`.
+
+    python -m tools.observe.field_reports FILE... --source URL
+
+`URL` is where the report was sent publicly: a row without a pointer is nobody's word. A report that is there already is
+replaced by its hash.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rekindle.core.findings import State, worst
+from rekindle.wheels.verify import share
+from rekindle.wheels.verify.share import FieldReport
+from tools.observe import table
+
+NAME = "torch/field_reports"
+
+
+def rows_of(report: FieldReport, source: str) -> list[dict[str, Any]]:
+    """One row per card of the machine."""
+    rows = []
+    for number, card in enumerate(report.cards):
+        # `0: Tesla K40c`, as verify writes it.
+        checks = [check for check in report.checks if check.card and check.card.partition(":")[0] == str(number)]
+        if not checks:
+            continue
+        rows.append(
+            {
+                "report": report.report_sha256,
+                "wheel": report.wheel,
+                "wheel_sha256": report.wheel_sha256,
+                "torch": report.torch,
+                "system": report.system,
+                "machine": report.machine,
+                "card": card.name,
+                "capability": str(card.capability),
+                "driver": str(report.driver) if report.driver else None,
+                "cuda": str(report.cuda) if report.cuda else None,
+                "passed": sum(check.state is State.PASS for check in checks),
+                "failed": [check.id for check in checks if check.state is State.FAIL],
+                "state": worst(checks).value,  # type: ignore[arg-type]
+                "source": source,
+                "observed_at": report.made_at,
+                "evidence": "field",
+            }
+        )
+    return rows
+
+
+def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    known = {(row["report"], row["card"]): row for row in (*old, *new)}
+    return [known[key] for key in sorted(known)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--source", required=True, metavar="URL")
+    asked = parser.parse_args()
+    if not asked.source.startswith("https://"):
+        parser.error("--source: an https:// address that others can open")
+    new = [row for file in asked.files for row in rows_of(share.read(file), asked.source)]
+    path = table.KNOWLEDGE / f"{NAME}.json"
+    path.write_text(
+        table.render({"reports": merged(table.read("field_reports")["reports"], new)}), encoding="utf-8", newline="\n"
+    )
+    print(f"{len(new)} row(s) from {len(asked.files)} file(s) in {path.name}")
+
+
+if __name__ == "__main__":
+    main()
