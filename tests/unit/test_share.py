@@ -15,7 +15,7 @@ from rekindle.knowledge import tables
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
 from rekindle.wheels.verify import share
-from rekindle.wheels.verify.verify import Check, SeenCard, Verification
+from rekindle.wheels.verify.verify import NumberedCheck, SeenCard, Verification
 from tools.observe import field_reports as tool
 
 WHEEL = "torch-1.13.1+cu118.sm35-cp311-cp311-linux_x86_64.whl"
@@ -31,9 +31,9 @@ def verification(**more: object) -> Verification:
         "cuda": Version("11.8"),
         "cards": (SeenCard(index=0, name="Tesla K40c", capability=Capability(3, 5)),),
         "checks": (
-            Check(id="install", number=6, state=State.PASS, found="installed in /home/ada/env"),
-            Check(id="launch", number=14, state=State.PASS, found="fine", card="0: Tesla K40c"),
-            Check(id="fft", number=22, state=State.FAIL, found="wrong in /home/ada/x.py", card="0: Tesla K40c"),
+            NumberedCheck(id="install", number=6, state=State.PASS, found="installed in /home/ada/env"),
+            NumberedCheck(id="launch", number=14, state=State.PASS, found="fine", card="0: Tesla K40c"),
+            NumberedCheck(id="fft", number=22, state=State.FAIL, found="wrong in /home/ada/x.py", card="0: Tesla K40c"),
         ),
         "state": State.FAIL,
     }

@@ -22,7 +22,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
-from rekindle.wheels.verify.verify import Check, Verification
+from rekindle.wheels.verify.verify import NumberedCheck, Verification
 
 SCHEMA = "rekindle.field-report/1"
 _LONGEST = 300
@@ -116,6 +116,6 @@ def read(place: Path) -> FieldReport:
     return report
 
 
-def _shared(check: Check) -> SharedCheck:
+def _shared(check: NumberedCheck) -> SharedCheck:
     found = "" if check.state is State.PASS else redact(check.found)[:_LONGEST]
     return SharedCheck(id=check.id, state=check.state, card=check.card, found=found)
