@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from rekindle.knowledge import tables
+from rekindle.knowledge import keys, tables
+from tools.observe import difference
 
 Targets = dict[str, dict[str, dict[str, int]]]
 """A number for each file of a build: by target, folder and file."""
-KNOWLEDGE = Path(__file__).parents[2] / "src" / "rekindle" / "knowledge"
+KNOWLEDGE = Path(
+    os.environ.get("REKINDLE_OBSERVE_TABLES") or Path(__file__).parents[2] / "src" / "rekindle" / "knowledge"
+)
+"""Where the tables are written; a rehearsal names a copy."""
 
 
 def place(name: str) -> Path:
     """The table's file in its room."""
-    return KNOWLEDGE / tables.relative_path(f"{name}.json")
+    known = next((path for path in keys.KEYS if path.rpartition("/")[2] == name), None)
+    return KNOWLEDGE / f"{known}.json" if known else KNOWLEDGE / tables.relative_path(f"{name}.json")
 
 
 def today() -> str:
@@ -44,6 +50,18 @@ def write(name: str, table: dict[str, list[dict[str, Any]]]) -> None:
     old = {_facts(row): row for rows in read(name).values() for row in rows} if exists else {}
     kept = {key: [old.get(_facts(row), row) for row in rows] for key, rows in table.items()}
     place(name).write_text(render(kept), encoding="utf-8", newline="\n")
+
+
+def propose(name: str, new: dict[str, list[dict[str, Any]]], *, accept: bool) -> int:
+    """Show what changed and write it; 3, and nothing written, where a person must look first."""
+    relative = place(name).relative_to(KNOWLEDGE).as_posix()
+    found = difference.compare(relative, read(name) if place(name).exists() else {}, new)
+    print(f"{name}: {found}", flush=True)
+    if found.stops and not accept:
+        print("stopped, nothing written; look at these and run it again with --accept:", *found.stops, sep="\n  ")
+        return 3
+    write(name, new)
+    return 0
 
 
 def _facts(row: dict[str, Any]) -> str:

@@ -1,0 +1,195 @@
+"""The scripts that write the tables: what they read decides what they write, and the next release is rehearsed."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from rekindle.knowledge import tables
+from support.command import rekindle_command
+from tools.observe import difference
+
+ROOT = Path(__file__).parents[2]
+KNOWLEDGE = ROOT / "src" / "rekindle" / "knowledge"
+METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}"
+NEW = "2.16.0"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A package index on this machine: a folder of pages and wheels, and its address."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    handler = functools.partial(_Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """Answers ranges, as package indexes do."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range")
+        path = Path(self.translate_path(self.path))
+        if wanted is None or not path.is_file():
+            super().do_GET()
+            return
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        data = path.read_bytes()
+        begin = int(first) if first else max(len(data) - int(last), 0)
+        part = data[begin : int(last) + 1 if first and last else None]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+
+def publish(folder: Path, package: str, wheels: dict[str, dict[str, str]]) -> None:
+    page = folder / package
+    page.mkdir(exist_ok=True)
+    for name, files in wheels.items():
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as archive:
+            for path, text in files.items():
+                archive.writestr(path, text)
+        (page / name).write_bytes(stream.getvalue())
+    links = "".join(f'<a href="{name}">{name}</a>\n' for name in sorted(path.name for path in page.glob("*.whl")))
+    (page / "index.html").write_text(f"<html><body>{links}</body></html>", encoding="utf-8")
+
+
+def observe(tables_folder: Path, *words: str, url: str = "") -> subprocess.CompletedProcess[str]:
+    """A maintainer's command, in a copy of the tables."""
+    environment = {**os.environ, "REKINDLE_OBSERVE_TABLES": str(tables_folder), "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "tools.observe", *words, *(["--index", url] if url else [])]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    folder = tmp_path / "knowledge"
+    shutil.copytree(KNOWLEDGE, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__", "logs", "builds"))
+    (folder / "builds").mkdir()
+    for name in ("compile_memory.json", "compile_times.json", "sweeps.json"):
+        shutil.copy(KNOWLEDGE / "builds" / name, folder / "builds" / name)
+    return folder
+
+
+def toolkit(version: str, pin: str) -> dict[str, dict[str, str]]:
+    wanted = f"nvidia-cublas-cu12=={pin}; (sys_platform == 'linux') and extra == 'cublas'"
+    more = f"Provides-Extra: cublas\nRequires-Dist: {wanted}\n"
+    text = METADATA.format(name="cuda-toolkit", version=version, more=more)
+    return {f"cuda_toolkit-{version}-py2.py3-none-any.whl": {f"cuda_toolkit-{version}.dist-info/METADATA": text}}
+
+
+def test_a_deleted_table_comes_back_from_what_was_read_and_follows_its_bytes(
+    index: tuple[Path, str], copy: Path, tmp_path: Path
+) -> None:
+    folder, url = index
+    publish(folder, "cuda-toolkit", toolkit("12.6.3", "12.6.4.1.*"))
+    place = copy / "cuda" / "toolkit_packages.json"
+    place.unlink()
+    tape = tmp_path / "tape"
+    assert observe(copy, "toolkit_packages", "--tape", str(tape), url=url).returncode == 0
+    first = json.loads(place.read_text(encoding="utf-8"))["toolkits"]
+    assert first[0]["components"] == {"cublas": ["nvidia-cublas-cu12==12.6.4.1.*"]}
+    place.unlink()
+    shutil.rmtree(folder / "cuda-toolkit")
+    assert observe(copy, "toolkit_packages", "--tape", str(tape), url=url).returncode == 0
+    assert json.loads(place.read_text(encoding="utf-8"))["toolkits"] == first
+    ranges = next(path for path in tape.iterdir() if path.suffix == ".ranges")
+    text = ranges.read_text(encoding="ascii")
+    assert b"12.6.4.1".hex() in text
+    ranges.write_text(text.replace(b"12.6.4.1".hex(), b"12.6.4.2".hex()), encoding="ascii")
+    place.unlink()
+    done = observe(copy, "toolkit_packages", "--tape", str(tape), url=url)
+    changed = json.loads(place.read_text(encoding="utf-8"))["toolkits"] if done.returncode == 0 else None
+    # A byte changed in a member no longer agrees with its checksum: the script stops, or the row is another.
+    assert changed != first
+
+
+def test_a_row_that_vanished_stops_the_script(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    publish(folder, "cuda-toolkit", toolkit("12.6.3", "12.6.4.1.*"))
+    place = copy / "cuda" / "toolkit_packages.json"
+    before = place.read_bytes()
+    done = observe(copy, "toolkit_packages", url=url)
+    assert done.returncode == 3
+    assert "gone: version 13.0.0" in done.stdout
+    assert place.read_bytes() == before
+    assert observe(copy, "toolkit_packages", "--accept", url=url).returncode == 0
+    assert place.read_bytes() != before
+
+
+def test_a_changed_capability_stops_the_script() -> None:
+    row = {"name": "GH999", "capability": "9.0", "architecture": "Hopper"}
+    found = difference.compare("gpu/chips.json", {"chips": [row]}, {"chips": [row | {"capability": "9.1"}]})
+    assert found.stops == ["another capability: name GH999"]
+    card = {"name": "X", "capability": "9.0", "chip": "GH999"}
+    found = difference.compare("gpu/gpus.json", {"gpus": [card]}, {"gpus": [card | {"capability": "9.1"}]})
+    assert any(line.startswith("another capability: name X") for line in found.stops)
+    same = difference.compare("gpu/gpus.json", {"gpus": [card]}, {"gpus": [card | {"source": "else"}]})
+    assert str(same) == "0 new, 0 changed, 0 gone"
+
+
+def test_the_next_release_and_a_new_card_are_taken_up_by_the_maintainers_commands(
+    index: tuple[Path, str], copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, url = index
+    about = f"__version__ = '{NEW}'\ncuda = '13.2'\ngit_version = 'abc123'\n"
+    more = "Requires-Python: >=3.11\nRequires-Dist: nvidia-cudnn-cu13==9.30.0.7; platform_system == 'Linux'\n"
+    inside = {
+        "torch/version.py": about,
+        f"torch-{NEW}.dist-info/METADATA": METADATA.format(name="torch", version=NEW, more=more),
+    }
+    platforms = ("manylinux_2_28_x86_64", "win_amd64")
+    names = [f"torch-{NEW}-cp31{minor}-cp31{minor}-{tag}.whl" for minor in (2, 3) for tag in platforms]
+    publish(folder, "torch", dict.fromkeys(names, inside))
+    done = observe(copy, "torch_releases", url=url)
+    assert done.returncode == 0, done.stderr
+    assert "+ minor 2.16" in done.stdout
+    pci = tmp_path / "pci.ids"
+    pci.write_text("10de  NVIDIA Corporation\n\tfeed  GB202 [GeForce RTX 9090]\n10df  Emulex\n", encoding="utf-8")
+    listed = tmp_path / "supported-gpus.json"
+    listed.write_text(json.dumps({"chips": [{"devid": "0xFEED", "name": "NVIDIA GeForce RTX 9090"}]}), encoding="utf-8")
+    done = observe(copy, "gpus", str(pci), str(listed))
+    assert done.returncode == 0, done.stderr
+    assert "+ name GeForce RTX 9090, capability 12.0, chip GB202" in done.stdout
+    bundle = tmp_path / "bundle.zip"
+    assert observe(copy, "bundle", str(bundle)).returncode == 0
+    monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path / "updates"))
+    tables.forget()
+    try:
+        assert rekindle_command("knowledge", "update", str(bundle)).code == 0
+        card = rekindle_command("gpu", "rtx 9090", "--json").json()
+        assert (card["name"], card["compute_capability"]) == ("GeForce RTX 9090", "12.0")
+        words = ("--torch", NEW, "--os", "linux", "--python", "3.12", "--json")
+        plan = rekindle_command("plan", "--gpu", "rtx 9090", *words)
+        assert plan.code == 0, plan.err
+        route = plan.json()["recommended"]
+        assert route["torch"] == NEW
+        assert route["variant"] == "cu132"
+        assert route["evidence"] == "notes"
+    finally:
+        monkeypatch.delenv("REKINDLE_UPDATES")
+        tables.forget()
