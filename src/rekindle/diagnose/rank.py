@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.match import SignatureMatch
+from rekindle.diagnose.outcome import judge
 
 _FAINT = 15
 # A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
@@ -32,8 +34,8 @@ class RankedCause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ranked(found: Sequence[SignatureMatch], events: Sequence[Event]) -> list[RankedCause]:
-    """The causes, the one to fix first in front. Soft signs count only where something says that the work failed."""
-    broken = failed(events)
+    """The causes, the one to fix first in front. Soft signs count only where the work did not succeed."""
+    broken = failed(events) or judge(events).outcome is not LogOutcome.NONE
     solid = [match for match in found if not match.signature.soft or broken]
     if _goes_on_regardless(events):
         solid = [match for match in solid if not match.cause.running]
