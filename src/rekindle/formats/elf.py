@@ -29,6 +29,7 @@ _GNU_HASH, _VERSYM, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFE, 
 _LARGEST_TABLE = 512 << 20
 # The Linux loader takes programs with at most 1,170 headers; real libraries have a dozen.
 _MOST_SEGMENTS = 1170
+_MOST_NEEDED = 2048
 _LONGEST_NAME, _LONGEST_SYMBOL = 4096, 65536
 # Finding, decoding and sorting in that many symbols is a step's worth of work, or that many letters of them.
 _SYMBOLS_PER_STEP, _LETTERS_PER_STEP = 4, 1024
@@ -111,7 +112,7 @@ def read(source: Bytes) -> Elf:
         machine=image.machine,
         bits=image.bits,
         kind=image.kind,
-        needed=tuple(image.text(value) for tag, value in entries if tag == _NEEDED),
+        needed=image.needed(),
         soname=next((image.text(value) for tag, value in entries if tag == _SONAME), None),
         rpath=_paths(image, _RPATH),
         runpath=_paths(image, _RUNPATH),
@@ -276,6 +277,13 @@ class _Image:
         data = self.source.read(begin + index, min(_LONGEST_NAME, size - index)).partition(b"\0")[0]
         self.source.budget.keep(_STRING_OBJECT + len(data))
         return data.decode("utf-8", "replace")
+
+    def needed(self) -> tuple[str, ...]:
+        """The libraries it links, each once: whoever follows them does so for every one."""
+        places = dict.fromkeys(value for tag, value in self.dynamic if tag == _NEEDED)
+        if len(places) > _MOST_NEEDED:
+            raise broken(self.source, f"it links {len(places)} libraries, more than any real one")
+        return tuple(dict.fromkeys(self.text(place) for place in places))
 
     def versions(self) -> dict[str, tuple[str, ...]]:
         address, count = self.value(_VERNEED), self.value(_VERNEEDNUM) or 0
