@@ -112,7 +112,7 @@ def test_a_hanging_nvcc_and_a_talkative_nvidia_smi(tmp_path: Path, monkeypatch: 
     assert [gpu.name for gpu in machine.gpus if "nvidia-smi" in gpu.sources] == ["Tesla K40c", "Tesla K20c"]
     stuck = next(toolkit for toolkit in machine.toolkits if toolkit.nvcc == str(tmp_path / "nvcc"))
     assert stuck.version is None
-    assert stuck.trouble == "it gave no answer in 3 s"
+    assert stuck.trouble == "it timed out after 3 s"
 
 
 def test_names_that_are_no_text_do_not_stop_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

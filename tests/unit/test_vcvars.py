@@ -99,7 +99,7 @@ def test_success_is_not_believed_without_the_variables(changed: dict[str, str], 
         ),
         ({"err": "[ERROR:VsDevCmd.bat] *** VsDevCmd.bat encountered errors. ***"}, "encountered errors"),
         ({"code": None, "err": "[WinError 2] no such file"}, "could not be run"),
-        ({"code": None, "late": True}, "gave no answer in 180 s"),
+        ({"code": None, "late": True}, "timed out after 180 s"),
     ],
 )
 def test_every_way_to_fail_says_what_was_said_and_what_to_do(answer: dict[str, Any], said: str) -> None:

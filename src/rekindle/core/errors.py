@@ -102,7 +102,7 @@ class NotFound(RekindleError):
 
 
 class Interrupted(RekindleError):
-    """Stopped by Ctrl-C. Nothing is lost; the same command goes on where it stopped."""
+    """Stopped by Ctrl-C. Nothing is lost; rerun the command to resume."""
 
     exit_code = 130
 

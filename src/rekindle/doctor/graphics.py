@@ -203,7 +203,7 @@ def driver_cuda(machine: Machine) -> Iterator[Finding]:
     if minor and minor.version.major == highest.major and minor.version > highest:
         found += f", and native code of CUDA up to {minor.version} by minor-version compatibility (no PTX)"
     if toolkits.is_newer_than_tables(driver.version):
-        found += "; this driver is newer than my tables"
+        found += "; this driver is newer than Rekindle's data"
     yield say("driver.cuda", State.PASS, found)
 
 

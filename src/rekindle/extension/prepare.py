@@ -248,7 +248,7 @@ def _cards(cards: Sequence[Card], architectures: str, kit: FoundToolkit | None) 
         return Finding(
             id="extension.cards",
             state=State.FAIL,
-            found="no card is known to build for",
+            found="no GPU selected; pass `--gpu`",
             why="without one, torch takes a list of its own, which may not hold your card",
             fix=Fix(text='name it, for example `--gpu "GTX 1080 Ti"`'),
         )

@@ -106,7 +106,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     again = distributions.installed(site)
     wrong = [name for name in touched if (again[name].version if name in again else None) != before.get(name)]
     if wrong:
-        message = f"could not be put back: {', '.join(sorted(wrong))}"
+        message = f"could not be restored: {', '.join(sorted(wrong))}"
         raise StepFailed(message, hint=f"their files are kept in `{folder}`")
     shutil.rmtree(folder, ignore_errors=True)
     return tuple(undone)

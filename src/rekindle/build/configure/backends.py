@@ -60,7 +60,7 @@ def choose(request: BuildRequest, source: Path) -> Backend:
     name = request.backend or _detected(source)
     kinds: dict[str, Backend] = {"setup.py": SetupPy(), "scikit-build-core": ScikitBuildCore(), "cmake": PlainCMake()}
     if name not in kinds:
-        message = f"`{name}` is not a way to build"
+        message = f"unknown build backend `{name}`"
         raise BadInput(message, hint=f"take one of {', '.join(BACKENDS)}")
     return kinds[name]
 

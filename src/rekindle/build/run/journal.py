@@ -69,7 +69,7 @@ class Journal:
         except OSError as error:
             message = f"cannot write the journal `{self.path}`: {told(error)}"
             raise NotWritable(
-                message, hint="free some space; the same command then goes on where it stopped"
+                message, hint="free some space, then rerun the command to resume"
             ) from error
         self.entries.append(entry)
         return entry

@@ -47,4 +47,4 @@ def _refused(path: Path, root: Path) -> Locked:
         first = codec.from_json(path.read_bytes(), Running)
         who = f"another run (process {first.pid}, since {first.since})"
     message = f"{who} is building in `{root}`"
-    return Locked(message, hint="wait for it, or end it; two builds in one folder would spoil both")
+    return Locked(message, hint="wait for it, or end it; two builds in one folder would corrupt each other")

@@ -359,7 +359,7 @@ def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[s
         )
         if not outcome.ok:
             program = Path(command.args[0]).name
-            how = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"ended with code {outcome.code}"
+            how = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"exited with code {outcome.code}"
             message = f"{step}: `{program}` {how}"
             raise StepFailed(message, hint=f"the whole log is `{context.log}`; the same command goes on from this step")
 

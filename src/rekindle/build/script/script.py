@@ -239,7 +239,7 @@ class _Writer:
             (*git, "submodule", "update", "--init", "--recursive", "--depth", "1", "--jobs", "4"),
             ("commit",),
         ]
-        about = f"PyTorch at the tag {tag} with its submodules. Cut off, it goes on where it was"
+        about = f"PyTorch at the tag {tag} with its submodules. If it was interrupted, it resumes"
         return self._step("source", about, calls)
 
     def _python_step(self) -> ScriptStep | None:

@@ -66,7 +66,7 @@ def toolkit(version: Version | str) -> Toolkit:
             return row
     newest = toolkits()[-1].version
     if wanted > newest:
-        message = f"CUDA {wanted} is newer than my tables, which end at {newest}"
+        message = f"CUDA {wanted} is newer than Rekindle's data (latest: {newest})"
         raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`, or name an older toolkit")
     message = f"there is no CUDA {wanted}" + (" (12.7 was never released)" if str(wanted).startswith("12.7") else "")
     raise UnknownName(message, hint="known are " + ", ".join(str(row.version) for row in toolkits()))

@@ -86,7 +86,7 @@ def torch_release(version: str) -> TorchRelease:
     newest = torch_releases()[-1]
     if row is None:
         if wanted > Version(newest.newest):
-            message = f"PyTorch {plain} is newer than my tables, which end at {newest.newest}"
+            message = f"PyTorch {plain} is newer than Rekindle's data (latest: {newest.newest})"
             raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
         message = f"PyTorch {plain} is not in the tables"
         raise UnknownName(message, hint=f"they cover {torch_releases()[0].minor} to {newest.minor}")

@@ -177,7 +177,7 @@ def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
     words = ("--dryrun", "-cubin", "-x", "cu", "NUL" if run.windows else "/dev/null")
     said = run.command(program, *words)
     if said.timed_out:
-        raise _Hangs(f"it gave no answer in {said.seconds:.0f} s")
+        raise _Hangs(f"it timed out after {said.seconds:.0f} s")
     if run.windows and "'cl.exe'" in said.out + said.err:
         # An ordinary prompt has no `cl` on PATH, and nvcc says nothing without one: it is told where one is.
         installed = [toolset for found in msvc.studios(run) for toolset in found.toolsets if toolset.x64]

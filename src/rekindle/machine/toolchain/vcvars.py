@@ -194,7 +194,7 @@ def _failure(studio: str, toolset: str | None, said: run.Result) -> str:
     if not said.started:
         return f"{what} could not be run: {said.err.strip() or '`cmd` was not found'}"
     if said.timed_out:
-        return f"{what} gave no answer in {said.seconds:.0f} s"
+        return f"{what} timed out after {said.seconds:.0f} s"
     lines = [line.strip() for line in said.err.splitlines() if line.strip()]
     quoted = [line for line in lines if "[ERROR:" in line] or lines[-4:]
     return "\n".join([f"{what} failed (code {said.code})", *(f"  {line}" for line in quoted[:6])])
