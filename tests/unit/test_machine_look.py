@@ -13,6 +13,7 @@ from rekindle.core.codec import to_json
 from rekindle.core.errors import BadInput
 from rekindle.doctor import report
 from rekindle.doctor.paste import paste
+from rekindle.doctor.text import text
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
 from rekindle.machine.host import CouldNotRead, Host, Recording, Replay, Said, matters
@@ -131,5 +132,5 @@ def test_names_that_are_no_text_do_not_stop_anything(tmp_path: Path, monkeypatch
 def test_escape_codes_in_a_foreign_snapshot_do_not_reach_the_terminal() -> None:
     gpu = FoundGpu(name="Tesla\x1b]0;owned\x07 K40c", capability=Capability(3, 5), sources=("nvml",))
     answer = report.report(Machine(os="linux", arch="x86_64", gpus=(gpu,)))
-    assert "\x1b]" not in report.text(answer, everything=True)
+    assert "\x1b]" not in text(answer, everything=True)
     assert "\x1b" not in paste(answer)
