@@ -185,9 +185,7 @@ def _fetch_failed(result: run.Result, request: Request) -> FetchFailed:
 
 def _step_failed(result: run.Result) -> StepFailed:
     tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-8:])
-    return StepFailed(
-        f"the installer exited with code {result.code}\n{tail}", hint="the environment was restored"
-    )
+    return StepFailed(f"the installer exited with code {result.code}\n{tail}", hint="the environment was restored")
 
 
 def quoted(word: str) -> str:

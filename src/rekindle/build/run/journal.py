@@ -68,9 +68,7 @@ class Journal:
                 os.fsync(stream.fileno())
         except OSError as error:
             message = f"cannot write the journal `{self.path}`: {told(error)}"
-            raise NotWritable(
-                message, hint="free some space, then rerun the command to resume"
-            ) from error
+            raise NotWritable(message, hint="free some space, then rerun the command to resume") from error
         self.entries.append(entry)
         return entry
 
