@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.configure.backends import Job, ScikitBuildCore
+from rekindle.build.configure.backends import BackendJob, ScikitBuildCore
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.build.configure.tools import Tool, Tools
@@ -64,7 +64,7 @@ def _wheel(python: Path, root: Path, *, told: bool) -> set[str]:
         source=str(source), system="linux", arch="any", python=str(python), torch="2.14.1" if told else None,
         compiler=Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++"),
     )  # fmt: skip
-    job = Job(
+    job = BackendJob(
         request=request, options=Options(resolved=()), tools=Tools(cmake=tool, ninja=tool, python=tool, cxx=tool),
         source=str(source), build=str(root / "b"), stage=str(root / "i"), python=str(python), version="2.14.1",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.audit.cards import cards_for
-from rekindle.build.configure.environment import Environment as BuildEnvironment
+from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.core.errors import StepFailed
 from rekindle.core.findings import State

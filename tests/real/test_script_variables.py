@@ -69,7 +69,7 @@ def test_the_tree_reads_what_the_script_sets(torch: str, cuda: str, arch: str, p
         plain,
         arch_list=arch,
         cuda=request.Cuda(root="C:\\cuda", nvcc="C:\\cuda\\bin\\nvcc.exe", version=Version(cuda)),
-        cudnn=request.Cudnn(root="C:\\cudnn", version=Version("8.7.0")),
+        cudnn=request.BuildCudnn(root="C:\\cudnn", version=Version("8.7.0")),
         mkl=None,
     )
     made = environment.compute(wanted, options.resolve(wanted).resolved, temp="C:\\t", version="1", tools="C:\\e")

@@ -11,7 +11,7 @@ import pytest
 
 from rekindle.audit import cache as remembered
 from rekindle.audit import contents
-from rekindle.audit.answer import Audit, Card
+from rekindle.audit.answer import Audit, AuditedCard
 from rekindle.audit.audit import audit
 from rekindle.audit.kept import kept_file
 from rekindle.core.findings import State
@@ -22,8 +22,8 @@ from support.command import rekindle_command
 from support.compiled import Compiler
 from support.fatbins import container
 
-K40 = Card(name="Tesla K40c", capability=Capability(3, 5))
-H200 = Card(name="H200", capability=Capability(9, 0))
+K40 = AuditedCard(name="Tesla K40c", capability=Capability(3, 5))
+H200 = AuditedCard(name="H200", capability=Capability(9, 0))
 TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 
 
@@ -68,7 +68,7 @@ class Environment:
             command = ["objcopy", "--add-section", f".nv_fatbin={code}", str(built)]
             self.compiler.run(command)
 
-    def audit(self, *cards: Card, driver: str | None = None, cache: Path | None = None) -> Audit:
+    def audit(self, *cards: AuditedCard, driver: str | None = None, cache: Path | None = None) -> Audit:
         return audit(self.root, cards=cards, driver=Version(driver) if driver else None, cache=cache)
 
 
@@ -405,8 +405,8 @@ def test_the_rules_are_as_wide_as_their_columns(place: Environment) -> None:
 
 def test_two_chips_of_one_name_have_a_column_each(place: Environment) -> None:
     place.module("one/_C.cpython-311-x.so", targets=("sm_35",))
-    old = Card(name="GeForce GT 730", capability=Capability(2, 1))
-    new = Card(name="GeForce GT 730", capability=Capability(3, 5))
+    old = AuditedCard(name="GeForce GT 730", capability=Capability(2, 1))
+    new = AuditedCard(name="GeForce GT 730", capability=Capability(3, 5))
     module = next(each for each in place.audit(old, new).modules if each.path.startswith("one/"))
     assert module.coverage == {"GeForce GT 730 (sm_21)": "NO", "GeForce GT 730 (sm_35)": "SERVES"}
 

@@ -9,7 +9,7 @@ from rekindle.build.configure import preflight
 from rekindle.build.configure.check import check
 from rekindle.build.configure.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
 from rekindle.build.configure.options import Options, Resolved
-from rekindle.build.configure.request import BuildRequest, Compiler, Cuda, Cudnn
+from rekindle.build.configure.request import BuildCudnn, BuildRequest, Compiler, Cuda
 from rekindle.build.governor.memory import Sample
 from rekindle.build.run.folders import Folders
 from rekindle.core.findings import State
@@ -87,7 +87,7 @@ def test_another_compiler_is_caught() -> None:
 
 
 def test_cudnn_that_was_not_found_or_is_another_is_caught() -> None:
-    wanted = msgspec.structs.replace(REQUEST, cudnn=Cudnn(root="/cudnn", version=Version("8.7.0")))
+    wanted = msgspec.structs.replace(REQUEST, cudnn=BuildCudnn(root="/cudnn", version=Version("8.7.0")))
     assert states(wanted, msgspec.structs.replace(GOOD, summary={"USE_CUDNN": "OFF"}))["cudnn"] is State.FAIL
     assert states(wanted, msgspec.structs.replace(GOOD, summary={"cuDNN version": "8.9.2"}))["cudnn"] is State.FAIL
     assert states(wanted, msgspec.structs.replace(GOOD, summary={"cuDNN version": "8.7.0"}))["cudnn"] is State.PASS

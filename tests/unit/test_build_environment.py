@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.build.configure.environment import Action, Change, Environment, compute, difference
+from rekindle.build.configure.environment import Action, BuildEnvironment, VariableChange, compute, difference
 from rekindle.build.configure.render import cmd_value, render
-from rekindle.build.configure.request import BuildFile, BuildRequest, Cudnn, resolve
+from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, resolve
 from rekindle.build.run import build
 from rekindle.build.run.choices import Choices
 from rekindle.core.errors import BadInput, MissingTool
@@ -41,7 +41,7 @@ def after(request: BuildRequest, name: str, **choices: Any) -> dict[str, str]:
 def k40c() -> dict[str, str]:
     request = request_for("k40c-windows", torch="1.12.1", cuda=Version("11.4"), arch_list="3.5")
     # The guides copy cuDNN 8.7.0 into the toolkit; the recorded machine has none for this card.
-    request = msgspec.structs.replace(request, cudnn=Cudnn(root=rf"{CUDA}\v11.4", version=Version("8.7.0")))
+    request = msgspec.structs.replace(request, cudnn=BuildCudnn(root=rf"{CUDA}\v11.4", version=Version("8.7.0")))
     return after(request, "k40c-windows")
 
 
@@ -213,21 +213,23 @@ def test_every_difference_has_its_reason() -> None:
 ODD = r"C:\a b\100% (x86) & co ^!'$(echo hi)`x`"
 
 
-def odd(system: str, value: str) -> Environment:
-    return Environment(system=system, changes=(Change(name="RK_ODD", action=Action.SET, value=value, why="odd"),))
+def odd(system: str, value: str) -> BuildEnvironment:
+    return BuildEnvironment(
+        system=system, changes=(VariableChange(name="RK_ODD", action=Action.SET, value=value, why="odd"),)
+    )
 
 
 def test_a_posix_shell_reads_back_exactly_what_was_meant(tmp_path: Path) -> None:
     if os.name == "nt":
         return
-    environment = Environment(
+    environment = BuildEnvironment(
         system="linux",
         changes=(
-            Change(name="RK_ODD", action=Action.SET, value=ODD, why="50% odd; $(exit 3)"),
-            Change(name="PATH", action=Action.DROP, value="/other/cuda/bin"),
-            Change(name="PATH", action=Action.BEHIND, value="/usr/local/bin"),
-            Change(name="PATH", action=Action.PREPEND, value="/my cuda/bin"),
-            Change(name="RK_GONE", action=Action.UNSET),
+            VariableChange(name="RK_ODD", action=Action.SET, value=ODD, why="50% odd; $(exit 3)"),
+            VariableChange(name="PATH", action=Action.DROP, value="/other/cuda/bin"),
+            VariableChange(name="PATH", action=Action.BEHIND, value="/usr/local/bin"),
+            VariableChange(name="PATH", action=Action.PREPEND, value="/my cuda/bin"),
+            VariableChange(name="RK_GONE", action=Action.UNSET),
         ),
     )
     script = render(environment, "sh") + 'printf "%s\\n%s\\n%s\\n" "$RK_ODD" "$PATH" "${RK_GONE-unset}"\n'

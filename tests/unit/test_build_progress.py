@@ -17,10 +17,10 @@ import pytest
 
 from rekindle.build.governor.server import Shown, Standing
 from rekindle.build.progress import activity, history, outputs, pending, view
-from rekindle.build.progress.activity import Running, Watcher
-from rekindle.build.progress.eta import Estimate, Estimator
+from rekindle.build.progress.activity import RunningProgram, Watcher
+from rekindle.build.progress.eta import Estimator, TimeLeft
 from rekindle.build.progress.view import Now
-from rekindle.build.progress.watch import Compile, Progress
+from rekindle.build.progress.watch import CompileStep, Progress
 from rekindle.build.progress.weights import Times, Weight, Weights
 from rekindle.knowledge.builds.compile_times import compile_times
 from support.artefacts import unverified
@@ -218,7 +218,7 @@ def test_what_is_running_is_read_off_the_processes(tmp_path: Path) -> None:
     try:
         watcher = Watcher(ninja.pid)
         limit = time.monotonic() + 20
-        jobs: list[Running] = []
+        jobs: list[RunningProgram] = []
         while time.monotonic() < limit and not (len(jobs) == 2 and all((job.memory or 0) > 40 * 2**20 for job in jobs)):
             time.sleep(0.1)
             jobs = watcher.look()
@@ -232,12 +232,12 @@ def test_what_is_running_is_read_off_the_processes(tmp_path: Path) -> None:
 
 def moment(**values: object) -> Now:
     jobs = (
-        Running(output=TENSOR, seconds=242.0, memory=3 * GIB),
-        Running(output="lib/libtorch_cpu.so", seconds=41.0, memory=GIB // 2),
+        RunningProgram(output=TENSOR, seconds=242.0, memory=3 * GIB),
+        RunningProgram(output="lib/libtorch_cpu.so", seconds=41.0, memory=GIB // 2),
     )
     known: dict[str, object] = {
         "step": "compile", "number": 7, "of": 11, "seconds": 2400.0, "done": 331, "total": 1598, "running": jobs,
-        "estimate": Estimate(seconds=6720.0, share=0.25, known=0.9), "memory_free": 11 * GIB, "disk_free": 41 * GIB,
+        "estimate": TimeLeft(seconds=6720.0, share=0.25, known=0.9), "memory_free": 11 * GIB, "disk_free": 41 * GIB,
         "jobs": 4, "waiting": 1,
     }  # fmt: skip
     return Now(**{**known, **values})  # type: ignore[arg-type]
@@ -260,7 +260,7 @@ def test_a_step_without_counts_says_how_long_it_has_been_at_it() -> None:
 
 
 def test_an_estimate_without_weights_is_called_rough() -> None:
-    rough = moment(estimate=Estimate(seconds=600.0, share=0.2, known=0.1))
+    rough = moment(estimate=TimeLeft(seconds=600.0, share=0.2, known=0.1))
     assert "roughly 10 min left" in view.log_lines(rough, "")[0]
 
 
@@ -280,7 +280,7 @@ def test_the_view_shows_files_with_age_and_memory_and_what_is_left() -> None:
 
 
 def test_many_files_at_once_do_not_fill_the_screen() -> None:
-    jobs = tuple(Running(output=name, seconds=1.0, memory=GIB) for name in objects(64))
+    jobs = tuple(RunningProgram(output=name, seconds=1.0, memory=GIB) for name in objects(64))
     lines = view.live_lines(moment(running=jobs), 80, 12)
     assert len(lines) <= 12 and "more" in lines[-1]
 
@@ -349,7 +349,7 @@ LOG = "# ninja log v7\n0\t2500\t0\tCMakeFiles/t.dir/a.cpp.o\tabc\n"
 def test_the_log_of_a_running_build_tells_only_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / ".ninja_log"
     path.write_text(LOG, encoding="utf-8")
-    tail = history.Tail(path)
+    tail = history.LogTail(path)
     assert tail.read() == {}
     with path.open("a", encoding="utf-8") as stream:
         stream.write("0\t4000\t0\tCMakeFiles/t.dir/b.cpp.o\tdef\n0\t7000\t0\tCMakeFi")
@@ -432,7 +432,7 @@ def test_no_time_is_told_when_most_of_the_rest_was_never_listed(tmp_path: Path) 
     state = progress._state
     assert state is not None
     state.compiles(
-        Compile(name="x", ninja="ninja", build=tmp_path, source=tmp_path, targets=(), environ={}, jobs=2),
+        CompileStep(name="x", ninja="ninja", build=tmp_path, source=tmp_path, targets=(), environ={}, jobs=2),
         Weights([]).of(["a.c.o"]),
         {},
     )

@@ -22,7 +22,7 @@ from rekindle.core.errors import Locked, MissingTool
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows ends a group by its Job Object")
 
 
-def run_python(tmp_path: Path, code: str, mark: str = "m") -> program.Outcome:
+def run_python(tmp_path: Path, code: str, mark: str = "m") -> program.ProgramResult:
     env = {**os.environ, MARK: mark}
     args = [sys.executable, "-c", code]
     journal = Journal(tmp_path / "journal.jsonl")

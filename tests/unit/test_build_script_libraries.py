@@ -238,9 +238,9 @@ def test_the_preflight_asks_for_the_zlib_that_cudnn_loads(
     resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
     cuda = request.Cuda(root=str(tmp_path / "cuda"), nvcc="nvcc", version=Version("11.4"))
     for version, wanted in (("8.7.0", True), ("8.2.4", False), ("9.1.0", False)):
-        own = request.Cudnn(root=str(tmp_path / "cudnn"), version=Version(version))
+        own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version(version))
         assert bool(loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
-    own = request.Cudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
+    own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
     listed = [each for each in needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")]
     plan.update(needs=listed, steps=[{"name": "environment"}], disk=0, python="", nvcc=0)
     monkeypatch.setenv("RK_CUDNN", str(tmp_path / "cudnn"))

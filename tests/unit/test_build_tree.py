@@ -13,7 +13,7 @@ from rekindle.build.configure import request as request_room
 from rekindle.build.configure import tree
 from rekindle.build.configure.backends import choose
 from rekindle.build.configure.jobs import computed
-from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler, Cuda, Cudnn
+from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda
 from rekindle.build.configure.wheel_name import wheel_version
 from rekindle.build.run.clean import clean
 from rekindle.build.run.folders import Folders, folder_of
@@ -176,7 +176,7 @@ def test_the_wheel_names_release_stack_and_architectures(arch_list: str, name: s
     cuda = Cuda(root="r", nvcc="n", version=Version("11.8.89"))
     asked = BuildRequest(
         source="s", system="linux", arch="x86_64", python="p", compiler=GCC, torch="2.0.1", cuda=cuda,
-        cudnn=Cudnn(root="c", version=Version("8.7.0.84")), arch_list=arch_list,
+        cudnn=BuildCudnn(root="c", version=Version("8.7.0.84")), arch_list=arch_list,
     )  # fmt: skip
     assert wheel_version(asked) == name
     assert str(Pep440(name)) == name, "pip must keep it as it is"

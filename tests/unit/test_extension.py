@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import Card
+from rekindle.audit.answer import AuditedCard
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension.prepare import Preparation, arch_list, prepare
@@ -53,8 +53,8 @@ PLACE = Environment(
 )
 
 
-def cards(*names: str) -> tuple[Card, ...]:
-    return tuple(Card(name=name, capability=Capability.parse(name)) for name in names)
+def cards(*names: str) -> tuple[AuditedCard, ...]:
+    return tuple(AuditedCard(name=name, capability=Capability.parse(name)) for name in names)
 
 
 def prepared(cuda: str | None, *names: str, place: Environment = PLACE, machine: Machine = MACHINE) -> Preparation:

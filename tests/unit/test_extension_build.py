@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import Card, Torch
+from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import read
-from rekindle.build.configure.environment import Environment as BuildEnvironment
+from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.errors import StepFailed, UsageError
 from rekindle.core.findings import State
@@ -36,8 +36,8 @@ from support.compiled import Compiler as Linker
 from support.fatbins import container
 from support.small_wheels import record
 
-H200 = Card(name="sm_90", capability=Capability(9, 0))
-K40 = Card(name="sm_35", capability=Capability(3, 5))
+H200 = AuditedCard(name="sm_90", capability=Capability(9, 0))
+K40 = AuditedCard(name="sm_35", capability=Capability(3, 5))
 TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 HERE = Environment(
     root="env",
@@ -248,7 +248,7 @@ def test_the_file_that_does_not_serve_is_named(
         archive.writestr("ext.libs/libnvjpeg.so", second.read("ext/_C.so"))
     monkeypatch.setattr(index, "name", name)
     monkeypatch.setattr(index, "data", both.getvalue())
-    turing = Card(name="sm_75", capability=Capability(7, 5))
+    turing = AuditedCard(name="sm_75", capability=Capability(7, 5))
     wheel, finding = candidate("ext", HERE, torch, [turing], tmp_path, lambda _: None)
     assert wheel is None
     assert finding is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.build.configure.compiler_cache import through
-from rekindle.build.configure.environment import Action, Change, Environment
+from rekindle.build.configure.environment import Action, BuildEnvironment, VariableChange
 from rekindle.build.governor import record
 from rekindle.build.governor.admission import Compiling, choose
 from rekindle.build.governor.expectation import Expectation, kind_of
@@ -17,7 +17,7 @@ from rekindle.build.governor.memory import Watch, of_windows
 from rekindle.build.governor.record import Compile
 from rekindle.build.governor.server import Shown, Standing
 from rekindle.build.progress import history, watch
-from rekindle.build.progress.activity import Running
+from rekindle.build.progress.activity import RunningProgram
 from rekindle.knowledge.builds.compile_memory import compile_memory
 
 MIB = 1024**2
@@ -180,19 +180,19 @@ def test_peaks_are_kept_from_build_to_build(tmp_path: Path) -> None:
 
 
 def test_the_gate_stands_before_the_cache_and_before_the_linker() -> None:
-    cached = Change(name="CMAKE_CXX_COMPILER_LAUNCHER", action=Action.SET, value="/usr/bin/ccache")
-    gated = through(Environment(system="linux", changes=(cached,)), ["/b/gate"])
+    cached = VariableChange(name="CMAKE_CXX_COMPILER_LAUNCHER", action=Action.SET, value="/usr/bin/ccache")
+    gated = through(BuildEnvironment(system="linux", changes=(cached,)), ["/b/gate"])
     assert gated.value("CMAKE_CXX_COMPILER_LAUNCHER") == "/b/gate;/usr/bin/ccache"
     assert gated.value("CMAKE_CUDA_COMPILER_LAUNCHER") == "/b/gate"
     assert gated.value("CMAKE_CXX_LINKER_LAUNCHER") == "/b/gate"
-    windows = through(Environment(system="windows", changes=()), ["C:/b/gate.exe"])
+    windows = through(BuildEnvironment(system="windows", changes=()), ["C:/b/gate.exe"])
     assert windows.value("CMAKE_CXX_LINKER_LAUNCHER") is None
 
 
 def test_a_wait_at_the_gate_is_no_compile_time(tmp_path: Path) -> None:
     """Ninja's log counts from when it started the gate."""
     log, compiles = tmp_path / ".ninja_log", tmp_path / "compiles.jsonl"
-    tail = history.Tail(log, compiles)
+    tail = history.LogTail(log, compiles)
     log.write_text("# ninja log v7\n0\t90000\t1\ta.cpp.o\tabc\n0\t500\t1\tlibx.a\tdef\n", encoding="ascii")
     one = Compile(object="a.cpp.o", start=1.0, seconds=30.0, peak_kb=1, code=0)
     compiles.write_bytes(record.line(one))
@@ -200,7 +200,7 @@ def test_a_wait_at_the_gate_is_no_compile_time(tmp_path: Path) -> None:
 
 
 def test_what_waits_at_the_gate_is_not_shown_as_running() -> None:
-    jobs = [Running(output=name, seconds=50.0, memory=1) for name in ("a.o", "b.o", "codegen")]
+    jobs = [RunningProgram(output=name, seconds=50.0, memory=1) for name in ("a.o", "b.o", "codegen")]
     shown = Shown(object="a.o", since=time.time() - 5, expected=1), Shown(object="b.o", since=time.time(), expected=1)
     standing = Standing(jobs=2, running=shown[:1], waiting=shown[1:], short=1, available=1, total=1)
     found = watch._governed(jobs, standing)

@@ -18,7 +18,7 @@ from rekindle.core.errors import Locked, NotWritable
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.patches import Setting
 from rekindle.source import journal, patches
-from rekindle.source.journal import Journal
+from rekindle.source.journal import PatchJournal
 from support import trees
 from support.artefacts import unverified
 from support.crashes import crash
@@ -321,5 +321,5 @@ def test_a_full_disk_on_the_third_file_puts_the_first_two_back(root: Path, monke
 
 
 def test_two_at_once_is_refused(root: Path) -> None:
-    with Journal.open(root), pytest.raises(Locked), Journal.open(root):
+    with PatchJournal.open(root), pytest.raises(Locked), PatchJournal.open(root):
         pass

@@ -70,7 +70,7 @@ def file_at(repository: Path, commit: str, path: str, mirrors: Path | None) -> b
     return result.out.encode("utf-8", "surrogateescape") if result.ok else None
 
 
-def holding(pin: submodules.Pin, mirrors: Path | None) -> Iterator[Path]:
+def holding(pin: submodules.SubmodulePin, mirrors: Path | None) -> Iterator[Path]:
     if mirrors is not None:
         for mirror in Mirrors(mirrors).named(pin.url):
             if git.has_commit(mirror, pin.commit):

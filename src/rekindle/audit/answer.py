@@ -10,7 +10,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class AuditedCard(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     capability: Capability
 
@@ -51,7 +51,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.audit/1"
     environment: Environment
     torch: Torch | None
-    cards: tuple[Card, ...]
+    cards: tuple[AuditedCard, ...]
     driver: Version | None
     examined: int
     modules: tuple[AuditedModule, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rekindle.audit import contents, environment_checks, history, module_checks, rebuild
-from rekindle.audit.answer import Audit, AuditedModule, Card, Torch
+from rekindle.audit.answer import Audit, AuditedCard, AuditedModule, Torch
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.symbols import Offered, uses_torch
@@ -19,7 +19,7 @@ from rekindle.model.environment import Environment
 def audit(
     where: Path | None,
     *,
-    cards: tuple[Card, ...] = (),
+    cards: tuple[AuditedCard, ...] = (),
     driver: Version | None = None,
     cache: Path | None = None,
 ) -> Audit:
@@ -32,7 +32,7 @@ def audit(
     torch = installed_torch(environment)
     offered = Offered(Path(torch.root)) if torch else None
     past = history.load(kept_file(cache, environment, "built"))
-    place = module_checks.Place(
+    place = module_checks.AuditContext(
         environment=environment,
         contents=found,
         torch=torch.version if torch else None,
@@ -71,7 +71,9 @@ def installed_torch(environment: Environment) -> Torch | None:
     return None
 
 
-def _judge(place: module_checks.Place, module: Module, past: history.History, missing: list[Finding]) -> AuditedModule:
+def _judge(
+    place: module_checks.AuditContext, module: Module, past: history.History, missing: list[Finding]
+) -> AuditedModule:
     owner = _owner(place.contents, module)
     findings = [*module_checks.findings(place, module, owner), *missing, *history.findings(past, place, module)]
     distribution = place.contents.distributions.get(owner or "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.audit.answer import Card
+from rekindle.audit.answer import AuditedCard
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.gpu import gpus
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def cards_for(
     names: Sequence[str], machine: Path | None, driver: str | None
-) -> tuple[tuple[Card, ...], Version | None]:
+) -> tuple[tuple[AuditedCard, ...], Version | None]:
     """Cards and driver. What is named wins over what is found."""
     wanted = typed(driver, "`--driver`", "550.54.14") if driver else None
     if names:
@@ -34,13 +34,15 @@ def cards_for(
     return _found(here.gpus), wanted or _version(here.driver)
 
 
-def _named(match: gpus.Match) -> Card:
+def _named(match: gpus.Match) -> AuditedCard:
     shown = match.capabilities[0].sm if match.by is gpus.MatchedBy.CAPABILITY else match.name
-    return Card(name=shown, capability=match.capabilities[0])
+    return AuditedCard(name=shown, capability=match.capabilities[0])
 
 
-def _found(cards: Sequence[FoundGpu]) -> tuple[Card, ...]:
-    known = [Card(name=card.name or str(card.pci_id), capability=card.capability) for card in cards if card.capability]
+def _found(cards: Sequence[FoundGpu]) -> tuple[AuditedCard, ...]:
+    known = [
+        AuditedCard(name=card.name or str(card.pci_id), capability=card.capability) for card in cards if card.capability
+    ]
     return tuple(dict.fromkeys(known))
 
 

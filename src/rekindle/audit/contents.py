@@ -32,7 +32,7 @@ _VERSIONED = re.compile(r"\.so\.\d[\w.]*\Z")
 _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
 
 
-class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+class InstalledDistribution(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     requires: tuple[str, ...] = ()
@@ -64,14 +64,14 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """`owner` says which distribution a module came with; `path_lines` are the lines of `.pth` files."""
 
-    distributions: dict[str, Distribution]
+    distributions: dict[str, InstalledDistribution]
     modules: tuple[Module, ...]
     owner: dict[str, str]
     path_lines: tuple[str, ...] = ()
     files: int = 0
     bytes: int = 0
 
-    def distribution(self, name: str) -> Distribution | None:
+    def distribution(self, name: str) -> InstalledDistribution | None:
         return self.distributions.get(normal(name))
 
 
@@ -84,21 +84,21 @@ class _Folder(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-class _Kept(msgspec.Struct):
+class _KeptFiles(msgspec.Struct):
     """The cache file."""
 
     format: int = _FORMAT
     folders: dict[str, _Folder] = {}
     modules: dict[str, Module] = {}
-    distributions: dict[str, Distribution] = {}
+    distributions: dict[str, InstalledDistribution] = {}
 
 
 def read(environment: Environment, *, cache: Path | None = None) -> Contents:
     """Everything compiled in the environment. `cache` is a file that keeps what was read for the next time."""
     kept = _load(cache)
-    fresh = _Kept(folders={}, modules={}, distributions={})
+    fresh = _KeptFiles(folders={}, modules={}, distributions={})
     modules: list[Module] = []
-    distributions: dict[str, Distribution] = {}
+    distributions: dict[str, InstalledDistribution] = {}
     path_lines: list[str] = []
     met: set[str] = set()
     for top in environment.site_packages:
@@ -159,7 +159,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _walk(top: str, kept: _Kept, fresh: _Kept) -> Iterator[str]:
+def _walk(top: str, kept: _KeptFiles, fresh: _KeptFiles) -> Iterator[str]:
     """The files that matter below a folder, relative to it: compiled modules, METADATA, and `.pth` files at the top.
 
     A folder whose time has not changed is not listed again.
@@ -195,7 +195,7 @@ def _list(folder: str, stamp: int, *, top: bool) -> _Folder:
     return _Folder(stamp=stamp, folders=tuple(folders), files=tuple(files), count=count)
 
 
-def _module(path: str, relative: str, kept: _Kept, fresh: _Kept) -> Module:
+def _module(path: str, relative: str, kept: _KeptFiles, fresh: _KeptFiles) -> Module:
     status = os.stat(path)
     known = kept.modules.get(path)
     if known is None or (known.size, known.stamp) != (status.st_size, status.st_mtime_ns):
@@ -234,7 +234,7 @@ def _python_tag(name: str) -> str | None:
     return (match["linux"] or match["windows"]) if match else None
 
 
-def _distribution(folder: str, kept: _Kept, fresh: _Kept) -> Distribution:
+def _distribution(folder: str, kept: _KeptFiles, fresh: _KeptFiles) -> InstalledDistribution:
     stamp = os.stat(os.path.join(folder, "METADATA")).st_mtime_ns
     known = kept.distributions.get(folder)
     if known is None or known.stamp != stamp:
@@ -243,7 +243,7 @@ def _distribution(folder: str, kept: _Kept, fresh: _Kept) -> Distribution:
     return known
 
 
-def _read_distribution(folder: Path, stamp: int) -> Distribution:
+def _read_distribution(folder: Path, stamp: int) -> InstalledDistribution:
     name, version, requires = folder.name.removesuffix(".dist-info").rpartition("-")[0], "", []
     for line in _lines(folder / "METADATA"):
         if not line:
@@ -257,7 +257,7 @@ def _read_distribution(folder: Path, stamp: int) -> Distribution:
             requires.append(normal(re.split(r"[\s<>=!~;\[(]", value.strip(), maxsplit=1)[0]))
     recorded = (line.rpartition(",")[0].rpartition(",")[0].strip('"') for line in _lines(folder / "RECORD"))
     binaries = tuple(path for path in recorded if is_module(path))
-    return Distribution(name=name, version=version, requires=tuple(requires), binaries=binaries, stamp=stamp)
+    return InstalledDistribution(name=name, version=version, requires=tuple(requires), binaries=binaries, stamp=stamp)
 
 
 def _lines(path: Path) -> list[str]:
@@ -267,16 +267,16 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _load(cache: Path | None) -> _Kept:
+def _load(cache: Path | None) -> _KeptFiles:
     if cache is None or not cache.is_file():
-        return _Kept()
+        return _KeptFiles()
     try:
-        kept = codec.from_json(cache.read_bytes(), _Kept)
+        kept = codec.from_json(cache.read_bytes(), _KeptFiles)
     except (OSError, RekindleError):
-        return _Kept()
-    return kept if kept.format == _FORMAT else _Kept()
+        return _KeptFiles()
+    return kept if kept.format == _FORMAT else _KeptFiles()
 
 
-def _store(cache: Path | None, kept: _Kept, fresh: _Kept) -> None:
+def _store(cache: Path | None, kept: _KeptFiles, fresh: _KeptFiles) -> None:
     if cache is not None and kept != fresh:
         files.write_bytes(cache, codec.to_json(fresh, indent=0).encode())

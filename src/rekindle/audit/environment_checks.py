@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rekindle.audit.contents import Module
-from rekindle.audit.module_checks import Place
+from rekindle.audit.module_checks import AuditContext
 from rekindle.audit.symbols import uses_torch
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
@@ -25,7 +25,7 @@ _ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
 _CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 
 
-def findings(place: Place) -> Iterator[Finding]:
+def findings(place: AuditContext) -> Iterator[Finding]:
     yield from _companions(place)
     yield from _driver(place)
     yield from _twice(place)
@@ -33,7 +33,7 @@ def findings(place: Place) -> Iterator[Finding]:
     yield from _headers(place)
 
 
-def _companions(place: Place) -> Iterator[Finding]:
+def _companions(place: AuditContext) -> Iterator[Finding]:
     """torchvision and torchaudio are built with one torch each, and few serve newer ones."""
     if place.torch is None:
         return
@@ -61,7 +61,7 @@ def _companions(place: Place) -> Iterator[Finding]:
             )
 
 
-def _driver(place: Place) -> Iterator[Finding]:
+def _driver(place: AuditContext) -> Iterator[Finding]:
     if place.cuda is None or place.driver is None:
         return
     try:
@@ -80,7 +80,7 @@ def _driver(place: Place) -> Iterator[Finding]:
         )
 
 
-def _twice(place: Place) -> Iterator[Finding]:
+def _twice(place: AuditContext) -> Iterator[Finding]:
     where: dict[str, list[str]] = defaultdict(list)
     cudnn: dict[str, str] = {}
     for module in place.contents.modules:
@@ -108,7 +108,7 @@ def _twice(place: Place) -> Iterator[Finding]:
         )
 
 
-def _mixed(place: Place) -> Iterator[Finding]:
+def _mixed(place: AuditContext) -> Iterator[Finding]:
     """Two environments on one path."""
     own = [os.path.normcase(folder) for folder in place.environment.site_packages]
     foreign = [
@@ -127,7 +127,7 @@ def _mixed(place: Place) -> Iterator[Finding]:
             )
 
 
-def _headers(place: Place) -> Iterator[Finding]:
+def _headers(place: AuditContext) -> Iterator[Finding]:
     if place.environment.kind == "embedded" and not place.environment.has_headers:
         yield Finding(
             id="audit.headers",
@@ -138,7 +138,7 @@ def _headers(place: Place) -> Iterator[Finding]:
         )
 
 
-def missing(place: Place) -> dict[str, list[Finding]]:
+def missing(place: AuditContext) -> dict[str, list[Finding]]:
     """By the module's path: libraries that it needs, itself or through another, and that are nowhere.
 
     Each library is reported once, with the first module that needs it.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.audit.contents import Module
-from rekindle.audit.module_checks import Place, stable
-from rekindle.audit.symbols import Wanted, uses_torch
+from rekindle.audit.module_checks import AuditContext, stable
+from rekindle.audit.symbols import WantedSymbols, uses_torch
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, Fix, State
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rekindle.audit.answer import AuditedModule
 
 
-class Built(msgspec.Struct, frozen=True, kw_only=True):
+class BuiltWith(msgspec.Struct, frozen=True, kw_only=True):
     """What stood beside a module when its file was first seen."""
 
     size: int
@@ -37,8 +37,8 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """`asked` keeps what each module wants of which torch: reading torch's symbols again takes a second."""
 
-    modules: dict[str, Built] = {}
-    asked: dict[str, Wanted] = {}
+    modules: dict[str, BuiltWith] = {}
+    asked: dict[str, WantedSymbols] = {}
 
 
 def load(file: Path | None) -> History:
@@ -50,7 +50,7 @@ def load(file: Path | None) -> History:
         return History()
 
 
-def remember(file: Path | None, past: History, place: Place, modules: Iterable[AuditedModule]) -> None:
+def remember(file: Path | None, past: History, place: AuditContext, modules: Iterable[AuditedModule]) -> None:
     if file is None:
         return
     by_path = {module.path: module for module in place.contents.modules}
@@ -65,7 +65,7 @@ def remember(file: Path | None, past: History, place: Place, modules: Iterable[A
         files.write_bytes(file, codec.to_json(current, indent=0).encode())
 
 
-def findings(past: History, place: Place, module: Module) -> list[Finding]:
+def findings(past: History, place: AuditContext, module: Module) -> list[Finding]:
     known = _known(past, module)
     if known is None or not uses_torch(module) or module.path.startswith(("torch/", "functorch/")):
         return []
@@ -92,13 +92,13 @@ def findings(past: History, place: Place, module: Module) -> list[Finding]:
     ]
 
 
-def _known(past: History, module: Module) -> Built | None:
+def _known(past: History, module: Module) -> BuiltWith | None:
     known = past.modules.get(module.path)
     return known if known and (known.size, known.stamp) == (module.size, module.stamp) else None
 
 
-def _built(place: Place, module: Module) -> Built:
-    return Built(
+def _built(place: AuditContext, module: Module) -> BuiltWith:
+    return BuiltWith(
         size=module.size,
         stamp=module.stamp,
         python=place.environment.tag,

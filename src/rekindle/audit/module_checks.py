@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import Card
+from rekindle.audit.answer import AuditedCard
 from rekindle.audit.contents import Contents, Module, is_nvidias, normal
-from rekindle.audit.symbols import Offered, Wanted, uses_torch, wanted
+from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.formats.access import File
@@ -24,18 +24,18 @@ _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d+)", re.IGNORECASE)
 _ESSENTIAL = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cufft", "nvidia-cusolver", "nvidia-cusparse-", "nvidia-curand")
 
 
-class Place(msgspec.Struct, kw_only=True):
+class AuditContext(msgspec.Struct, kw_only=True):
     """Everything a module is held against."""
 
     environment: Environment
     contents: Contents
     torch: str | None
     cuda: Version | None
-    cards: tuple[Card, ...]
+    cards: tuple[AuditedCard, ...]
     driver: Version | None
     offered: Offered | None
-    known: dict[str, Wanted] = {}
-    asked: dict[str, Wanted] = msgspec.field(default_factory=dict)
+    known: dict[str, WantedSymbols] = {}
+    asked: dict[str, WantedSymbols] = msgspec.field(default_factory=dict)
 
     @property
     def driver_ptx(self) -> Version | None:
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, kw_only=True):
         every = [Path(folder) / module.path for folder in self.environment.site_packages]
         return next((path for path in every if path.exists()), every[0])
 
-    def wanted(self, module: Module) -> Wanted | None:
+    def wanted(self, module: Module) -> WantedSymbols | None:
         """What the module wants of torch; None when it does not use torch, or is part of it."""
         if self.offered is None or not uses_torch(module) or _is_torchs_own(module):
             return None
@@ -55,7 +55,7 @@ class Place(msgspec.Struct, kw_only=True):
         return self.asked[key]
 
 
-def findings(place: Place, module: Module, owner: str | None) -> list[Finding]:
+def findings(place: AuditContext, module: Module, owner: str | None) -> list[Finding]:
     """Everything wrong with the module; empty when it is well."""
     every = [
         _unreadable(module),
@@ -68,7 +68,7 @@ def findings(place: Place, module: Module, owner: str | None) -> list[Finding]:
     return [finding for finding in every if finding is not None]
 
 
-def coverage(place: Place, module: Module) -> dict[str, str]:
+def coverage(place: AuditContext, module: Module) -> dict[str, str]:
     """Per card: `SERVES`, `SERVES by JIT`, `PARTIAL`, `NO`."""
     if module.code is None:
         return {}
@@ -79,13 +79,13 @@ def coverage(place: Place, module: Module) -> dict[str, str]:
     }
 
 
-def label(card: Card, cards: tuple[Card, ...]) -> str:
+def label(card: AuditedCard, cards: tuple[AuditedCard, ...]) -> str:
     """A card's name, with its architecture where several chips were sold under the same one."""
     same = sum(other.name == card.name for other in cards) > 1
     return f"{card.name} ({card.capability.sm})" if same else card.name
 
 
-def _served(place: Place, module: Module, card: Card) -> Served:
+def _served(place: AuditContext, module: Module, card: AuditedCard) -> Served:
     """How far the module serves a card.
 
     NVIDIA's libraries choose among kernels for each card at run time: cuDNN has 574 parts for other cards than an
@@ -98,7 +98,7 @@ def _served(place: Place, module: Module, card: Card) -> Served:
     return answer
 
 
-def stable(place: Place, module: Module) -> bool:
+def stable(place: AuditContext, module: Module) -> bool:
     asked = place.wanted(module)
     return asked is not None and asked.stable
 
@@ -115,7 +115,7 @@ def _unreadable(module: Module) -> Finding | None:
     )
 
 
-def _gpu_code(place: Place, module: Module, owner: str | None) -> list[Finding]:
+def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Finding]:
     """One finding for all the cards that fare alike, so that a file is named once."""
     # A lone container in a library of NVIDIA's is the stub that nvcc leaves where there are no kernels.
     if module.code is None or (module.code.containers == 1 and is_nvidias(module.file)):
@@ -126,7 +126,7 @@ def _gpu_code(place: Place, module: Module, owner: str | None) -> list[Finding]:
         module = msgspec.structs.replace(module, code=_whole_code(place, module))
         answers = {card: _served(place, module, card) for card in place.cards}
     by_jit = [card for card, answer in answers.items() if answer.coverage is Coverage.SERVES and answer.by_jit]
-    alike: dict[str, list[Card]] = {}
+    alike: dict[str, list[AuditedCard]] = {}
     for card, answer in answers.items():
         if answer.coverage is not Coverage.SERVES:
             alike.setdefault(_how_much(answer), []).append(card)
@@ -134,7 +134,7 @@ def _gpu_code(place: Place, module: Module, owner: str | None) -> list[Finding]:
     return [*found, _jit(place, module, by_jit)] if by_jit else found
 
 
-def _lacking(module: Module, owner: str | None, how: str, cards: list[Card]) -> Finding:
+def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCard]) -> Finding:
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
     targets = ", ".join(module.code.targets if module.code else ())
     return Finding(
@@ -147,11 +147,11 @@ def _lacking(module: Module, owner: str | None, how: str, cards: list[Card]) -> 
     )
 
 
-def _named(cards: list[Card]) -> str:
+def _named(cards: list[AuditedCard]) -> str:
     return " and ".join(f"the {card.name} ({card.capability.sm})" for card in cards)
 
 
-def _whole_code(place: Place, module: Module) -> GpuCode:
+def _whole_code(place: AuditContext, module: Module) -> GpuCode:
     with File(place.file(module), hops=True) as source:
         return gpu_code(source)
 
@@ -162,7 +162,7 @@ def _how_much(answer: Served) -> str:
     return f"code in only {answer.native + answer.jit} of {answer.containers} parts"
 
 
-def _jit(place: Place, module: Module, cards: list[Card]) -> Finding:
+def _jit(place: AuditContext, module: Module, cards: list[AuditedCard]) -> Finding:
     sure = place.driver_ptx is not None
     text = "runs" if sure else "runs only if the driver knows its PTX: that could not be checked;"
     return Finding(
@@ -174,7 +174,7 @@ def _jit(place: Place, module: Module, cards: list[Card]) -> Finding:
     )
 
 
-def _runtime(place: Place, module: Module) -> Finding | None:
+def _runtime(place: AuditContext, module: Module) -> Finding | None:
     """A CUDA runtime of another major than torch's. Within a major they are compatible."""
     if place.cuda is None or not uses_torch(module):
         return None
@@ -191,7 +191,7 @@ def _runtime(place: Place, module: Module) -> Finding | None:
     )
 
 
-def _symbols(place: Place, module: Module) -> Finding | None:
+def _symbols(place: AuditContext, module: Module) -> Finding | None:
     asked = place.wanted(module)
     if asked is None:
         return None
@@ -209,7 +209,7 @@ def _symbols(place: Place, module: Module) -> Finding | None:
     )
 
 
-def _python(place: Place, module: Module) -> Finding | None:
+def _python(place: AuditContext, module: Module) -> Finding | None:
     """A module for another Python, with none beside it for this one."""
     mine = place.environment.tag
     if mine is None or module.python is None or module.python == "abi3" or f"cp{module.python}".rstrip("t") == mine:
@@ -238,7 +238,7 @@ def _siblings(found: Contents, stem: str) -> list[Module]:
     return [module for module in found.modules if module.python and module.path.partition(".")[0] == stem]
 
 
-def _numpy(place: Place, module: Module) -> Finding | None:
+def _numpy(place: AuditContext, module: Module) -> Finding | None:
     installed = place.contents.distribution("numpy")
     if installed is None or module.numpy != "1" or not installed.version.startswith("2"):
         return None

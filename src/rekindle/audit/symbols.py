@@ -29,7 +29,7 @@ _MANGLED = ("3c10", "2at", "5torch", "6caffe2")
 _STABLE = ("aoti_torch_", "torch_")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class WantedSymbols(msgspec.Struct, frozen=True, kw_only=True):
     """`missing` are symbols that nothing in torch offers; `stable` when only the C interface is wanted."""
 
     count: int
@@ -83,12 +83,12 @@ def uses_torch(module: Module) -> bool:
     return any(name.lower().startswith(_LIBRARIES) for name in module.needed)
 
 
-def wanted(path: Path, module: Module, offered: Offered) -> Wanted:
+def wanted(path: Path, module: Module, offered: Offered) -> WantedSymbols:
     try:
         with File(path) as source:
             return _in_elf(source, offered) if module.format == "elf" else _in_pe(source, offered)
     except RekindleError as error:
-        return Wanted(count=0, missing=(), stable=False, problem=error.message)
+        return WantedSymbols(count=0, missing=(), stable=False, problem=error.message)
 
 
 def missing_in(binary: Binary, offered: Offered) -> tuple[str, ...]:
@@ -103,18 +103,18 @@ def missing_in(binary: Binary, offered: Offered) -> tuple[str, ...]:
     return ()
 
 
-def _in_elf(source: File, offered: Offered) -> Wanted:
+def _in_elf(source: File, offered: Offered) -> WantedSymbols:
     found = elf.symbols(source)
     asked = {name for name in found.undefined if _is_torchs(name)}
     # torch's Python bindings and the caster templates are defined in each module itself; only what is asked counts.
     return _answer(asked, asked - offered.everything())
 
 
-def _in_pe(source: File, offered: Offered) -> Wanted:
+def _in_pe(source: File, offered: Offered) -> WantedSymbols:
     return _of_imports(pe.read(source), offered)
 
 
-def _of_imports(image: pe.Pe, offered: Offered) -> Wanted:
+def _of_imports(image: pe.Pe, offered: Offered) -> WantedSymbols:
     asked: set[str] = set()
     missing: set[str] = set()
     for library, names in image.imports.items():
@@ -126,9 +126,9 @@ def _of_imports(image: pe.Pe, offered: Offered) -> Wanted:
     return _answer(asked, missing)
 
 
-def _answer(asked: set[str], missing: Iterable[str]) -> Wanted:
+def _answer(asked: set[str], missing: Iterable[str]) -> WantedSymbols:
     stable = bool(asked) and all(name.startswith(_STABLE) for name in asked)
-    return Wanted(count=len(asked), missing=tuple(sorted(missing)), stable=stable)
+    return WantedSymbols(count=len(asked), missing=tuple(sorted(missing)), stable=stable)
 
 
 def _is_torchs(name: str) -> bool:

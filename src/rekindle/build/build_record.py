@@ -16,7 +16,7 @@ from rekindle.build import overview
 from rekindle.build.governor import record
 from rekindle.build.progress import outputs
 from rekindle.build.run.folders import Folders
-from rekindle.build.run.journal import Entry, read
+from rekindle.build.run.journal import JournalEntry, read
 from rekindle.core import files
 from rekindle.core.paths import sha256_of
 from rekindle.core.redact import redact
@@ -69,7 +69,7 @@ def _machine(shown: overview.Overview, version: str) -> str:
     return table(("", ""), rows)
 
 
-def _troubles(entries: Sequence[Entry]) -> str:
+def _troubles(entries: Sequence[JournalEntry]) -> str:
     rows = [(entry.at[:19], entry.step or "", (entry.note or "").replace("|", "\\|").replace("\n", " ")[:300])
             for entry in entries if entry.event == "failed"]  # fmt: skip
     rows += [
@@ -80,7 +80,7 @@ def _troubles(entries: Sequence[Entry]) -> str:
     return table(("at", "step", "what"), sorted(rows)) if rows else ""
 
 
-def journal(entries: Sequence[Entry]) -> str:
+def journal(entries: Sequence[JournalEntry]) -> str:
     """What each run did, one row a step: the marks at which it was stopped and went on are in it."""
     rows: list[tuple[str, ...]] = []
     runs = list(dict.fromkeys(entry.run for entry in entries))
@@ -116,7 +116,7 @@ def _row(target: str, found: Sequence[record.Compile]) -> tuple[str, ...]:
     )
 
 
-def said(logs: Iterable[Path], entries: Sequence[Entry]) -> Iterable[tuple[str, ...]]:
+def said(logs: Iterable[Path], entries: Sequence[JournalEntry]) -> Iterable[tuple[str, ...]]:
     """Of the runs that came to the end of the compile: every ten minutes what was said, and what it was then."""
     ends = [datetime.fromisoformat(e.at[:19]) for e in entries if e.step == "compile" and e.event == "done"]
     for log in logs:

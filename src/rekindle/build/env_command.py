@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle.build.command import look
 from rekindle.build.configure import options, render, request
-from rekindle.build.configure.environment import Environment, difference
+from rekindle.build.configure.environment import BuildEnvironment, difference
 from rekindle.build.configure.options import Resolved
 from rekindle.build.configure.request import BuildFile, BuildRequest
 from rekindle.build.run import build as whole
@@ -67,7 +67,7 @@ class OptionsReport(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[options.Described, ...]
 
 
-def environment(command: EnvCommand) -> tuple[EnvReport, Environment]:
+def environment(command: EnvCommand) -> tuple[EnvReport, BuildEnvironment]:
     """What the build of this plan (or of what the command line says) would run in."""
     seen = look(command.machine)
     if command.plan is not None:

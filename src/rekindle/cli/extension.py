@@ -12,7 +12,7 @@ from rekindle.core import console
 from rekindle.core.findings import exit_code
 
 if TYPE_CHECKING:
-    from rekindle.audit.answer import Card
+    from rekindle.audit.answer import AuditedCard
     from rekindle.extension.build import ExtensionReport
     from rekindle.machine.model import Machine
 
@@ -84,7 +84,7 @@ def env_command(place: Path | None, gpus: tuple[str, ...], shell: str | None, as
     return 0
 
 
-def _here(gpus: tuple[str, ...]) -> tuple[tuple[Card, ...], Machine]:
+def _here(gpus: tuple[str, ...]) -> tuple[tuple[AuditedCard, ...], Machine]:
     from rekindle.audit.cards import cards_for
     from rekindle.machine.probe import look
 

@@ -12,7 +12,7 @@ from rekindle.core import console
 from rekindle.core.errors import PatchMismatch, Unverified, UsageError
 
 if TYPE_CHECKING:
-    from rekindle.source.patches import Report
+    from rekindle.source.patches import PatchReport
 
 
 @click.command("patch")
@@ -66,12 +66,12 @@ def command(
         _print(report)
         if listing and only:
             _explain(only)
-    if any(one.state is patching.State.MISMATCH for one in report.patches):
+    if any(one.state is patching.PatchState.MISMATCH for one in report.patches):
         return PatchMismatch.exit_code
     return Unverified.exit_code if report.unreadable or report.kept else 0
 
 
-def _print(report: Report) -> None:
+def _print(report: PatchReport) -> None:
     if report.action == "dry-run":
         console.out((report.diff or "").rstrip("\n"))
         console.say(f"would change {_files(len(report.changed))} in `{report.root}`; nothing was written")

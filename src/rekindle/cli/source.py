@@ -49,10 +49,10 @@ def command(
 
 
 def _print(result: Tree | Unpacked) -> None:
-    from rekindle.source.checkout import State, Tree
+    from rekindle.source.checkout import RepositoryState, Tree
 
     if isinstance(result, Tree):
-        count = sum(one.state is not State.LEFT_OUT for one in result.repositories) - 1
+        count = sum(one.state is not RepositoryState.LEFT_OUT for one in result.repositories) - 1
         console.out(f"PyTorch {result.torch} at {result.commit[:12]} with {count} submodules in {result.root}")
         edited = [f"{one.path} ({one.edited})" for one in result.repositories if one.edited]
         if edited:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import Card, Torch
+from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.audit import installed_torch
-from rekindle.build.configure.environment import Change
+from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.run.build import captured
 from rekindle.core.errors import MissingTool, NotFound, UsageError
@@ -51,7 +51,7 @@ class ExtensionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ready(
-    place: Path | None, cards: Sequence[Card], machine: Machine, *, temp: str, load: bool = True
+    place: Path | None, cards: Sequence[AuditedCard], machine: Machine, *, temp: str, load: bool = True
 ) -> tuple[Environment, Torch, Preparation]:
     """The environment, its torch, and what a build in it would use.
 
@@ -81,18 +81,18 @@ class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.extension-env/1"
     shell: str
     arch_list: str
-    changes: tuple[Change, ...]
+    changes: tuple[VariableChange, ...]
     text: str
 
 
-def check(place: Path | None, *, cards: Sequence[Card], machine: Machine) -> ExtensionReport:
+def check(place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine) -> ExtensionReport:
     """Would a CUDA extension build here, with what, and for which cards? Nothing is built."""
     environment, torch, found = ready(place, cards, machine, temp=tempfile.gettempdir())
     return _Report("pre-flight", environment, torch.version, found).of(wheel=None, built=False)
 
 
 def shell_environment(
-    place: Path | None, *, cards: Sequence[Card], machine: Machine, shell: str | None
+    place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine, shell: str | None
 ) -> ShellEnvironment:
     """The environment as lines for a shell; an error that says what is missing when there is none."""
     _, _, found = ready(place, cards, machine, temp=tempfile.gettempdir(), load=False)
@@ -108,7 +108,7 @@ def build(
     project: str,
     place: Path | None,
     *,
-    cards: Sequence[Card],
+    cards: Sequence[AuditedCard],
     machine: Machine,
     output: Path,
     from_source: bool = False,

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from rekindle.audit.answer import Card, Torch
+from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
@@ -41,7 +41,7 @@ def candidate(
     requirement: str,
     environment: Environment,
     torch: Torch,
-    cards: Sequence[Card],
+    cards: Sequence[AuditedCard],
     work: Path,
     tell: Callable[[str], None],
 ) -> tuple[Path | None, Finding | None]:
@@ -69,7 +69,7 @@ def candidate(
     return wheel or _fetched(requirement, environment, folder), finding
 
 
-def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[Card]) -> Finding:
+def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedCard]) -> Finding:
     targets, wrong = served_by(where, cards)
     if not targets:
         return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index has no GPU code")

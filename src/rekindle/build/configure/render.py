@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 
-from rekindle.build.configure.environment import MARK, Action, Change, Environment
+from rekindle.build.configure.environment import MARK, Action, BuildEnvironment, VariableChange
 from rekindle.core.errors import BadInput
 
 SHELLS = ("cmd", "ps1", "sh")
@@ -18,15 +18,15 @@ Known = tuple[tuple[str, str], ...]
 """(text, variable): where the text is the beginning of a path, the variable of the script stands for it."""
 
 
-def render(environment: Environment, shell: str) -> str:
+def render(environment: BuildEnvironment, shell: str) -> str:
     """The lines that make this environment in a shell that has none of it yet."""
-    lines: dict[str, Callable[[Environment], list[str]]] = {"cmd": _cmd, "ps1": _ps1, "sh": _sh}
+    lines: dict[str, Callable[[BuildEnvironment], list[str]]] = {"cmd": _cmd, "ps1": _ps1, "sh": _sh}
     return "\n".join(lines[shell](environment)) + "\n"
 
 
-def change_lines(environment: Environment, shell: str, known: Known) -> list[str]:
+def change_lines(environment: BuildEnvironment, shell: str, known: Known) -> list[str]:
     """The changes alone, for a script: each reason once, and its own variables in the paths."""
-    made: dict[str, Callable[[Change], list[str]]] = {
+    made: dict[str, Callable[[VariableChange], list[str]]] = {
         "cmd": lambda change: _cmd_lines(change, known),
         "ps1": lambda change: _ps1_lines(change, known),
         "sh": lambda change: _sh_lines(change, ";" if environment.system == "windows" else ":", known),
@@ -58,11 +58,11 @@ def split(value: str, known: Known) -> Iterator[tuple[bool, str]]:
         yield False, value[done:]
 
 
-def _changes(environment: Environment) -> list[Change]:
+def _changes(environment: BuildEnvironment) -> list[VariableChange]:
     return [change for change in environment.changes if change.name != MARK]
 
 
-def _cmd(environment: Environment) -> list[str]:
+def _cmd(environment: BuildEnvironment) -> list[str]:
     lines = ["@echo off", "rem Messages and file names in UTF-8", "chcp 65001 >nul"]
     if environment.vcvars:
         lines += [f"call {environment.vcvars} || exit /b 1"]
@@ -72,7 +72,7 @@ def _cmd(environment: Environment) -> list[str]:
     return lines
 
 
-def _cmd_lines(change: Change, known: Known = ()) -> list[str]:
+def _cmd_lines(change: VariableChange, known: Known = ()) -> list[str]:
     value = cmd_value(change.value, known)
     if change.action is Action.UNSET:
         return [f'set "{change.name}="']
@@ -100,7 +100,7 @@ def cmd_value(value: str, known: Known = ()) -> str:
     return "".join(f"%{text}%" if named else text.replace("%", "%%") for named, text in split(value, known))
 
 
-def _ps1(environment: Environment) -> list[str]:
+def _ps1(environment: BuildEnvironment) -> list[str]:
     lines = ["$ErrorActionPreference = 'Stop'", "chcp 65001 | Out-Null"]
     if environment.vcvars:
         # PowerShell cannot keep what a batch file sets: run it in cmd and take over the variables.
@@ -122,7 +122,7 @@ def _ps1(environment: Environment) -> list[str]:
     return lines
 
 
-def _ps1_lines(change: Change, known: Known = ()) -> list[str]:
+def _ps1_lines(change: VariableChange, known: Known = ()) -> list[str]:
     name, value = f"$Env:{change.name}", ps1_text(change.value, known)
     if change.action is Action.UNSET:
         return [f"Remove-Item -LiteralPath 'Env:{change.name}' -ErrorAction SilentlyContinue"]
@@ -144,7 +144,7 @@ def ps1_text(value: str, known: Known = ()) -> str:
     return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
 
 
-def drop_function(environment: Environment) -> list[str]:
+def drop_function(environment: BuildEnvironment) -> list[str]:
     """The function that the lines for `sh` call."""
     separator = ";" if environment.system == "windows" else ":"
     return [
@@ -155,7 +155,7 @@ def drop_function(environment: Environment) -> list[str]:
     ]
 
 
-def _sh(environment: Environment) -> list[str]:
+def _sh(environment: BuildEnvironment) -> list[str]:
     separator = ";" if environment.system == "windows" else ":"
     lines = drop_function(environment)
     for change in _changes(environment):
@@ -168,7 +168,7 @@ def sh_text(value: str, known: Known = ()) -> str:
     return "".join(f'"${text}"' if named else shlex.quote(text) for named, text in split(value, known))
 
 
-def _sh_lines(change: Change, separator: str, known: Known = ()) -> list[str]:
+def _sh_lines(change: VariableChange, separator: str, known: Known = ()) -> list[str]:
     name, value = change.name, sh_text(change.value, known)
     if change.action is Action.UNSET:
         return [f"unset {name}"]

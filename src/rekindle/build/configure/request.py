@@ -76,7 +76,7 @@ class Cuda(msgspec.Struct, frozen=True, kw_only=True):
     """Folders with the programs of other toolkits."""
 
 
-class Cudnn(msgspec.Struct, frozen=True, kw_only=True):
+class BuildCudnn(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     version: Version | None = None
     include: str | None = None
@@ -111,7 +111,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     python_version: Version | None = None
     cmake_version: Version | None = None
     cuda: Cuda | None = None
-    cudnn: Cudnn | None = None
+    cudnn: BuildCudnn | None = None
     openmp: str | None = None
     """Where Intel's OpenMP lies, for an MKL that does not bring it: oneAPI's `compiler` of a version."""
     mkl: str | None = None
@@ -321,7 +321,7 @@ def fitting_cudnns(wanted: BuildFile, machine: Machine) -> list[FoundCudnn]:
     return [each for each in machine.cudnns if asked and each.version and same_release(each.version, asked)]
 
 
-def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
+def _cudnn(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
     if wanted.cudnn is None:
         return None
     fitting = fitting_cudnns(wanted, machine)
@@ -332,7 +332,7 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> Cudnn | None:
     found: FoundCudnn = next((each for each in fitting if not each.missing), fitting[0])
     paths = ntpath if machine.os == "windows" else posixpath
     link = [name for name in found.libraries if paths.basename(name).lower() in ("cudnn.lib", "libcudnn.so")]
-    return Cudnn(
+    return BuildCudnn(
         root=found.root,
         version=found.version,
         include=paths.dirname(found.header) if found.header else None,

@@ -59,7 +59,7 @@ class Watch:
         return _stat(self._read("/proc/vmstat") or "").get("oom_kill")
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One control group with an account of memory."""
 
     folder: str
@@ -80,7 +80,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return limit - max(0, usage - droppable), limit
 
 
-def groups(read: Read) -> list[Group]:
+def groups(read: Read) -> list[MemoryGroup]:
     """The control groups of this process that have an account of memory, our own first."""
     paths: dict[str, str] = {}
     for line in (read("/proc/self/cgroup") or "").splitlines():
@@ -90,10 +90,10 @@ def groups(read: Read) -> list[Group]:
     own = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
     if own is not None:
         kind = {"limit": "memory.limit_in_bytes", "usage": "memory.usage_in_bytes", "events": "memory.oom_control"}
-        made = [Group(folder=f"/sys/fs/cgroup/memory{part}", prefix="total_", **kind) for part in _upwards(own)]
+        made = [MemoryGroup(folder=f"/sys/fs/cgroup/memory{part}", prefix="total_", **kind) for part in _upwards(own)]
     else:
         kind = {"limit": "memory.max", "usage": "memory.current", "events": "memory.events"}
-        made = [Group(folder=f"/sys/fs/cgroup{part}", prefix="", **kind) for part in _upwards(paths.get("", "/"))]
+        made = [MemoryGroup(folder=f"/sys/fs/cgroup{part}", prefix="", **kind) for part in _upwards(paths.get("", "/"))]
     return [group for group in made if read(f"{group.folder}/{group.usage}") is not None]
 
 

@@ -19,7 +19,7 @@ _OUTPUT = re.compile(r"""(?:^|\s)(?:-o\s+|--output-file[= ]|[/-]Fo:?|[/-](?i:out
 _RESPONSE = re.compile(r"""@["']?(?P<path>\S+?)\.rsp\b""")
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningProgram(msgspec.Struct, frozen=True, kw_only=True):
     """One job: the compiler with all that it has started. `memory` in bytes, None where it cannot be read."""
 
     output: str | None
@@ -35,7 +35,7 @@ class Watcher:
         self.pid = pid
         self._commands: dict[tuple[int, float], tuple[str | None, str]] = {}
 
-    def look(self) -> list[Running]:
+    def look(self) -> list[RunningProgram]:
         """The jobs, oldest first: what Ninja has started, or this program when no Ninja runs."""
         import psutil
 
@@ -64,7 +64,7 @@ class Watcher:
                 found.append(job)
         return sorted(found, key=lambda job: -job.seconds)
 
-    def _job(self, head: Process, children: Mapping[int, list[Process]]) -> Running | None:
+    def _job(self, head: Process, children: Mapping[int, list[Process]]) -> RunningProgram | None:
         import psutil
 
         try:
@@ -81,7 +81,7 @@ class Watcher:
             except psutil.Error:
                 continue
         output, program = self._commands[identity]
-        return Running(output=output, program=program, seconds=max(0.0, time.time() - created), memory=memory)
+        return RunningProgram(output=output, program=program, seconds=max(0.0, time.time() - created), memory=memory)
 
 
 def output_of(command: str) -> str | None:

@@ -30,7 +30,7 @@ _OVERDUE = 0.25
 """A file that should be through by now takes this share of its age more."""
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class TimeLeft(msgspec.Struct, frozen=True, kw_only=True):
     """`seconds` left; `share` of the work that is done; `known`: how much of the rest was timed in an earlier build."""
 
     seconds: float
@@ -78,7 +78,7 @@ class Estimator:
 
     def remaining(
         self, now: float, running: Mapping[str, float] | None = None, *, unlisted: int = 0, fewer: int = 0
-    ) -> Estimate:
+    ) -> TimeLeft:
         """`running`: age by output. Ninja may find that it has more to do than was listed (`unlisted`: of these only
         the number is known), or that some of it need not be done (`fewer`)."""
         running = running or {}
@@ -104,7 +104,7 @@ class Estimator:
         jobs, busy = self._parallel(now, running)
         seconds = _laid_out(ages, times, jobs) * jobs / max(busy, 0.25)
         total = self._done + sum(weight.seconds for weight in self._left.values())
-        return Estimate(
+        return TimeLeft(
             seconds=seconds,
             share=self._done / total if total else 1.0,
             known=known / work if work else 1.0,

@@ -85,7 +85,7 @@ def builds(name: str) -> list[Times]:
     return own + [Times(name=each.id, seconds=each.seconds) for each in compile_times()]
 
 
-class Tail:
+class LogTail:
     """Ninja's log of a running build: the seconds of what has been made since this was opened.
 
     Where the governor has a record of a compile, that counts: Ninja's time has the wait at the gate in it.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from rekindle.build.progress import outputs
-from rekindle.build.progress.activity import Running
-from rekindle.build.progress.eta import Estimate
+from rekindle.build.progress.activity import RunningProgram
+from rekindle.build.progress.eta import TimeLeft
 from rekindle.core import console
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     done: int = 0
     total: int = 0
-    running: tuple[Running, ...] = ()
-    estimate: Estimate | None = None
+    running: tuple[RunningProgram, ...] = ()
+    estimate: TimeLeft | None = None
     jobs: int | None = None
     waiting: int = 0
     memory_free: int | None = None
@@ -178,16 +178,16 @@ def _gib(size: int | None) -> str:
     return f"{size / 2**30:.1f} GiB" if size < 100 * 2**30 else f"{size / 2**30:.0f} GiB"
 
 
-def _doing(job: Running) -> str:
+def _doing(job: RunningProgram) -> str:
     return "linking" if job.output and outputs.read(job.output).kind == "link" else "compiling"
 
 
-def _name(job: Running, room: int) -> str:
+def _name(job: RunningProgram, room: int) -> str:
     name = console.clean(outputs.read(job.output).source if job.output else job.program or "a program")
     return name if len(name) <= room else "..." + name[-(room - 3) :]
 
 
-def _age(job: Running) -> str:
+def _age(job: RunningProgram) -> str:
     return ", ".join(filter(None, (duration(job.seconds), _gib(job.memory))))
 
 

@@ -17,8 +17,8 @@ import msgspec
 
 from rekindle.build.governor.server import Standing
 from rekindle.build.progress import history, pending, view
-from rekindle.build.progress.activity import Running, Watcher
-from rekindle.build.progress.eta import Estimate, Estimator
+from rekindle.build.progress.activity import RunningProgram, Watcher
+from rekindle.build.progress.eta import Estimator, TimeLeft
 from rekindle.build.progress.view import Now
 from rekindle.build.progress.weights import Weight, Weights
 
@@ -28,7 +28,7 @@ _AWAIT = 2.5
 """Seconds after a finished line in which Ninja's log must have named the output's times."""
 
 
-class Compile(msgspec.Struct, frozen=True, kw_only=True):
+class CompileStep(msgspec.Struct, frozen=True, kw_only=True):
     """What a compile step is about to do."""
 
     ninja: str
@@ -63,7 +63,7 @@ class Progress:
         self._thread = threading.Thread(target=self._watch, name="rekindle-progress", daemon=True)
         self._thread.start()
 
-    def compiling(self, what: Compile) -> None:
+    def compiling(self, what: CompileStep) -> None:
         """Before Ninja is started: what it will make, and how heavy that is."""
         described = pending.described(what.build)
         listed = pending.listed(what.ninja, what.build, what.targets, what.environ)
@@ -136,18 +136,18 @@ class _State:
         self.listed = 0
         self.left: set[str] = set()
         self.estimator: Estimator | None = None
-        self.what: Compile | None = None
+        self.what: CompileStep | None = None
         self.described: Mapping[str, str] = {}
-        self._log: history.Tail | None = None
+        self._log: history.LogTail | None = None
         self._arrived: dict[str, float] = {}
 
-    def compiles(self, what: Compile, weights: Mapping[str, Weight], described: Mapping[str, str]) -> None:
+    def compiles(self, what: CompileStep, weights: Mapping[str, Weight], described: Mapping[str, str]) -> None:
         self.what = what
         self.described = described
         self.estimator = Estimator(weights, jobs=what.jobs, begun=time.monotonic())
         self.left = set(weights)
         self.listed = len(weights)
-        self._log = history.Tail(what.build / ".ninja_log", what.compiles)
+        self._log = history.LogTail(what.build / ".ninja_log", what.compiles)
 
     def heard(self, text: str) -> None:
         self.heard_at = time.monotonic()
@@ -173,10 +173,10 @@ class _State:
                 self.left.discard(name)
                 del self._arrived[name]
 
-    def now(self, jobs: Sequence[Running], standing: Standing | None) -> Now:
+    def now(self, jobs: Sequence[RunningProgram], standing: Standing | None) -> Now:
         import psutil
 
-        estimate: Estimate | None = None
+        estimate: TimeLeft | None = None
         if self.estimator is not None and (self.listed or self.done):
             ages = {job.output: job.seconds for job in jobs if job.output}
             left = self.total - self.done if self.total * 2 >= self.listed else len(self.left)
@@ -204,7 +204,7 @@ class _State:
         )
 
 
-def _governed(jobs: Sequence[Running], standing: Standing) -> list[Running]:
+def _governed(jobs: Sequence[RunningProgram], standing: Standing) -> list[RunningProgram]:
     """The jobs without those that only wait at the gate; the others as old as their compilers are."""
     waiting = {shown.object for shown in standing.waiting}
     shown = {each.object: each for each in standing.running}

@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle.build.configure import backends, options, patches, tools, tree, wheel_name
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
-from rekindle.build.configure.environment import Environment, compute
+from rekindle.build.configure.environment import BuildEnvironment, compute
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
@@ -103,7 +103,7 @@ def prepare(
     *,
     capture: bool = True,
     variables: Mapping[str, str] | None = None,
-) -> tuple[options.Options, Environment, dict[str, str], str]:
+) -> tuple[options.Options, BuildEnvironment, dict[str, str], str]:
     """Options, environment and version of a build in the folder `root`: all that can be said without touching it."""
     chosen = options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
     version = wheel_name.wheel_version(request)
@@ -265,7 +265,7 @@ def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepR
     return reports
 
 
-def _one(context: steps.Context, step: steps.Step, number: int, print_: str, tell: Teller) -> StepReport:
+def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str, tell: Teller) -> StepReport:
     journal = context.journal
     context.log = context.folders.logs / f"{number:02d}-{step.name}.log"
     for old in (context.log, context.log.with_name(context.log.name + ".gz")):

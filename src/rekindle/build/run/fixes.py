@@ -16,7 +16,7 @@ from rekindle.build.configure import patches
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.run.choices import Choices
-from rekindle.build.run.journal import Entry, Journal
+from rekindle.build.run.journal import Journal, JournalEntry
 from rekindle.build.run.remedy import Remedy
 from rekindle.build.run.steps import Context
 from rekindle.core.errors import StepFailed
@@ -101,7 +101,7 @@ class Fixer:
         self.choices = msgspec.structs.replace(self.choices, start=None, clean=False)
 
 
-def in_force(entries: Iterable[Entry]) -> Force:
+def in_force(entries: Iterable[JournalEntry]) -> Force:
     """What the journal says was fixed. Jobs are not taken from it: another day may have more memory to spare."""
     force = Force()
     for entry in entries:
@@ -110,7 +110,7 @@ def in_force(entries: Iterable[Entry]) -> Force:
     return force
 
 
-def offered(entries: list[Entry]) -> Remedy | None:
+def offered(entries: list[JournalEntry]) -> Remedy | None:
     """The fix that the last run could have made and had no leave to."""
     for entry in reversed(entries):
         if entry.event in ("fix", "done"):

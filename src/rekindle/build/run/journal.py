@@ -28,7 +28,7 @@ EVENTS = (
 )  # fmt: skip
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`process` names a program that was started: its group outlives Rekindle when that is killed."""
 
     at: str
@@ -57,8 +57,8 @@ class Journal:
         self.entries = list(read(path))
         self._mended = False
 
-    def write(self, event: str, **values: Any) -> Entry:
-        entry = Entry(at=stamp(), event=event, run=self.run, **values)
+    def write(self, event: str, **values: Any) -> JournalEntry:
+        entry = JournalEntry(at=stamp(), event=event, run=self.run, **values)
         line = codec.to_json(entry, indent=0).encode("utf-8") + b"\n"
         try:
             self._mend()
@@ -72,11 +72,11 @@ class Journal:
         self.entries.append(entry)
         return entry
 
-    def last_word(self, step: str) -> Entry | None:
+    def last_word(self, step: str) -> JournalEntry | None:
         words = ("begin", "done", "failed", "interrupted")
         return next((each for each in reversed(self.entries) if each.step == step and each.event in words), None)
 
-    def done(self, step: str, fingerprint: str) -> Entry | None:
+    def done(self, step: str, fingerprint: str) -> JournalEntry | None:
         """The entry that says this step is through, if it still holds: same inputs, outputs as they were."""
         entry = self.last_word(step)
         if entry is None or entry.event != "done" or entry.fingerprint != fingerprint:
@@ -86,9 +86,9 @@ class Journal:
     def ever_done(self, step: str) -> bool:
         return any(each.event == "done" and each.step == step for each in self.entries)
 
-    def left_running(self) -> list[Entry]:
+    def left_running(self) -> list[JournalEntry]:
         """Processes that were started and of which no end is written."""
-        open_: dict[int | None, Entry] = {}
+        open_: dict[int | None, JournalEntry] = {}
         for entry in self.entries:
             if entry.event == "process":
                 open_[entry.pid] = entry
@@ -109,7 +109,7 @@ class Journal:
         self._mended = True
 
 
-def read(path: Path) -> list[Entry]:
+def read(path: Path) -> list[JournalEntry]:
     """The entries of a journal; none when there is no file yet."""
     try:
         data = path.read_bytes()
@@ -121,7 +121,7 @@ def read(path: Path) -> list[Entry]:
         if not line.strip(b"\0 \r"):
             continue
         try:
-            found.append(codec.from_json(line, Entry, name=f"`{path}`, line {number}"))
+            found.append(codec.from_json(line, JournalEntry, name=f"`{path}`, line {number}"))
         except BadInput:
             # Only the last line can be torn. Anything else was not written by us, and is not to be built upon.
             if number >= len(lines) - 1:

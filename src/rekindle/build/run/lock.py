@@ -15,7 +15,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     since: str
 
@@ -32,7 +32,7 @@ def held(folders: Folders) -> Iterator[None]:
     except Timeout:
         raise _refused(folders.running, folders.root) from None
     try:
-        now = Running(pid=os.getpid(), since=time.strftime("%Y-%m-%d %H:%M:%S"))
+        now = LockHolder(pid=os.getpid(), since=time.strftime("%Y-%m-%d %H:%M:%S"))
         files.write_text(folders.running, codec.to_json(now) + "\n")
         yield
     finally:
@@ -44,7 +44,7 @@ def held(folders: Folders) -> Iterator[None]:
 def _refused(path: Path, root: Path) -> Locked:
     who = "another run"
     with contextlib.suppress(OSError, BadInput):
-        first = codec.from_json(path.read_bytes(), Running)
+        first = codec.from_json(path.read_bytes(), LockHolder)
         who = f"another run (process {first.pid}, since {first.since})"
     message = f"{who} is building in `{root}`"
     return Locked(message, hint="wait for it, or end it; two builds in one folder would corrupt each other")

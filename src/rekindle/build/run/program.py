@@ -25,7 +25,7 @@ Observer = Callable[[str], None]
 """Is handed every line."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     seconds: float
     lines: int
@@ -45,7 +45,7 @@ def run(
     step: str,
     observe: Observer | None = None,
     started: Callable[[int], None] | None = None,
-) -> Outcome:
+) -> ProgramResult:
     """Run a program to its end. Ctrl-C ends it with all it has started before it goes on up."""
     begun = time.monotonic()
     count = 0
@@ -82,7 +82,7 @@ def run(
             # A leader that was killed can leave its compilers behind: they belong to the same group.
             program.end()
             journal.write("ended", step=step, pid=program.pid, code=code)
-    return Outcome(code=code, seconds=time.monotonic() - begun, lines=count)
+    return ProgramResult(code=code, seconds=time.monotonic() - begun, lines=count)
 
 
 def compress(log: Path) -> Path:

@@ -17,7 +17,7 @@ import msgspec
 from rekindle.build.configure import backends, check, cmake_result, patches, preflight, smoke, tree
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
-from rekindle.build.configure.environment import Environment
+from rekindle.build.configure.environment import BuildEnvironment
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
@@ -25,7 +25,7 @@ from rekindle.build.governor import governor as governing
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
 from rekindle.build.progress import history, pending
-from rekindle.build.progress.watch import Compile, Progress
+from rekindle.build.progress.watch import CompileStep, Progress
 from rekindle.build.run import finish
 from rekindle.build.run import program as runner
 from rekindle.build.run.folders import Folders, folder_of, source_of
@@ -43,7 +43,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     request: BuildRequest
     options: Options
-    environment: Environment
+    environment: BuildEnvironment
     environ: dict[str, str]
     tools: Tools
     folders: Folders
@@ -93,8 +93,8 @@ class Context(msgspec.Struct, kw_only=True):
         return self.gated and governing.takes_tokens(self.tools.ninja)
 
     @property
-    def job(self) -> backends.Job:
-        return backends.Job(
+    def job(self) -> backends.BackendJob:
+        return backends.BackendJob(
             request=self.request,
             options=self.options,
             tools=self.tools,
@@ -107,7 +107,7 @@ class Context(msgspec.Struct, kw_only=True):
         )
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class BuildStep(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     inputs: Callable[[Context], Any]
     run: Callable[[Context], dict[str, str]]
@@ -225,9 +225,9 @@ def run_shelve(context: Context) -> dict[str, str]:
     return {str(finish.shelved(context.request, _made_by(context, "repair"), applied)): THERE}
 
 
-STEPS: tuple[Step, ...] = (
-    Step(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
-    Step(
+STEPS: tuple[BuildStep, ...] = (
+    BuildStep(name="preflight", inputs=lambda c: None, run=run_preflight, looks=True, always=True),
+    BuildStep(
         name="source",
         inputs=lambda c: [
             c.backend.copies,
@@ -237,14 +237,14 @@ STEPS: tuple[Step, ...] = (
         ],
         run=run_source,
     ),
-    Step(name="patch", after="source", inputs=lambda c: patches.wanted(c.request, c.tools), run=run_patch),
-    Step(
+    BuildStep(name="patch", after="source", inputs=lambda c: patches.wanted(c.request, c.tools), run=run_patch),
+    BuildStep(
         name="smoke",
         inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],
         run=run_smoke,
         looks=True,
     ),
-    Step(
+    BuildStep(
         name="configure",
         after="patch",
         inputs=lambda c: [
@@ -256,12 +256,12 @@ STEPS: tuple[Step, ...] = (
         ],
         run=run_configure,
     ),
-    Step(name="check", after="configure", inputs=lambda c: c.request, run=run_check, looks=True),
-    Step(name="compile", after="configure", inputs=lambda c: c.request.targets, run=run_compile),
-    Step(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
-    Step(name="repair", after="package", inputs=lambda c: [c.request.cuda, c.request.cudnn], run=run_repair),
-    Step(name="verify", after="repair", inputs=lambda c: [c.request.torch, c.gpu], run=run_verify, looks=True),
-    Step(name="shelve", after="repair", inputs=lambda c: str(shelf_folder()), run=run_shelve),
+    BuildStep(name="check", after="configure", inputs=lambda c: c.request, run=run_check, looks=True),
+    BuildStep(name="compile", after="configure", inputs=lambda c: c.request.targets, run=run_compile),
+    BuildStep(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
+    BuildStep(name="repair", after="package", inputs=lambda c: [c.request.cuda, c.request.cudnn], run=run_repair),
+    BuildStep(name="verify", after="repair", inputs=lambda c: [c.request.torch, c.gpu], run=run_verify, looks=True),
+    BuildStep(name="shelve", after="repair", inputs=lambda c: str(shelf_folder()), run=run_shelve),
 )
 
 
@@ -296,7 +296,7 @@ def _compile(context: Context) -> None:
             context.journal.write("governor", step="compile", note=codec.to_json(governor.use, indent=0))
 
 
-def _ninja(context: Context, job: backends.Job, governor: Governor) -> None:
+def _ninja(context: Context, job: backends.BackendJob, governor: Governor) -> None:
     environ = governor.environment(context.environ)
     try:
         _carry_out(context, "compile", context.backend.compile(job), environ=environ)
@@ -318,8 +318,8 @@ def _check(context: Context, log: str) -> None:
     _stop_at(found, context, "CMake did not configure what the plan says")
 
 
-def _compiles(context: Context) -> Compile:
-    return Compile(
+def _compiles(context: Context) -> CompileStep:
+    return CompileStep(
         ninja=context.tools.ninja.path,
         build=context.build,
         source=context.source,

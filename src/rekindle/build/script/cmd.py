@@ -10,7 +10,7 @@ import re
 
 from rekindle.build.configure.render import Known, change_lines, cmd_value, one_line
 from rekindle.build.script import text as script_text
-from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+/@-]+\Z")
@@ -47,7 +47,7 @@ def _title(words: str) -> list[str]:
     return script_text.title(words, "rem")
 
 
-def _place(script: Script, place: Place) -> list[str]:
+def _place(script: Script, place: ScriptPlace) -> list[str]:
     value = place.value.rstrip("\\") if len(place.value) > 3 else place.value
     spelled = cmd_value(value, script.before(place))
     return [_rem(place.about), f'set "{place.variable}={"%RK_HERE%" if place.beside else ""}{spelled}"']

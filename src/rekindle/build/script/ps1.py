@@ -6,7 +6,7 @@ import re
 
 from rekindle.build.configure.render import change_lines, one_line, ps1_text
 from rekindle.build.script import text as script_text
-from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
 from rekindle.build.script.text import comment, title
 
@@ -64,7 +64,7 @@ def _arguments(script: Script, file: str) -> list[str]:
     ]
 
 
-def _place(script: Script, place: Place) -> list[str]:
+def _place(script: Script, place: ScriptPlace) -> list[str]:
     value = ps1_text(place.value.rstrip("\\") if len(place.value) > 3 else place.value, script.before(place))
     spelled = f"(Join-Path $PSScriptRoot {value})" if place.beside else value
     return [comment(place.about), f"$Env:{place.variable} = {spelled}"]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rekindle.build.configure import backends, patches, smoke
-from rekindle.build.configure.environment import Environment, compute
+from rekindle.build.configure.environment import BuildEnvironment, compute
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool, Tools
@@ -32,7 +32,7 @@ JOBS, ADDRESS = "@RK_JOBS@", "@RK_GIT@"
 """What stands in a command for a variable of the script that is no path."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A variable at the top of the script. `stands_for` is what a command says instead of its value."""
 
     variable: str
@@ -63,8 +63,8 @@ class ScriptStep(msgspec.Struct, frozen=True, kw_only=True):
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     system: str
-    places: tuple[Place, ...]
-    environment: Environment
+    places: tuple[ScriptPlace, ...]
+    environment: BuildEnvironment
     steps: tuple[ScriptStep, ...]
     plan: dict[str, Any]
     """What the Python part knows of it."""
@@ -77,7 +77,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         found = [(place.stands_for or place.value, place.variable) for place in self.places]
         return tuple(sorted([*found, *_hidden(self.system)], key=lambda pair: -len(pair[0])))
 
-    def before(self, place: Place) -> tuple[tuple[str, str], ...]:
+    def before(self, place: ScriptPlace) -> tuple[tuple[str, str], ...]:
         """Those that stand above it: a place below another one is spelled by it."""
         above = {each.variable for each in self.places[: self.places.index(place)]}
         return tuple(pair for pair in self.known if pair[1] in above or pair in _hidden(self.system))
@@ -94,10 +94,10 @@ def _hidden(system: str) -> tuple[tuple[str, str], ...]:
 def compose(request: BuildRequest, chosen: Options, *, work: str, jobs: int | None, beside: bool = False) -> Script:
     """The script for this request. With `beside` (it is for another computer) a source that is not absolute is meant
     from the script's folder, and nothing here says anything about it."""
-    return _Writer(request, chosen, work, jobs, beside).script()
+    return _Composer(request, chosen, work, jobs, beside).script()
 
 
-class _Writer:
+class _Composer:
     def __init__(self, request: BuildRequest, chosen: Options, work: str, jobs: int | None, beside: bool) -> None:
         self.paths = request.paths
         self.work = work
@@ -169,31 +169,31 @@ class _Writer:
             parts.append(f"and cuDNN {request.cudnn.version}")
         return " ".join([*parts, "on", "Windows" if request.system == "windows" else "Linux"])
 
-    def _places(self) -> tuple[Place, ...]:
+    def _places(self) -> tuple[ScriptPlace, ...]:
         request = self.request
         found = [
-            Place(
+            ScriptPlace(
                 variable="RK_WORK", value=self.work, about="Everything is made in this folder. Short, without spaces"
             ),
-            Place(variable="RK_PYTHON", value=self.base, about="The Python to build for"),
+            ScriptPlace(variable="RK_PYTHON", value=self.base, about="The Python to build for"),
         ]
         if request.torch and not self.given:
             about = "Where PyTorch's source comes from"
-            found.append(Place(variable="RK_GIT", value=GIT, about=about, stands_for=ADDRESS))
+            found.append(ScriptPlace(variable="RK_GIT", value=GIT, about=about, stands_for=ADDRESS))
         else:
             about = "The source" + (", which is copied" if self.backend.copies else "")
-            found.append(Place(variable="RK_GIVEN", value=self.given, about=about, beside=self.beside))
+            found.append(ScriptPlace(variable="RK_GIVEN", value=self.given, about=about, beside=self.beside))
         if self.backend.copies:
-            found.append(Place(variable="RK_SOURCE", value=self.source, about="The source that is built"))
+            found.append(ScriptPlace(variable="RK_SOURCE", value=self.source, about="The source that is built"))
         if request.compiler.studio:
-            found.append(Place(variable="RK_STUDIO", value=request.compiler.studio, about="Visual Studio"))
+            found.append(ScriptPlace(variable="RK_STUDIO", value=request.compiler.studio, about="Visual Studio"))
         if request.cuda:
-            found.append(Place(variable="RK_CUDA", value=request.cuda.root, about="The CUDA toolkit"))
-            found.append(Place(variable="RK_NVCC", value=request.cuda.nvcc, about="Its compiler"))
+            found.append(ScriptPlace(variable="RK_CUDA", value=request.cuda.root, about="The CUDA toolkit"))
+            found.append(ScriptPlace(variable="RK_NVCC", value=request.cuda.nvcc, about="Its compiler"))
         if request.cudnn and request.cuda and request.cudnn.root != request.cuda.root:
-            found.append(Place(variable="RK_CUDNN", value=request.cudnn.root, about="cuDNN"))
+            found.append(ScriptPlace(variable="RK_CUDNN", value=request.cudnn.root, about="cuDNN"))
         about = "How many files are compiled at a time; one of them can take 3 GB of memory"
-        found.append(Place(variable="RK_JOBS", value=str(self.jobs), about=about, stands_for=JOBS))
+        found.append(ScriptPlace(variable="RK_JOBS", value=str(self.jobs), about=about, stands_for=JOBS))
         return tuple(found)
 
     def _steps(self) -> list[ScriptStep | None]:
@@ -374,10 +374,10 @@ class _Writer:
         return self.paths.join(self.source, "build") if self.backend.name == "setup.py" else self._in("b")
 
     @property
-    def _job(self) -> backends.Job:
+    def _job(self) -> backends.BackendJob:
         names = {"cmake": "cmake", "ninja": "ninja", "python": self.request.python, "cxx": self.request.compiler.cxx}
         tools = {name: Tool(name=name, path=path) for name, path in names.items()}
-        return backends.Job(
+        return backends.BackendJob(
             request=self.request,
             options=self.chosen,
             tools=Tools(**tools),
@@ -458,7 +458,7 @@ def _commit(request: BuildRequest) -> str:
     return release.git_version or "" if str(request.release) == release.newest else ""
 
 
-def _prints(steps: list[ScriptStep], environment: Environment, more: list[Any]) -> list[dict[str, str]]:
+def _prints(steps: list[ScriptStep], environment: BuildEnvironment, more: list[Any]) -> list[dict[str, str]]:
     """A step's own print holds that of the step before it: what stands on something new is done anew."""
     found = []
     last = ""

@@ -7,7 +7,7 @@ import shlex
 
 from rekindle.build.configure.render import change_lines, drop_function, one_line, sh_text
 from rekindle.build.script import text as script_text
-from rekindle.build.script.script import Call, Place, Script, ScriptStep
+from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
 from rekindle.build.script.text import comment, title
 
@@ -73,7 +73,7 @@ def _here(script: Script) -> list[str]:
     return ['RK_HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd) || exit 1']
 
 
-def _place(script: Script, place: Place) -> list[str]:
+def _place(script: Script, place: ScriptPlace) -> list[str]:
     value = place.value.rstrip("/") or "/"
     spelled = '"$RK_HERE"/' + shlex.quote(value) if place.beside else sh_text(value, script.before(place))
     return [comment(place.about), f"export {place.variable}={spelled}"]
