@@ -6,6 +6,7 @@ neither may share blocks with its source. Prints medians and peak memory; ends w
     python benchmarks/repair.py                 --add against cp: at most 3 times as long, under 300 MB
     python benchmarks/repair.py --unpack        and against `wheel unpack` + `wheel pack`: 40 times faster
     python benchmarks/repair.py --closure       the whole repair against inflating every library once: at most 1.3
+    python benchmarks/repair.py --slim          a wheel with NVIDIA's libraries inside, and one that requires them
     python benchmarks/repair.py --peers         the Windows wheel: delvewheel and repairwheel, where installed; each is
                                                 ended after REKINDLE_BENCH_LIMIT seconds (900)
 """
@@ -39,6 +40,8 @@ LIMIT = float(os.environ.get("REKINDLE_BENCH_LIMIT", "900"))
 
 
 def main() -> int:
+    if "--slim" in sys.argv:
+        return _slim()
     if "--closure" in sys.argv:
         return _closure()
     if "--peers" in sys.argv:
@@ -67,6 +70,22 @@ def main() -> int:
             print(f"wheel unpack + pack     {again:7.2f} s  {again / own:.0f} x rekindle")
             good = good and again >= 40 * own
     return int(not good)
+
+
+def _slim() -> int:
+    """torchvision for Linux carries CUDA's runtime and nvJPEG: the wheel as it is, and slim."""
+    wheel = artefacts.wheel("torchvision==0.22.1", platform=LINUX)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("REKINDLE_BENCH_DIR")) as folder:
+        place = Path(folder)
+        command = [sys.executable, "-m", "rekindle", "repair", str(wheel), "--slim", "-o", str(place / "out")]
+        copied = statistics.median(_timed(lambda: _copy(wheel, place / "copy.whl"), place) for _ in range(5))
+        run = lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: E731
+        slimmed = statistics.median(_timed(run, place) for _ in range(5))
+        made = next((place / "out").glob("*.whl"))
+        print(f"fat {wheel.stat().st_size / 1e6:.1f} MB, slim {made.stat().st_size / 1e6:.1f} MB")
+        print(f"cp + fsync              {copied:7.2f} s")
+        print(f"rekindle repair --slim  {slimmed:7.2f} s")
+        return int(made.stat().st_size >= wheel.stat().st_size)
 
 
 def _closure() -> int:

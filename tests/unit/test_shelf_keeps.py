@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from securesystemslib.dsse import Envelope as OtherEnvelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import SSlibKey
 
 from rekindle.core import codec, signing
 from rekindle.core.errors import UsageError
@@ -300,6 +304,18 @@ def test_the_statement_is_in_toto_with_slsa_provenance(root: Path) -> None:
     assert definition["resolvedDependencies"][0]["digest"] == {"gitCommit": "a" * 40}
     assert definition["resolvedDependencies"][1] == {"name": "p", "digest": {"sha256": "b" * 64}}
     assert os.uname().nodename not in json.dumps(statement) if hasattr(os, "uname") else True
+
+
+def test_securesystemslib_verifies_the_statement_on_a_shelf(root: Path) -> None:
+    mine = signing.own_key()
+    assert mine is not None
+    text = json.loads(_file(root, store.STATEMENT).read_text(encoding="utf-8"))
+    envelope = OtherEnvelope.from_dict(copy.deepcopy(text))
+    key = SSlibKey(mine.public.id, "ed25519", "ed25519", {"public": mine.public.raw.hex()})
+    assert set(envelope.verify([key], 1)) == {mine.public.id}
+    text["payload"] = json.loads(_file(root, store.STATEMENT, "2.0").read_text(encoding="utf-8"))["payload"]
+    with pytest.raises(VerificationError):
+        OtherEnvelope.from_dict(text).verify([key], 1)
 
 
 # -- mending ---------------------------------------------------------------------------------------------------------

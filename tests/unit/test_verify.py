@@ -55,7 +55,7 @@ def test_a_file_that_is_not_what_record_says_fails_though_its_size_is_right(tmp_
     wheel = small_wheels.make(tmp_path, changed, record_bytes=small_wheels.record(small_wheels.FILES))
     seen = _read_only(wheel)
     assert seen.code == 8
-    assert "1 files are not what RECORD says: `torch/__init__.py`" in " ".join(seen.out.split())
+    assert "1 files do not match RECORD: `torch/__init__.py`" in " ".join(seen.out.split())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -145,3 +146,21 @@ def test_a_file_is_no_shelf(tmp_path: Path) -> None:
     for words in (("shelf", "list"), ("shelf", "find", "--gpu", "sm_35"), ("plan", "--gpu", "sm_61")):
         seen = rekindle_command(*words, "--shelf", str(place))
         assert (seen.code, "is a file, not a shelf" in seen.err) == (2, True), words
+
+
+def test_an_entry_of_version_0_1_is_still_read(tmp_path: Path) -> None:
+    """It had no tags, no build and no time; the file name tells the first."""
+    root = tmp_path / "shelf"
+    wheel = torch_like.wheel(tmp_path / "in", libraries={LIBRARY: KEPLER})
+    _shelved(root, wheel)
+    place = root / "wheels" / f"{wheel.name}.shelf.json"
+    text = json.loads(place.read_text(encoding="utf-8"))
+    old = (
+        "file", "sha256", "size", "project", "version", "metadata_sha256", "requires_python", "torch", "cuda", "cudnn",
+        "python", "platform", "glibc", "state", "checked_on", "code",
+    )  # fmt: skip
+    place.write_text(json.dumps({name: text[name] for name in old}), encoding="utf-8")
+    (offer,) = on_shelf(root)
+    assert (offer.system, offer.machine, offer.pythons, str(offer.cuda)) == ("linux", "x86_64", ("3.11",), "11.8")
+    seen = rekindle_command("shelf", "list", "--shelf", str(root), "--json")
+    assert seen.json()["wheels"][0]["file"] == wheel.name

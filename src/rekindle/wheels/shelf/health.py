@@ -47,7 +47,7 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
     known = {entry.file for entry in good}
     for wheel in sorted((folder / "wheels").glob("*.whl")):
         if wheel.name not in known:
-            text = f"`{wheel.name}` lies there without a readable entry"
+            text = f"`{wheel.name}` has no readable entry"
             found.append(Finding(id="stray", state=State.FAIL, found=text, fix=_MEND))
     found += _pages(folder)
     return ShelfHealth(folder=folder, state=worst(found), findings=tuple(found))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +19,8 @@ from rekindle.wheels.shelf.entry import ShelvedWheel
 
 ENTRY, METADATA, REPORT, STATEMENT = ".shelf.json", ".metadata", ".verify.json", ".dsse.json"
 _OWN_FOLDERS = ("wheels", "simple", "replaced")
+# IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_MOUNT_POINT of Windows.
+_LINKS = (0xA000000C, 0xA0000003)
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
 
 
@@ -39,13 +41,12 @@ def guard(folder: Path) -> None:
 
 
 def is_link(path: Path) -> bool:
-    """A symbolic link, or on Windows a junction."""
-    if path.is_symlink():
-        return True
+    """A symbolic link, or on Windows a junction. A file that OneDrive has not fetched yet is none."""
     try:
-        return bool(os.lstat(path).st_file_attributes & 0x400) if os.name == "nt" else False  # type: ignore[attr-defined]
+        found = path.lstat()
     except OSError:
         return False
+    return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) in _LINKS
 
 
 def file_name(file: str) -> str:

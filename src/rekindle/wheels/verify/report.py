@@ -11,10 +11,10 @@ from rekindle.core.findings import State
 from rekindle.wheels.verify.verify import NumberedCheck, Verification
 
 _WORDS = {
-    State.PASS: "every check passed",
-    State.WARN: "it works, with a warning",
-    State.UNVERIFIED: "nothing failed, but not everything could be checked",
-    State.FAIL: "it failed",
+    State.PASS: "all checks passed",
+    State.WARN: "works, with warnings",
+    State.UNVERIFIED: "no failures, but some checks could not be run",
+    State.FAIL: "failed",
 }
 
 

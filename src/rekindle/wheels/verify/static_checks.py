@@ -79,9 +79,7 @@ def file(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if warned:
         return msgspec.structs.replace(warned[0], id="file")
     size = subject.inspection.size / 1e6
-    return Finding(
-        id="file", state=State.PASS, found=f"{len(subject.package.files)} files of {size:.0f} MB can be read"
-    )
+    return Finding(id="file", state=State.PASS, found=f"{len(subject.package.files)} files, {size:.0f} MB")
 
 
 def _damaged(subject: OpenedSubject) -> Finding | None:
@@ -108,7 +106,7 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     """Every file against its hash in RECORD, not its size alone."""
     listed = next((item for item in subject.inspection.findings if item.id == "record"), None)
     if listed is None:
-        return Finding(id="record", state=State.UNVERIFIED, found="there is no RECORD to compare with")
+        return Finding(id="record", state=State.UNVERIFIED, found="there is no RECORD file")
     if listed.state is State.FAIL:
         return listed
     entries = package.record(subject.package) or []
@@ -128,13 +126,13 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
         return Finding(
             id="record",
             state=State.FAIL,
-            found=f"{len(wrong)} files are not what RECORD says: {shown}",
+            found=f"{len(wrong)} files do not match RECORD: {shown}",
             why="the file was damaged or changed after it was built",
             fix=Fix(text="download or build it again; after a change by hand pack it with `rekindle repair --pack`"),
         )
     if listed.state is not State.PASS:
         return listed
-    return Finding(id="record", state=State.PASS, found=f"{checked} files have the hashes that RECORD states")
+    return Finding(id="record", state=State.PASS, found=f"{checked} files match RECORD")
 
 
 def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
@@ -157,7 +155,7 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
         except InvalidWheelFilename as error:
             return Finding(
                 id="tags", state=State.FAIL, found=f"the file name is not that of a wheel: {error}",
-                why="pip refuses it", fix=Fix(text="give it back the name it was built under"),
+                why="pip refuses it", fix=Fix(text="rename it to the name it was built under"),
             )  # fmt: skip
         if {str(tag) for tag in tagged} != stated:
             problems.append(f"the file name says {_some(map(str, tagged))}, WHEEL says {_some(stated)}")
@@ -173,17 +171,17 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
             why="pip takes a wheel by its tags: it would take this one where it cannot load",
             fix=Fix(text="build it again for the Python and system it is meant for"),
         )
-    return Finding(id="tags", state=State.PASS, found=f"{name} {version}, {_some(stated)}, as its libraries are")
+    return Finding(id="tags", state=State.PASS, found=f"{name} {version}, {_some(stated)}; its libraries match")
 
 
 def closure(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     found = subject.inspection.closure
     if found is None:
-        return Finding(id="closure", state=State.PASS, found="there are no compiled libraries")
+        return Finding(id="closure", state=State.PASS, found="no compiled libraries")
     findings = [*linkage.findings(found), *(item for item in subject.inspection.findings if item.id == "closure.fit")]
     state = worst(findings)
     if state is State.PASS:
-        text = f"all {found.links} library links lead somewhere"
+        text = f"all {found.links} library links resolve"
         if found.brought and found.against:
             text += f", {len(found.brought)} of them to {found.against}"
         return Finding(id="closure", state=state, found=text)
@@ -194,13 +192,13 @@ def closure(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
 
 def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if not cards:
-        text = "no card was named, and none is in this machine"
+        text = "no GPU was named, and this machine has none"
         fix = Fix(text='name it with `--gpu`, such as `--gpu "Tesla K40c"`')
         return Finding(id="coverage", state=State.UNVERIFIED, found=text, fix=fix)
     if not subject.inspection.gpu_code:
         return Finding(
-            id="coverage", state=State.FAIL, found="there is no GPU code inside: this is a CPU build",
-            fix=Fix(text="`rekindle plan` says which build serves the card"),
+            id="coverage", state=State.FAIL, found="no GPU code: this is a CPU build",
+            fix=Fix(text="`rekindle plan` names a build that serves the card"),
         )  # fmt: skip
     asked = subject.inspection.cards
     worst_card = max(asked, key=lambda card: list(Coverage).index(card.coverage))
@@ -219,7 +217,7 @@ def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
         state=state,
         found=served,
         why="the first kernel without code for the card ends with `no kernel image is available`",
-        fix=Fix(text="`rekindle plan` says which build serves the card"),
+        fix=Fix(text="`rekindle plan` names a build that serves the card"),
     )
 
 
@@ -253,7 +251,7 @@ def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     """`torch.__config__` against the files: CUDA, cuDNN, and the targets that nvcc was told against those inside."""
     text = str(facts.get("config", ""))
     if not text:
-        return Finding(id="config", state=State.UNVERIFIED, found="this torch does not say how it was built")
+        return Finding(id="config", state=State.UNVERIFIED, found="torch has no build information")
     problems = []
     runtime = re.search(r"CUDA Runtime (\d+\.\d+)", text)
     if runtime and facts.get("cuda") and not str(facts["cuda"]).startswith(runtime[1]):
@@ -269,7 +267,7 @@ def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     named = (("CUDA", runtime), ("cuDNN", cudnn), ("BLAS", blas))
     parts = [f"{name} {match[1]}" for name, match in named if match]
     said = ", ".join(parts) or "nothing of CUDA"
-    return Finding(id="config", state=State.PASS, found=f"how it says it was built fits its files: {said}")
+    return Finding(id="config", state=State.PASS, found=f"the build configuration matches the files: {said}")
 
 
 def _digest(subject: OpenedSubject, name: str, kind: str) -> str:

@@ -153,7 +153,7 @@ def _with_jit(environment: TrialRun, index: int, answer: TrialAnswer) -> TrialAn
             state=State.WARN,
             found=answer.finding.found + "; without the driver's JIT compiler they do not run",
             why="this torch has no native code for the card: every first use of a kernel waits for the driver",
-            fix=Fix(text="`rekindle plan` says which build has native code"),
+            fix=Fix(text="`rekindle plan` names a build with native code"),
         )
     return msgspec.structs.replace(answer, finding=finding)
 
@@ -177,13 +177,13 @@ def _installed(place: TrialSetup, wheel: Path, folder: Path) -> TrialRun:
         state = State.UNVERIFIED if unsuited or lacking else State.FAIL
         return _without(f"pip did not install it: {last}", state)
     finding = Finding(
-        id="install", state=State.PASS, found="pip installed it, with what it requires, into a new environment"
+        id="install", state=State.PASS, found="pip installed it and its requirements in a new environment"
     )
     return TrialRun(python=inner, finding=finding)
 
 
 def _without(text: str, state: State) -> TrialRun:
-    fix = Fix(text="run this where it belongs, or name a fitting interpreter with `--python`")
+    fix = Fix(text="run this on the wheel's own platform, or name an interpreter with `--python`")
     return TrialRun(python=None, finding=Finding(id="install", state=state, found=text, fix=fix))
 
 
@@ -248,7 +248,7 @@ def _advice(found: str) -> tuple[str, Fix | None]:
             Fix(text="`rekindle inspect` names it, `rekindle repair` brings it"),
         )
     if "no kernel image" in found:
-        return "there is no code for this card inside", Fix(text="`rekindle plan` says which build serves the card")
+        return "there is no code for this card inside", Fix(text="`rekindle plan` names a build that serves the card")
     return "", None
 
 

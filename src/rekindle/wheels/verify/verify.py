@@ -126,7 +126,7 @@ def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expecte
         seconds[name] = time.monotonic() - begun
     failed = _stops(read, findings, installed=place.home is not None)
     if not run or failed:
-        why = f"not run, because the check `{failed}` failed" if failed and run else "nothing was run, as asked"
+        why = f"not run, because the check `{failed}` failed" if failed and run else "not run: only static checks were requested"
         return _Outcome(checks=_numbered(findings, seconds, (), why))
     with trial.environment(place) as environment:
         findings["install"] = environment.finding
@@ -214,17 +214,17 @@ def _further(answers: Sequence[TrialAnswer], names: Sequence[str], label: str, *
 
 def _cuda_finding(facts: dict[str, object]) -> Finding:
     if facts.get("cuda") is None:
-        return Finding(id="cuda", state=State.UNVERIFIED, found="this torch was built for the CPU only")
+        return Finding(id="cuda", state=State.UNVERIFIED, found="torch is a CPU build")
     if facts.get("cuda_available"):
         cards = facts["cards"]
         assert isinstance(cards, list)
-        return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} card(s)")
+        return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} GPU(s)")
     problem = str(facts.get("cuda_problem") or "no reason given").split("\n")[0]
     return Finding(
         id="cuda",
         state=State.UNVERIFIED,
-        found=f"torch sees no card on this machine: {problem}",
-        why="what needs a GPU cannot be checked without one",
+        found=f"torch sees no GPU on this machine: {problem}",
+        why="checks that need a GPU cannot run without one",
         fix=Fix(text="run this on the machine with the card; `rekindle doctor` says what is wrong with its driver"),
     )
 
