@@ -114,7 +114,8 @@ def _lines(
     if refused is not None:
         return [refused, *_static(opened, code, old, request)], (None, None)
     if here is None:
-        text = "not run: only static checks were requested" if not request.run else "there is no NVIDIA card here to run it on"
+        asked = "not run: only static checks were requested"
+        text = "there is no NVIDIA card here to run it on" if request.run else asked
         static = _static(opened, code, old, request)
         return [Finding(id="operators", state=State.UNVERIFIED, found=text), *static], (None, None)
     # Reading all kernels of a torch takes minutes, in which the card need not wait.

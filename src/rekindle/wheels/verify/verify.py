@@ -126,7 +126,8 @@ def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expecte
         seconds[name] = time.monotonic() - begun
     failed = _stops(read, findings, installed=place.home is not None)
     if not run or failed:
-        why = f"not run, because the check `{failed}` failed" if failed and run else "not run: only static checks were requested"
+        asked = "not run: only static checks were requested"
+        why = f"not run, because the check `{failed}` failed" if failed and run else asked
         return _Outcome(checks=_numbered(findings, seconds, (), why))
     with trial.environment(place) as environment:
         findings["install"] = environment.finding
