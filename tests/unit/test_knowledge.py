@@ -23,7 +23,7 @@ from rekindle.knowledge.cuda.host_compilers import (
 )
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch import companions, options, releases, upstream
+from rekindle.knowledge.torch import companions, options, printed_lists, projects, releases, upstream
 from support.command import rekindle_command
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
@@ -258,6 +258,21 @@ def test_rows_that_were_wrong_once() -> None:
     }
     assert all(gpu.integrated for gpu in gpus.gpus() if gpu.chip == "GB10B")
     assert not any(gpu.official for gpu in gpus.gpus() if gpu.name == "NVIDIA Graphics Device")
+
+
+def test_what_people_printed_agrees_with_the_tables() -> None:
+    for row in printed_lists.printed_lists():
+        variant = releases.torch_release(row.torch).variant(row.variant)
+        assert variant is not None
+        assert set(variant.targets(row.system) or ()) == set(row.targets), (row.torch, row.variant, row.system)
+
+
+def test_projects_and_images_for_a_card() -> None:
+    assert {row.id for row in projects.projects(K40)} >= {"torch-on-clunkers", "nelson-liu-kepler"}
+    pascal = Capability.parse("6.1")
+    assert "pascal-pkgs-ci" in {row.id for row in projects.projects(pascal)}
+    assert {row.variant for row in projects.images(pascal)} == {"cu118", "cu126"}
+    assert all(releases.torch_release(row.torch).variant(row.variant) for row in projects.images())
 
 
 def test_evidence_is_ordered() -> None:

@@ -53,6 +53,28 @@ def reset() -> int:
     return 0
 
 
+@command.command("projects")
+@click.argument("gpu", required=False)
+def projects(gpu: str | None) -> int:
+    """Show what other people build for old cards, and container images; for one card if you name it."""
+    from rekindle.knowledge.gpu import gpus
+    from rekindle.knowledge.torch import projects as table
+
+    card = gpus.capabilities_of([gpu])[0] if gpu else None
+    for row in table.projects(card):
+        console.out(f"{row.id}  {row.link}")
+        console.out(console.wrap(row.offers, indent="  "))
+        console.out(
+            console.wrap(f"for {', '.join(map(str, row.capabilities)) or 'cards that were not checked'}", indent="  ")
+        )
+        for need in row.needs:
+            console.out(console.wrap(f"needs {need}", indent="  "))
+        console.out(console.wrap(f"trust: {row.trust} (last seen {row.last_seen}; {row.evidence.phrase})", indent="  "))
+    for image in table.images(card):
+        console.out(f"{image.tag}  the official {image.torch}+{image.variant} in a container")
+    return 0
+
+
 class _Local:
     """The bundle as a file here: an address is downloaded first, with the hash that is published beside it."""
 

@@ -10,6 +10,7 @@ from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities, drivers
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import FoundGpu, Machine
 
 # Device Manager codes people meet with a graphics card, in words.
@@ -195,7 +196,8 @@ def driver_cuda(machine: Machine) -> Iterator[Finding]:
     if full is None:
         oldest = toolkits.toolkits()[0]
         need = oldest.full_driver(machine.driver_system)
-        found = f"driver {driver.version} is too old for any torch since 1.10: CUDA {oldest.version} needs {need}"
+        since = torch_releases()[0].minor
+        found = f"driver {driver.version} is too old for any torch since {since}: CUDA {oldest.version} needs {need}"
         yield say("driver.cuda", State.FAIL, found, fix="install the newest driver that serves the card")
         return
     highest = driver.cuda or full.version

@@ -12,6 +12,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.builds import checks
+from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.torch import releases
 from rekindle.machine.model import Machine
 
@@ -36,7 +37,11 @@ def the_python(machine: Machine) -> Iterator[Finding]:
     else:
         newest = releases.torch_releases()[-1]
         beyond = python.version.major_minor > max(Version(p) for p in newest.pythons(machine.os))
-        more = "newer than any in my tables" if beyond else "no torch since 1.10 has wheels for it"
+        more = (
+            "newer than any in my tables"
+            if beyond
+            else f"no torch since {releases.torch_releases()[0].minor} has wheels for it"
+        )
         yield say("python.version", State.FAIL, f"{where}: {more}", commands=_new_environment(machine))
     if python.bits == 32:
         yield say("python.64-bit", State.FAIL, f"{python.path} is a 32-bit Python")
@@ -193,7 +198,7 @@ def _ninja(machine: Machine) -> Iterator[Finding]:
             "tools.ninja",
             State.WARN,
             "no ninja on PATH (only a build needs it)",
-            commands=('pip install "ninja>=1.13.2"',),
+            commands=(f'pip install "ninja>={building.tool("ninja").least}"',),
         )
         return
     spelled = [str(ninja.version)] if ninja.version else []

@@ -19,6 +19,7 @@ from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.community import community_wheels
 from rekindle.knowledge.torch.conda import conda_builds
+from rekindle.knowledge.torch.printed_lists import printed_list
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
@@ -206,6 +207,13 @@ def _sibling(
     return None
 
 
+def _evidence(version: str, variant: releases.Variant, system: str) -> Evidence:
+    """What people printed on real machines outranks the build script, where the two agree."""
+    printed = printed_list(version, variant.name, system)
+    agrees = printed is not None and set(printed.targets) == set(variant.targets(system) or ())
+    return Evidence.FIELD if agrees else variant.evidence
+
+
 def _cubins(variant: releases.Variant, system: str) -> set[Target]:
     return {target for target in variant.targets(system) or () if not target.ptx}
 
@@ -297,5 +305,5 @@ def _official(
         default_variant=variant.index_default_linux,
         experimental=variant.experimental,
         source=f"{variant.source}; the same list as in {sibling.wheel}" if sibling else variant.source,
-        evidence=variant.evidence,
+        evidence=_evidence(version, variant, system),
     )

@@ -380,10 +380,10 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
         found.append(
             Missing(
                 what="ninja",
-                need="Ninja 1.13.2 or newer",
+                need=f"Ninja {building.tool('ninja').least} or newer",
                 have=str(situation.ninja),
                 why=broken_ninja.trouble,
-                commands=('pip install "ninja>=1.13.2"',),
+                commands=(f'pip install "ninja>={building.tool("ninja").least}"',),
             )
         )
     if toolset.missing:

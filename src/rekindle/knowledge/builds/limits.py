@@ -54,6 +54,21 @@ class BadTool(Row, frozen=True, kw_only=True):
     trouble: str
 
 
+class Tool(Row, frozen=True, kw_only=True):
+    """The oldest release of a program that a build should use."""
+
+    id: str
+    least: Version
+    why: str
+
+
+class SteeringVariables(Row, frozen=True, kw_only=True):
+    """Variables that name a program (`programs`) or a folder (`folders`)."""
+
+    id: str
+    names: tuple[str, ...]
+
+
 class PythonPreference(Row, frozen=True, kw_only=True):
     id: str
     order: tuple[str, ...]
@@ -66,6 +81,8 @@ class _Tables(msgspec.Struct, frozen=True):
     arch_syntax: tuple[ArchSyntax, ...]
     bad_tool: tuple[BadTool, ...]
     python: tuple[PythonPreference, ...]
+    tool: tuple[Tool, ...]
+    variable: tuple[SteeringVariables, ...]
 
 
 @cached
@@ -103,6 +120,15 @@ def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:
         (row for row in _tables().bad_tool if row.tool == tool and row.system == system and row.version == version),
         None,
     )
+
+
+def tool(name: str) -> Tool:
+    return next(row for row in _tables().tool if row.id == name)
+
+
+def steering_variables(kind: str) -> tuple[str, ...]:
+    """The names of a kind: `programs` or `folders`."""
+    return next(row.names for row in _tables().variable if row.id == kind)
 
 
 def preferred_python(among: Sequence[str]) -> str | None:

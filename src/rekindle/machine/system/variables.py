@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
+from rekindle.knowledge.builds.limits import steering_variables
 from rekindle.machine.host import Run
-
-_PROGRAMS = ("CC", "CXX", "CUDAHOSTCXX", "CUDACXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
-_FOLDERS = ("ONEAPI_ROOT", "MKLROOT", "CUDNN_ROOT", "CUDNN_PATH", "NVTOOLSEXT_PATH")
 
 
 def stale(run: Run) -> tuple[str, ...]:
-    """The names of those variables, in the order above."""
-    found = [name for name in _PROGRAMS if (value := run.env(name)) and not _starts(run, value)]
-    found += [
-        name for name in _FOLDERS if (value := run.env(name)) and not run.exists(value.strip().strip('"').rstrip("\\/"))
-    ]
+    """The names of those variables, programs first."""
+    found = [name for name in steering_variables("programs") if (value := run.env(name)) and not _starts(run, value)]
+    for name in steering_variables("folders"):
+        value = run.env(name)
+        if value and not run.exists(value.strip().strip('"').rstrip("\\/")):
+            found.append(name)
     return tuple(found)
 
 

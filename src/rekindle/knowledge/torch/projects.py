@@ -1,0 +1,60 @@
+"""Projects that build or mend PyTorch for old cards, and container images with an official build."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.knowledge.gpu.capability import Capability, runs
+from rekindle.knowledge.gpu.capability import Runs as _Runs
+from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.torch.releases import torch_release
+
+
+class CommunityProject(Row, frozen=True, kw_only=True):
+    """Somebody else's work. Empty lists: not known."""
+
+    id: str
+    link: str
+    offers: str
+    capabilities: tuple[Capability, ...]
+    systems: tuple[str, ...]
+    cuda: tuple[str, ...]
+    pythons: tuple[str, ...]
+    needs: tuple[str, ...]
+    last_seen: str
+    trust: str
+    cpu_level: str | None = None
+
+
+class ContainerImage(Row, frozen=True, kw_only=True):
+    """An image by its tag, with the official line of torch inside."""
+
+    tag: str
+    torch: str
+    variant: str
+
+    def serves(self, card: Capability) -> bool:
+        """Whether the Linux wheel of this line has code that runs on the card."""
+        variant = torch_release(self.torch).variant(self.variant)
+        targets = variant.targets("linux") if variant else None
+        return any(runs(target, card) is not _Runs.NO for target in targets or ())
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True):
+    project: tuple[CommunityProject, ...]
+    image: tuple[ContainerImage, ...]
+
+
+@cached
+def _table() -> _Table:
+    return decided("projects", _Table)
+
+
+def projects(card: Capability | None = None) -> tuple[CommunityProject, ...]:
+    """Those for a card, or all of them."""
+    return tuple(row for row in _table().project if card is None or card in row.capabilities)
+
+
+def images(card: Capability | None = None) -> tuple[ContainerImage, ...]:
+    """Images whose torch serves a card, or all of them."""
+    return tuple(row for row in _table().image if card is None or row.serves(card))
