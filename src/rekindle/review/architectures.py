@@ -38,6 +38,11 @@ class ArchList(msgspec.Struct, frozen=True, kw_only=True):
 def read_list(text: str, *, builds_torch: bool = True, torch: Version | None = None) -> ArchList:
     """`torch` is the release that reads the list: some names came late."""
     comma = bool(re.search(r"\d\s*,\s*\w", text))
+    decimal = re.fullmatch(r"(\d{1,2}),(\d)", text.strip())
+    if decimal and Capability(int(decimal[1]), int(decimal[2])) in capabilities.known():
+        # `12,0`: a comma where a dot was meant
+        meant = Capability(int(decimal[1]), int(decimal[2]))
+        return ArchList(targets=(Target(meant),), comma=True, right=str(meant))
     targets: list[Target] = []
     faults: list[Fault] = []
     right: list[str] = []

@@ -210,7 +210,7 @@ class Subject:
 
     def _what(self, item: Invocation, name: str) -> tuple[str, bool]:
         if name in self.torch_folders or re.fullmatch(
-            r"pytorch(?:[-_.]?v?\d[\w.]*|[-_](?:src|source|build|main))?", name
+            r"pytorch(?:[-_.]?v?\d+(?:\.[\w.]+)?|[-_](?:src|source|build|main))?", name
         ):
             return "torch", True
         if self._checked_out(item) == "pytorch/pytorch":
@@ -371,7 +371,9 @@ class Subject:
         return Known(Version(tag[1]), item.line)
 
     def _is_torch_folder(self, folder: str, item: Invocation) -> bool:
-        if folder in self.torch_folders or re.fullmatch(r"pytorch(?:[-_.]?v?\d[\w.]*|[-_](?:src|source))?", folder):
+        if folder in self.torch_folders or re.fullmatch(
+            r"pytorch(?:[-_.]?v?\d+(?:\.[\w.]+)?|[-_](?:src|source))?", folder
+        ):
             return True
         clones = [clone for each in self.trace.ran("git") if each.order < item.order and (clone := self.cloned(each))]
         return (

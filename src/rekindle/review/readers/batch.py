@@ -124,9 +124,12 @@ class _BatchReader:
         elif node.kind in ("if", "for"):
             self._condition(node)
             self.recorder.conditional += 1
+            before = self.recorder.directory
             self._body(node.body, checked)
             if node.otherwise:
+                after, self.recorder.directory = self.recorder.directory, before
                 self._body(node.otherwise, checked)
+                self.recorder.directory = after if after != before else self.recorder.directory
             self.recorder.conditional -= 1
             self.ended = False
         if not self.inside and not node.after:

@@ -157,6 +157,7 @@ class _PowerShellReader(PowerShellValues):
 
     def _conditional(self, node: Node, checked: bool) -> None:
         self.recorder.conditional += 1
+        before = self.recorder.directory
         for child in node.named_children:
             if child.type in ("pipeline", "while_condition", "for_condition", "switch_condition"):
                 for name in re.findall(r"(?i)\$(?:env:)?(\w+)", text_of(child)):
@@ -164,7 +165,12 @@ class _PowerShellReader(PowerShellValues):
                 if child.type == "pipeline" and node.type != "foreach_statement":
                     self._pipeline(child, True)
             else:
+                after = self.recorder.directory
+                if child.type in ("else_clause", "elseif_clauses"):
+                    self.recorder.directory = before  # every branch starts where the `if` stands
                 self.walk(child, checked=checked)
+                if child.type in ("else_clause", "elseif_clauses") and after != before:
+                    self.recorder.directory = after
         self.recorder.conditional -= 1
 
     def _broken(self, node: Node) -> None:

@@ -135,6 +135,7 @@ class _ShellReader:
                 how="shell",
             )  # fmt: skip
         conditions = {child.id for child in node.children_by_field_name("condition")}
+        before = self.recorder.directory
         self.recorder.conditional += conditional
         for child in node.named_children:
             if self.trace.full:
@@ -145,7 +146,12 @@ class _ShellReader:
                 if child.type != "test_command":
                     self.statement(child, checked=True)
             elif child.type not in ("word", "string", "variable_name", "test_command", "concatenation", "raw_string"):
+                after = self.recorder.directory
+                if child.type in ("elif_clause", "else_clause", "case_item"):
+                    self.recorder.directory = before  # every branch starts where the `if` stands
                 self.statement(child, checked=checked)
+                if child.type in ("elif_clause", "else_clause", "case_item") and after != before:
+                    self.recorder.directory = after
         self.recorder.conditional -= conditional
 
     def _subshell(self, node: Node, checked: bool) -> None:

@@ -256,6 +256,7 @@ def _not_said(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
 def compiled_for(subject: Subject) -> tuple[str, ...]:
     """What the first build compiles for, as far as the script says."""
     settings = [item for item in subject.settings(NAME) if item.value]
+    settings += [own for step in subject.builds for own in step.item.prefix if own.name == NAME and own.value]
     judged = _judged(subject, settings)
     if not judged:
         other = [item for item in subject.settings("CMAKE_CUDA_ARCHITECTURES") if item.value]

@@ -95,6 +95,11 @@ def _companions(subject: Subject) -> Iterator[Raised]:
         exact = exact_version(torch.requirement) if torch else None
         if exact is not None and torch is not None and len(exact.parts) > 2:
             pinned = Known(exact, torch.line)
+        if pinned is None and found.tool != "conda":
+            # The torch of the base image stays where nothing else is asked for.
+            known = subject.torch_at(found.item) if subject.trace.images and torch is None else None
+            image = known is not None and any(image.line == known.line for image in subject.trace.images)
+            pinned = known if image else None
         for name in ("torchvision", "torchaudio"):
             wanted = found.named(name)
             version = exact_version(wanted.requirement) if wanted else None

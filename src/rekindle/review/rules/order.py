@@ -72,6 +72,8 @@ def _lost(subject: Subject) -> Iterator[Raised]:
         return
     unit = "RUN" if dialect is Dialect.DOCKERFILE else "step"
     instead = ". Use ENV" if unit == "RUN" else ". Use env: or $GITHUB_ENV"
+    if unit == "RUN":
+        yield from _activation_lost(subject)
     for step in _real(subject):
         for item in subject.trace.assignments:
             if item.how != "environment" or item.order > step.item.order or not _READ_BY_BUILD.match(item.name):
@@ -89,6 +91,22 @@ def _lost(subject: Subject) -> Iterator[Raised]:
             ):
                 continue
             yield raised("run-lost", item.line, what=f"{item.name}", unit=unit, build=step.line, instead=instead)
+            return
+
+
+def _activation_lost(subject: Subject) -> Iterator[Raised]:
+    """`RUN conda activate x` on its own."""
+    for item in subject.trace.invocations:
+        activates = item.program == "activate" or item.arguments[:1] == ("activate",)
+        later = [each for each in subject.trace.invocations if each.order > item.order]
+        if not activates or any(each.scope == item.scope for each in later):
+            continue
+        used = next((each for each in later if each.program in ("pip", "python")), None)
+        if used is not None:
+            yield raised(
+                "run-lost", item.line, what="the activation", unit="RUN", build=used.line,
+                instead=". Put the environment's bin folder on PATH with ENV, or use conda run",
+            )  # fmt: skip
             return
 
 
