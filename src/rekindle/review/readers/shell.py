@@ -74,7 +74,8 @@ class _ShellReader:
         for child in node.named_children:
             if self.trace.full:
                 return
-            self.statement(child)
+            following = child.next_sibling
+            self.statement(child, after="&" if following is not None and following.type == "&" else "")
 
     def statement(self, node: Node, *, checked: bool = False, piped: tuple[str, ...] = (), after: str = "") -> None:
         if self.depth > _DEEPEST:

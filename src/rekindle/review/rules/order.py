@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from rekindle.core.version import Version
 from rekindle.review.document import Dialect
@@ -25,9 +26,12 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _not_exported(subject)
         yield from _activated(subject)
         yield from _conda(subject)
+        yield from _background(subject)
         yield from _twice(subject)
         yield from _left_source(subject)
         yield from _not_filled_in(subject)
+    else:
+        yield from (found for found in _activated(subject) if found.rule == "environment-other")
     yield from _source(subject)
     yield from _jobs(subject)
     yield from _commands(subject)
@@ -280,6 +284,21 @@ def _conda(subject: Subject) -> Iterator[Raised]:
         if item.arguments[:1] == ("activate",) and item.reached:
             yield raised("conda-not-initialised", item.line)
             return
+
+
+def _background(subject: Subject) -> Iterator[Raised]:
+    """A build that goes on in the background while the next one starts in the same folder."""
+    builds = _real(subject)
+    for step, following in pairwise(builds):
+        waits = any(step.item.order < item.order < following.item.order for item in subject.trace.ran("wait"))
+        lines = subject.document.line(step.item.last).rstrip()
+        if (
+            lines.endswith("&")
+            and not lines.endswith("&&")
+            and step.item.directory == following.item.directory
+            and not waits
+        ):
+            yield raised("background", step.line, build=following.line)
 
 
 def _twice(subject: Subject) -> Iterator[Raised]:

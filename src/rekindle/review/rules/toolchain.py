@@ -275,10 +275,14 @@ def _loaded(subject: Subject) -> Iterator[Raised]:
         number = re.search(r"(?i)-vcvars_ver=(\d[\d.]*)", text)
         if number and not number[1].startswith("14"):
             yield raised("vcvars-version", item.line, version=number[1])
-        if item.dialect is Dialect.POWERSHELL and _child_only(subject, item):
-            yield raised("environment-lost", item.line)
+        bare = re.fullmatch(r"(?i)vcvarsall(?:\.bat)?", item.program) and not item.arguments
+        if bare and "%*" not in item.text and "%1" not in item.text:
+            yield raised("vcvars-architecture", item.line)
+        if item.dialect is not Dialect.BATCH and _child_only(subject, item):
+            shell = "PowerShell" if item.dialect is Dialect.POWERSHELL else "shell"
+            yield raised("environment-lost", item.line, shell=shell)
     lost = any(
-        item.dialect is Dialect.POWERSHELL and _loads(item) and _child_only(subject, item)
+        item.dialect is not Dialect.BATCH and _loads(item) and _child_only(subject, item)
         for item in subject.trace.invocations
     )
     for step in subject.builds:
