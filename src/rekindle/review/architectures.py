@@ -41,8 +41,8 @@ def read_list(text: str, *, builds_torch: bool = True, torch: Version | None = N
     decimal = re.fullmatch(r"(\d{1,2}),(\d)", text.strip())
     if decimal and Capability(int(decimal[1]), int(decimal[2])) in capabilities.known():
         # `12,0`: a comma where a dot was meant
-        meant = Capability(int(decimal[1]), int(decimal[2]))
-        return ArchList(targets=(Target(meant),), comma=True, right=str(meant))
+        dotted = Capability(int(decimal[1]), int(decimal[2]))
+        return ArchList(targets=(Target(dotted),), comma=True, right=str(dotted))
     targets: list[Target] = []
     faults: list[Fault] = []
     right: list[str] = []
