@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build import build_record, overview
-from rekindle.build.configure import jobs, options, request
+from rekindle.build.configure import cache_exchange, jobs, options, request
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.wheel_name import wheel_version
@@ -54,7 +54,13 @@ class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
     auto_fix: bool = False
     yes: bool = False
     tidy: bool = False
+    export_cache: Path | None = None
+    import_cache: Path | None = None
     words: tuple[str, ...] = ()
+
+    @property
+    def exchanges_cache(self) -> bool:
+        return self.export_cache is not None or self.import_cache is not None
 
 
 def build(command: BuildCommand, tell: Callable[[str], None]) -> BuildReport:
@@ -86,6 +92,7 @@ def build(command: BuildCommand, tell: Callable[[str], None]) -> BuildReport:
     if resolved.torch and not command.yes and not folders.journal.exists():
         _confirm(_question())
     progress = Progress(tell, live=view.terminal(), every=_heartbeat())
+    choices = _with_cache(command, resolved, choices, folders, tell)
     written = None
     try:
         made = whole.build(resolved, choices, tell=tell, progress=progress, consent=_consent())
@@ -93,7 +100,30 @@ def build(command: BuildCommand, tell: Callable[[str], None]) -> BuildReport:
         # Also of a build that failed: what went wrong is what others look for.
         with contextlib.suppress(RekindleError, OSError):
             written = str(build_record.write(folders, shown, wheel_version(resolved)))
+    if command.export_cache is not None:
+        own = _cache_identity(resolved, choices, folders)
+        tell(cache_exchange.spoken("exported", cache_exchange.export(command.export_cache, folders.root, own)))
     return msgspec.structs.replace(made, overview=shown, record=written)
+
+
+def _with_cache(
+    command: BuildCommand, resolved: BuildRequest, choices: Choices, folders: Folders, tell: Callable[[str], None]
+) -> Choices:
+    """The same choices with a ccache of the build's own, filled from what another machine compiled."""
+    if command.export_cache is None and command.import_cache is None:
+        return choices
+    own = _cache_identity(resolved, choices, folders)
+    if command.import_cache is not None:
+        folders.root.mkdir(parents=True, exist_ok=True)
+        tell(cache_exchange.spoken("imported", cache_exchange.bring(command.import_cache, folders.root, own)))
+        tell("what others compiled cannot be checked: trust the file as you trust who made it")
+    place = {**choices.cache_place, **cache_exchange.variables(folders.root)}
+    return msgspec.structs.replace(choices, cache_place=place)
+
+
+def _cache_identity(resolved: BuildRequest, choices: Choices, folders: Folders) -> cache_exchange.CacheIdentity:
+    chosen = options.resolve(resolved, choices.overrides, allow_unknown=choices.allow_unknown)
+    return cache_exchange.identity(resolved, chosen, folders.root, choices.launcher)
 
 
 def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) -> BuildRequest:
@@ -140,7 +170,7 @@ def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Ch
         work=str(command.work.resolve()) if command.work else None,
         bundle=str(command.bundle.resolve()) if command.bundle else None,
         gpu=bool(seen.gpus),
-        launcher=find_launcher(command.launcher, os.environ),
+        launcher=find_launcher(command.launcher or ("ccache" if command.exchanges_cache else None), os.environ),
         cache_place=remote(command.launcher),
         auto_fix=command.auto_fix,
         again=again(command.words or ("build", str(command.plan))),

@@ -23,6 +23,10 @@ from rekindle.core import console
     "--cache", "launcher", is_flag=False, flag_value="any", metavar="[PROGRAM|URL]",
     help="Compile through sccache or ccache; `none` for neither.",
 )  # fmt: skip
+@click.option("--export-cache", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write what was compiled, through ccache, to take to another machine.")  # fmt: skip
+@click.option("--import-cache", type=click.Path(path_type=Path), metavar="FILE",
+              help="Take what another machine compiled with the same compilers, paths and options.")  # fmt: skip
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
               help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
 @click.option("--auto-fix", is_flag=True, help="Make fixes that need no decision without asking, and go on.")

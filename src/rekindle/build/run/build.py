@@ -90,7 +90,7 @@ def build(
         if choices.clean:
             from rekindle.build.run.clean import clean
 
-            clean(folders, keep=(folders.lock, folders.running))
+            clean(folders, keep=(folders.lock, folders.running, folders.compiler_cache))
             folders.make()
         return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress, consent)
 

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from rekindle.build.configure import cache_exchange
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.paths import cache_folder
 
@@ -33,6 +34,8 @@ class Folders:
         self.wheels = root / "wheels"
         self.smoke = root / "smoke"
         self.tools = root / "env"
+        self.compiler_cache = root / cache_exchange.FOLDER
+        """The cache of `--export-cache` and `--import-cache`. It survives `--clean`, as a cache of the user's does."""
 
     def make(self) -> None:
         for folder in (self.root, self.logs, self.temp, self.wheels):
