@@ -238,19 +238,19 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
         entry, metadata, inside = _entry(source, known, verification, original=None if source is wheel else wheel)
         entry = msgspec.structs.replace(entry, code=code)
         with store.locked(folder):
-            if not how.replace:
-                _refuse_another(folder, entry)
-            elif (folder / "wheels" / entry.file).is_file():
+            if _another(folder, entry):
+                if not how.replace:
+                    message = f"there is another build of `{entry.file}` on the shelf"
+                    hint = "`--replace` puts this one in its place and keeps the other in `replaced`"
+                    raise UsageError(message, hint=hint)
                 store.set_aside(folder, entry.file)
             return _put(folder, source, entry, metadata, verification, how.build, inside)
 
 
-def _refuse_another(folder: Path, entry: ShelvedWheel) -> None:
+def _another(folder: Path, entry: ShelvedWheel) -> bool:
+    """Is there a file of that name with other bytes?"""
     place = folder / "wheels" / entry.file
-    if place.is_file() and paths.sha256_of(place) != entry.sha256:
-        message = f"there is another build of `{entry.file}` on the shelf"
-        hint = "`--replace` puts this one in its place and keeps the other in `replaced`"
-        raise UsageError(message, hint=hint)
+    return place.is_file() and paths.sha256_of(place) != entry.sha256
 
 
 def _entry(
