@@ -30,7 +30,7 @@ def command(
     no_cache: bool,
     as_json: bool,
 ) -> int:
-    """Which compiled modules of ENVIRONMENT (a folder or a python; the active one by default) will fail, and why."""
+    """Show which compiled modules of ENVIRONMENT (a folder or a python; default: the active one) will fail, and why."""
     from rekindle.audit.cache import audit
     from rekindle.core.paths import cache_folder
 

@@ -15,9 +15,9 @@ from rekindle.core import console
 @click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated.")
 @click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have.")
 @click.option("--until", metavar="STEP", help="Stop after this step.")
-@click.option("--from", "start", metavar="STEP", help="Do this step and all after it again, valid or not.")
+@click.option("--from", "start", metavar="STEP", help="Redo this step and all after it.")
 @click.option("--clean", is_flag=True, help="Empty the build's folder first.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most so many files at a time.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most N files at a time.")
 @click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build in this folder, not in the cache.")
 @click.option(
     "--cache", "launcher", is_flag=False, flag_value="any", metavar="[PROGRAM|URL]",
@@ -29,7 +29,7 @@ from rekindle.core import console
               help="Take what another machine compiled with the same compilers, paths and options.")  # fmt: skip
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
               help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
-@click.option("--auto-fix", is_flag=True, help="Make fixes that need no decision without asking, and go on.")
+@click.option("--auto-fix", is_flag=True, help="Apply fixes that need no decision without asking.")
 @click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR",
               help="Install what the build requires from a folder of `plan --bundle`, not an index.")  # fmt: skip
 @click.option("--no-cudnn", is_flag=True, help="Leave cuDNN out; convolutions on the GPU are slower.")

@@ -31,7 +31,7 @@ def command() -> None:
 @environment
 @options.gpus
 @options.output("Where to put the wheel (default: here).")
-@click.option("--from-source", is_flag=True, help="Do not take a wheel of the index, even one that serves.")
+@click.option("--from-source", is_flag=True, help="Build from source even if the index has a wheel that serves.")
 @click.option(
     "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take its source from the repositories in DIR."
 )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.argument("root", type=click.Path(path_type=Path), required=False)
 @click.option("--root", "named", type=click.Path(path_type=Path), metavar="DIR", hidden=True)
 @options.torch
-@click.option("--list", "listing", is_flag=True, help="Say which patches apply, and why the others do not.")
+@click.option("--list", "listing", is_flag=True, help="List the patches that apply, and why the others do not.")
 @options.dry_run
-@click.option("--undo", is_flag=True, help="Put back the exact bytes of every patched file.")
+@click.option("--undo", is_flag=True, help="Restore the exact bytes of every patched file.")
 @click.option("--only", multiple=True, metavar="ID", help="Only this patch. May be repeated.")
 @options.system
 @click.option(
@@ -49,7 +49,7 @@ def command(
         message = "`--list`, `--dry-run` and `--undo` exclude each other"
         raise UsageError(message, hint="give one of them, or none to patch the tree")
     if undo and only:
-        message = "`--undo` puts back every patched file; it does not take `--only`"
+        message = "`--undo` restores every patched file; it does not take `--only`"
         raise UsageError(message, hint="undo, then patch again with the `--only` that you want to keep")
     stack = context.of(
         root, torch=torch, system=system, compiler=compiler, cmake=cmake, setuptools=setuptools, cuda=cuda

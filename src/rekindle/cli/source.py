@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,29 +18,24 @@ if TYPE_CHECKING:
 
 @click.command("source")
 @options.torch
-@options.output("The folder to bring it into (default: `pytorch-X.Y.Z` here).")
+@options.output("The folder to fetch it into (default: `pytorch-X.Y.Z` here).")
 @click.option(
-    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take everything from the repositories in DIR."
+    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Fetch everything from the repositories in DIR."
 )
-@click.option("--from", "origin", metavar="CLONE|TARBALL|URL", help="Take it from a clone or a release tarball.")
-@click.option("--sha256", metavar="HASH", help="What the tarball must be.")
+@click.option("--from", "origin", metavar="CLONE|TARBALL|URL", help="Fetch it from a clone or a release tarball.")
+@click.option("--sha256", metavar="HASH", help="The SHA-256 that the tarball must have.")
 @click.option("--without", multiple=True, metavar="FOLDER", help="Leave a folder out. May be repeated.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Submodules at a time.")
 @options.as_json
-def command(
-    torch: str | None, output: Path | None, mirror: Path | None, origin: str | None, sha256: str | None,
-    without: tuple[str, ...], jobs: int, as_json: bool,
-) -> int:  # fmt: skip
-    """Bring PyTorch's source at a release, every submodule at its pinned commit; or complete what is there."""
-    from rekindle.source import request
+def command(as_json: bool, **given: Any) -> int:
+    """Fetch PyTorch's source at a release, every submodule at its pinned commit, or complete what is there."""
+    from rekindle.source.request import SourceCommand, bring
 
-    if (mirror is not None) + (origin is not None) > 1:
+    wanted = SourceCommand(**given)
+    if wanted.mirror is not None and wanted.origin is not None:
         message = "`--mirror` and `--from` exclude each other"
-        raise UsageError(message, hint="give the one that holds the repositories")
-    result = request.bring(
-        torch=torch, output=output, mirror=mirror, origin=origin, sha256=sha256, without=without, jobs=jobs,
-        say=console.say,
-    )  # fmt: skip
+        raise UsageError(message, hint="pass the one that holds the repositories")
+    result = bring(wanted, say=console.say)
     if as_json:
         console.out_json(result)
     else:

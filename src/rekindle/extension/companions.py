@@ -102,7 +102,7 @@ def bring(this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[
     """Its source at the tag of the version, from the network or from a folder of mirrors."""
     origin: Origin = Mirrors(mirror) if mirror else Network()
     project = this.project
-    tell(f"bringing {project.repository} at v{this.version}")
+    tell(f"fetching {project.repository} at v{this.version}")
     checkout.assemble(root, this.version, origin, url=project.repository, without=project.without)
     return root
 

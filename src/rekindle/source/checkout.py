@@ -107,7 +107,7 @@ def assemble(
             mark = Mark(tag=tag, commit=origin.tag(url, tag, git_dir))
         if commit is not None and mark.commit != commit:
             message = f"{tag} is {mark.commit[:12]} here, but the plan pins {commit[:12]}"
-            raise BadInput(message, hint="a tag that was moved is not the release; take the source from another place")
+            raise BadInput(message, hint="the tag was moved; fetch the source from another place")
         mark = msgspec.structs.replace(mark, without=tuple(without) or mark.without)
         _admit(root, mark)
         files.write_text(root / STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")
@@ -177,7 +177,7 @@ def _everything(
         if len(lacking) == 1:
             raise first
         lines = "".join(f"\n  {one.message.splitlines()[0]}" for one in lacking)
-        message = f"{len(lacking)} repositories could not be had:{lines}"
+        message = f"cannot fetch {len(lacking)} repositories:{lines}"
         raise type(first)(message, hint=first.hint)
     return sorted(done, key=lambda one: one.path)
 
@@ -251,7 +251,7 @@ def _initialise(job: _Job, work: Path) -> None:
         link = work / ".git"
         if link.is_dir():
             message = f"`{link}` is a folder of its own, not the link that a submodule has"
-            raise BadInput(message, hint="move that folder away and run the same command again")
+            raise BadInput(message, hint="move that folder away and rerun the command")
         files.write_text(link, f"gitdir: {Path(os.path.relpath(job.git_dir, work)).as_posix()}\n")
     for key, value in settings.items():
         git.checked(["config", "--file", job.git_dir / "config", key, value], doing="configure the repository")
@@ -368,8 +368,8 @@ def _held(root: Path) -> Iterator[None]:
         lock = FileLock(folder / "lock")
         lock.acquire(timeout=0)
     except Timeout as busy:
-        message = f"another run of Rekindle is at work on `{root}`"
-        raise Locked(message, hint="wait until it has ended and run the same command again") from busy
+        message = f"another Rekindle is working on `{root}`"
+        raise Locked(message, hint="wait for it to finish, then rerun the command") from busy
     except OSError as error:
         message = f"cannot write to `{root}`: {told(error)}"
         raise NotWritable(message, hint="choose another place with `-o`") from error

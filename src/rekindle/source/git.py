@@ -67,7 +67,7 @@ def call(
         where.append(f"--work-tree={work_tree}")
     result = run.call(["git", *where, *args], env=own, cwd=work_tree, input=input, timeout=timeout)
     if not result.started:
-        message = f"`git` could not be started: {result.err.strip()}"
+        message = f"cannot start `git`: {result.err.strip()}"
         raise MissingTool(message, hint="install git (on Windows from git-scm.com) and open a new prompt")
     return result
 
@@ -82,7 +82,7 @@ def checked(
     input: bytes | None = None,
 ) -> str:
     result = call(args, git_dir=git_dir, work_tree=work_tree, objects=objects, input=input)
-    return run.checked(result, doing=doing, hint="run the same command again; what has arrived is kept").out
+    return run.checked(result, doing=doing, hint="rerun the command; what was fetched is kept").out
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:

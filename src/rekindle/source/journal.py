@@ -70,8 +70,8 @@ class PatchJournal:
             folder.mkdir(exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout as busy:
-            message = f"another `rekindle patch` is at work on `{root}`"
-            raise Locked(message, hint="wait until it has ended and run the same command again") from busy
+            message = f"another `rekindle patch` is working on `{root}`"
+            raise Locked(message, hint="wait for it to finish, then rerun the command") from busy
         except OSError as error:
             message = f"cannot write to `{folder}`: {told(error)}"
             raise NotWritable(message, hint="the tree must be yours to write; copy it first if it is not") from error
@@ -199,10 +199,10 @@ class PatchJournal:
             data = path.read_bytes()
         except OSError as error:
             message = f"the original of `{entry.path}` is gone from `{path}`"
-            raise BadInput(message, hint=f"bring it back with `git checkout -- {entry.path}`") from error
+            raise BadInput(message, hint=f"restore it with `git checkout -- {entry.path}`") from error
         if _hash(data) != entry.original:
             message = f"the stored original of `{entry.path}` was changed"
-            raise BadInput(message, hint=f"bring it back with `git checkout -- {entry.path}`")
+            raise BadInput(message, hint=f"restore it with `git checkout -- {entry.path}`")
         return data
 
     def _read(self) -> PatchRecord:

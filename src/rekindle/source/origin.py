@@ -62,7 +62,7 @@ class Network:
             problem = result.err
         last = problem.strip().splitlines()[-1:] or ["no answer"]
         message = f"cannot fetch `{url}`: {last[0]}"
-        raise FetchFailed(message, hint="check the connection and run the same command again; what has arrived is kept")
+        raise FetchFailed(message, hint="check the connection and rerun the command; what was fetched is kept")
 
 
 class Mirrors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,20 +28,23 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     size: tuple[Size, ...]
 
 
-def bring(
-    *,
-    torch: str | None,
-    output: Path | None,
-    mirror: Path | None,
-    origin: str | None,
-    sha256: str | None,
-    without: Sequence[str],
-    jobs: int,
-    say: Callable[[str], None],
-    commit: str | None = None,
-) -> checkout.Tree | tarball.Unpacked:
-    release = _release(torch)
-    root = (output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
+class SourceCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed after `rekindle source`, or what a build asks for. A plan pins the `commit`."""
+
+    torch: str | None = None
+    output: Path | None = None
+    mirror: Path | None = None
+    origin: str | None = None
+    sha256: str | None = None
+    without: tuple[str, ...] = ()
+    jobs: int = 4
+    commit: str | None = None
+
+
+def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree | tarball.Unpacked:
+    origin, mirror, without = command.origin, command.mirror, command.without
+    release = _release(command.torch)
+    root = (command.output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
     system = paths.system()
     size = size_of(release)
     checkout.check_root(str(root), system=system, longest=size.longest_path)
@@ -53,11 +56,11 @@ def bring(
         if not re.search(r"\.(tar(\.\w+)?|tgz)($|\?)", origin):
             message = f"there is no clone or tarball `{origin}`"
             raise NotFound(message, hint="`--from` takes a folder, a .tar.gz or its address")
-        return tarball.unpack(origin, root, sha256=sha256, say=say)
+        return tarball.unpack(origin, root, sha256=command.sha256, say=say)
     checkout.check_space(root, size.gigabytes if not root.exists() else 0.5)
     place: Origin = Network() if mirror is None and origin is None else Mirrors(mirror or Path(str(origin)))
-    wanted = commit or known_commit(release)
-    return checkout.assemble(root, release, place, without=without, jobs=jobs, say=say, commit=wanted)
+    wanted = command.commit or known_commit(release)
+    return checkout.assemble(root, release, place, without=without, jobs=command.jobs, say=say, commit=wanted)
 
 
 def known_commit(release: str) -> str | None:

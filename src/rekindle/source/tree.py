@@ -26,7 +26,9 @@ def release(root: Path, stated: str | None = None) -> Version:
     """
     if not root.is_dir():
         message = f"there is no folder `{root}`"
-        raise NotFound(message, hint="name the root of PyTorch's source; `rekindle source --torch X.Y.Z` brings one")
+        raise NotFound(
+            message, hint="pass the root of PyTorch's source; fetch one with `rekindle source --torch X.Y.Z`"
+        )
     if stated is not None:
         found = _RELEASE.match(stated.removeprefix("v"))
         if found is None:

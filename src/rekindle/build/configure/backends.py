@@ -61,7 +61,7 @@ def choose(request: BuildRequest, source: Path) -> Backend:
     kinds: dict[str, Backend] = {"setup.py": SetupPy(), "scikit-build-core": ScikitBuildCore(), "cmake": PlainCMake()}
     if name not in kinds:
         message = f"unknown build backend `{name}`"
-        raise BadInput(message, hint=f"take one of {', '.join(BACKENDS)}")
+        raise BadInput(message, hint=f"use one of {', '.join(BACKENDS)}")
     return kinds[name]
 
 

@@ -117,7 +117,7 @@ def _variables(asked: str) -> dict[str, str]:
     if scheme == "file":
         return {"SCCACHE_DIR": rest}
     message = f"`{scheme}://` is no place that sccache knows"
-    raise BadInput(message, hint="take redis://, http://, s3:// or file://")
+    raise BadInput(message, hint="use redis://, http://, s3:// or file://")
 
 
 def use(launcher: str, environ: Mapping[str, str]) -> CacheUse | None:

@@ -396,7 +396,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     kind = wanted.compiler or "cl"
     if kind not in ("cl", "clang-cl", "icx"):
         message = f"`{kind}` cannot compile PyTorch on Windows"
-        raise BadInput(message, hint="take `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
+        raise BadInput(message, hint="use `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
     if wanted.toolset:
         fitting = [each for each in fitting if each.version.starts_with(typed(wanted.toolset, "the toolset", "14.29"))]

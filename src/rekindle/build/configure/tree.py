@@ -25,7 +25,7 @@ def manifest(root: Path) -> Manifest:
     """Every file with its size and time: what says that a tree has not changed since."""
     if not root.is_dir():
         message = f"there is no folder `{root}` with the source"
-        raise NotFound(message, hint="`rekindle source --torch X.Y.Z -o DIR` brings one")
+        raise NotFound(message, hint="fetch one with `rekindle source --torch X.Y.Z -o DIR`")
     return dict(_walk(root))
 
 

@@ -80,7 +80,7 @@ def build(
     names = [step.name for step in steps.STEPS]
     for asked in (choices.until, choices.start):
         if asked is not None and asked not in names:
-            message = f"there is no step `{asked}`"
+            message = f"unknown step `{asked}`"
             raise UsageError(message, hint="the steps are " + ", ".join(names))
     root = Path(choices.work) if choices.work else folder_of(request)
     root.mkdir(parents=True, exist_ok=True)
@@ -129,6 +129,18 @@ def captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None
     return vcvars.capture(request.compiler.studio, toolset=toolset, environ=environ)
 
 
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What all attempts of one run share."""
+
+    request: BuildRequest
+    folders: Folders
+    environ: Mapping[str, str]
+    source: Path
+    journal: Journal
+    progress: Progress | None
+    tell: Teller
+
+
 def _run(
     request: BuildRequest,
     choices: Choices,
@@ -144,13 +156,16 @@ def _run(
     journal.write("start", pid=os.getpid())
     ended = orphans.end_orphans(journal, str(folders.root))
     if ended:
-        tell(f"ended {len(ended)} processes that an earlier run had left ({', '.join(map(str, ended))})")
+        tell(f"ended {len(ended)} processes left by an earlier run ({', '.join(map(str, ended))})")
     source = _source(request, tell)
     bundle = Path(choices.bundle) if choices.bundle else None
     own_python.make(request, folders, journal, environ=environ, bundle=bundle, tell=tell)
     fixer = Fixer(journal, choices, tell, consent)
+    shared = _Run(
+        request=request, folders=folders, environ=environ, source=source, journal=journal, progress=progress, tell=tell
+    )
     while True:
-        context = _context(request, fixer.choices, fixer.force, folders, environ, source, journal, progress, tell)
+        context = _context(shared, fixer.choices, fixer.force)
         try:
             reports = _steps(context, fixer.choices, tell)
             break
@@ -173,18 +188,9 @@ def _run(
     )
 
 
-def _context(
-    request: BuildRequest,
-    choices: Choices,
-    force: Force,
-    folders: Folders,
-    environ: Mapping[str, str],
-    source: Path,
-    journal: Journal,
-    progress: Progress | None,
-    tell: Teller,
-) -> steps.Context:
+def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
     """What the steps of one attempt share: the request, and what fixes on the way have put in force over it."""
+    request, folders, environ = shared.request, shared.folders, shared.environ
     found = tools.find(request, prepare(request, choices, str(folders.root), environ)[2]) if force.patches else None
     if found:
         request = msgspec.structs.replace(
@@ -206,16 +212,16 @@ def _context(
         environ=computed,
         tools=tools.find(request, computed),
         folders=folders,
-        backend=backends.choose(request, source),
-        journal=journal,
+        backend=backends.choose(request, shared.source),
+        journal=shared.journal,
         version=version,
         jobs=force.jobs or choices.jobs,
         ceiling=force.jobs or choices.ceiling,
         gated=gate is not None,
-        tell=tell,
+        tell=shared.tell,
         gpu=choices.gpu,
-        sources=tree.manifest(source),
-        progress=progress,
+        sources=tree.manifest(shared.source),
+        progress=shared.progress,
         findings=list(chosen.findings),
         launcher=choices.launcher,
     )
@@ -225,19 +231,9 @@ def _source(request: BuildRequest, tell: Teller) -> Path:
     """The folder of the source; PyTorch's own is brought when no folder was named and it is not there, or not whole."""
     source = source_of(request)
     if not request.source:
-        from rekindle.source import request as bringing
+        from rekindle.source.request import SourceCommand, bring
 
-        bringing.bring(
-            torch=str(request.release),
-            output=source,
-            mirror=None,
-            origin=None,
-            sha256=None,
-            without=(),
-            jobs=4,
-            say=tell,
-            commit=request.commit,
-        )
+        bring(SourceCommand(torch=str(request.release), output=source, commit=request.commit), say=tell)
     return source
 
 

@@ -43,9 +43,7 @@ def remove(path: Path) -> int:
             time.sleep(0.1 * (attempt + 1) if attempt else 0)
     who = holders(path)
     message = f"`{path}` cannot be removed" + (f": it is held by {', '.join(who)}" if who else "")
-    raise Locked(
-        message, hint="end that program and run the same command again" if who else "check who may write there"
-    )
+    raise Locked(message, hint="end that program and rerun the command" if who else "check who may write there")
 
 
 def holders(path: Path) -> list[str]:

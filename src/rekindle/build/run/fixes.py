@@ -89,12 +89,14 @@ class Fixer:
         """The error, with the command that makes the fix where there is one."""
         if self.declined is None:
             return error
-        hint = f"Rekindle can {self.declined.summary} and go on:\n\n  {self.choices.again} --auto-fix\n\n{error.hint}"
+        hint = (
+            f"Rekindle can {self.declined.summary} and continue:\n\n  {self.choices.again} --auto-fix\n\n{error.hint}"
+        )
         return StepFailed(error.message, hint=hint)
 
     def _make(self, remedy: Remedy) -> None:
         self.journal.write("fix", step=remedy.step, fix=remedy)
-        self.tell(f"{'fix':<10} {remedy.summary}; going on")
+        self.tell(f"{'fix':<10} {remedy.summary}; continuing")
         self.force = self.force.plus(remedy)
         self.made.append(remedy)
         # Nothing is done again that the fix does not touch, whatever the command line asked for at first.

@@ -29,7 +29,7 @@ def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int
             left = _end(entry.pid, mark, grace)
             if left:
                 message = f"an earlier build left processes that cannot be ended: {', '.join(map(str, left))}"
-                raise Locked(message, hint="end them by hand, then run the same command again")
+                raise Locked(message, hint="end them, then rerun the command")
             ended += members
         journal.write("ended", step=entry.step, pid=entry.pid, note="found after a crash")
     if ended:

@@ -96,7 +96,9 @@ def check_bundle(folder: Path, pinned: Mapping[str, str]) -> None:
     for names, what in ((missing, "is missing"), (changed, "is not the file that was bundled"), (strange, "is new")):
         if names:
             message = f"the bundle `{folder}` is not the one of the plan: `{names[0]}` {what}"
-            raise BadInput(message, hint="copy the bundle again, or collect it anew with `rekindle plan --bundle DIR`")
+            raise BadInput(
+                message, hint="copy the bundle again, or collect a new one with `rekindle plan --bundle DIR`"
+            )
 
 
 def _tail(log: Path) -> list[str]:

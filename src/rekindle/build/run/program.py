@@ -54,7 +54,7 @@ def run(
         try:
             program = Started(args, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except OSError as error:
-            message = f"`{args[0]}` could not be started: {error.strerror or error}"
+            message = f"cannot start `{args[0]}`: {error.strerror or error}"
             raise MissingTool(
                 message, hint="install it or put it on PATH; `rekindle doctor` says what is missing"
             ) from error
@@ -74,11 +74,11 @@ def run(
                 program.end(grace=GRACE)
                 journal.write("ended", step=step, pid=program.pid, note="interrupted")
                 message = f"interrupted during {step}"
-                raise Interrupted(message, hint="run the same command again to go on where it stopped") from None
+                raise Interrupted(message, hint="rerun the command to resume") from None
             except OSError as error:
                 program.end(grace=GRACE)
                 message = f"cannot write the log `{log}`: {told(error)}"
-                raise NotWritable(message, hint="free some space; the same command then goes on") from error
+                raise NotWritable(message, hint="free some space, then rerun the command to resume") from error
             # A leader that was killed can leave its compilers behind: they belong to the same group.
             program.end()
             journal.write("ended", step=step, pid=program.pid, code=code)
@@ -125,7 +125,7 @@ def _opened(log: Path) -> IO[bytes]:
         return log.open("ab")
     except OSError as error:
         message = f"cannot write the log `{log}`: {told(error)}"
-        raise NotWritable(message, hint="free some space; the same command then goes on") from error
+        raise NotWritable(message, hint="free some space, then rerun the command to resume") from error
 
 
 def _line(stream: IO[bytes], line: bytes) -> None:

@@ -21,13 +21,12 @@ from rekindle.build.configure.environment import BuildEnvironment
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
-from rekindle.build.governor import governor as governing
+from rekindle.build.governor import governor as governors
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
 from rekindle.build.progress import history, pending
 from rekindle.build.progress.watch import CompileStep, Progress
-from rekindle.build.run import finish
-from rekindle.build.run import program as runner
+from rekindle.build.run import finish, program
 from rekindle.build.run.folders import Folders, folder_of, source_of
 from rekindle.build.run.journal import THERE, Journal, fingerprint, output
 from rekindle.core import codec, files
@@ -90,7 +89,7 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def tokens(self) -> bool:
         """Ninja takes its number from job tokens. Without a gate nobody would hold back those it has too many of."""
-        return self.gated and governing.takes_tokens(self.tools.ninja)
+        return self.gated and governors.takes_tokens(self.tools.ninja)
 
     @property
     def job(self) -> backends.BackendJob:
@@ -277,12 +276,12 @@ def _compile(context: Context) -> None:
     """Ninja, with a governor that gives it job tokens and holds compilers back while memory is short."""
     jobs, tokens = context.compiles_at_once, context.tokens
     if not tokens:
-        why = governing.no_tokens(context.tools.ninja) if context.gated else "the gate could not be made"
+        why = governors.no_tokens(context.tools.ninja) if context.gated else "the gate could not be made"
         context.tell(f"{why}: {jobs} compiles at a time")
     job = msgspec.structs.replace(context.job, jobs=None if tokens else jobs)
     governor = None
     try:
-        with governing.governed(
+        with governors.governed(
             context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
         ) as governor:
             if context.progress and context.gated:
@@ -309,7 +308,7 @@ def _ninja(context: Context, job: backends.BackendJob, governor: Governor) -> No
             _carry_out(context, "compile", context.backend.compile(rest), environ=environ)
         message = "; ".join(each.removeprefix("rekindle: ") for each in governor.use.unfit)
         hint = "give it more memory (the container's limit, a page file, other programs closed)"
-        raise StepFailed(message, hint=f"{hint}; all else is compiled, and the same command goes on") from None
+        raise StepFailed(message, hint=f"{hint}; everything else is compiled, rerun the command to resume") from None
 
 
 def _check(context: Context, log: str) -> None:
@@ -347,7 +346,7 @@ def _plain(value: Any) -> Any:
 def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[str, str] | None = None) -> None:
     assert context.log is not None
     for command in commands:
-        outcome = runner.run(
+        outcome = program.run(
             command.args,
             env={**(context.environ if environ is None else environ), "NINJA_STATUS": pending.STATUS},
             cwd=Path(command.cwd),
@@ -358,10 +357,10 @@ def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[s
             started=context.progress.started if context.progress else None,
         )
         if not outcome.ok:
-            program = Path(command.args[0]).name
+            name = Path(command.args[0]).name
             how = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"exited with code {outcome.code}"
-            message = f"{step}: `{program}` {how}"
-            raise StepFailed(message, hint=f"the whole log is `{context.log}`; the same command goes on from this step")
+            message = f"{step}: `{name}` {how}"
+            raise StepFailed(message, hint=f"see `{context.log}`; rerun the command to resume from this step")
 
 
 def _stop_at(found: tuple[Finding, ...], context: Context, message: str) -> None:
@@ -370,7 +369,7 @@ def _stop_at(found: tuple[Finding, ...], context: Context, message: str) -> None
         bad = "; ".join(finding.found for finding in found if finding.state is State.FAIL)
         fixes = [finding.fix.text for finding in found if finding.state is State.FAIL and finding.fix]
         text = f"{message}: {bad}"
-        raise ChecksFailed(text, hint=fixes[0] if fixes else "change the plan, then run the same command again")
+        raise ChecksFailed(text, hint=fixes[0] if fixes else "change the plan, then rerun the command")
 
 
 def _log_text(context: Context, step: str) -> str:
