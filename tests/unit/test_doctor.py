@@ -362,7 +362,7 @@ def test_the_json_has_the_keys_that_were_promised(capsys: pytest.CaptureFixture[
         ("k40c-windows", "source-build", "rekindle"),  # no official wheel since 1.10 was built for sm_35
         ("rtx5070-windows", "official-wheel", "rekindle install"),
         ("mixed-linux", "none", "take out one card"),  # R470 at most for one card, R570 at least for the other
-        ("no-driver-windows", "official-wheel", "install a driver"),
+        ("no-driver-windows", "official-wheel", "remove the old driver"),
     ],
 )
 def test_the_verdict_and_the_one_thing_to_do_next(

@@ -229,3 +229,23 @@ def test_a_cudnn_that_is_here_is_not_missing(capsys: pytest.CaptureFixture[str])
         assert run(words) == 0
         said.append(capsys.readouterr().out)
     assert ["cuDNN 8.7.0.84 for CUDA 11" in text for text in said] == [True, False]
+
+
+def test_several_machines_get_the_fewest_stacks(capsys: pytest.CaptureFixture[str]) -> None:
+    machines = Path(__file__).parent.parent / "machines"
+    files = [str(machines / f"{name}.json") for name in ("k40c-windows", "k40c-ready-windows", "rtx5070-windows")]
+    assert run(["plan", *(word for file in files for word in ("--machine", file)), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "rekindle.nodes/1"
+    stacks = {node["name"]: (node["torch"], node["python"]) for node in answer["nodes"]}
+    # The two with a K40c share one stack, and it is the one that each would get alone.
+    assert stacks["k40c-windows"] == stacks["k40c-ready-windows"]
+    assert stacks["k40c-windows"][0] == "2.7.1"
+    assert answer["stacks"] == 2
+
+
+def test_the_decisive_reason_is_the_card_and_not_the_driver() -> None:
+    verdict = resolve(named(["GTX 1080 Ti"], system="windows", driver="560"), Wish())
+    assert "has no code for GeForce GTX 1080 Ti" in (verdict.decisive or "")
+    old = resolve(named(["RTX 4090"], system="linux", driver="535"), Wish())
+    assert "does not run CUDA" in (old.decisive or "")

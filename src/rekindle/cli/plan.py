@@ -13,16 +13,13 @@ from rekindle.core import console
 from rekindle.core.errors import ChecksFailed, NoRoute
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
-from rekindle.stack import answers, forms, nodes
+from rekindle.stack import answers
 from rekindle.stack import plan as lock
-from rekindle.stack.forms import Form
 from rekindle.stack.from_machine import asked
-from rekindle.stack.matrix import Matrix, matrix, spoken_pythons, spoken_source, spoken_wheels
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, Wish, version_of
 from rekindle.stack.verdict import Verdict
-from rekindle.stack.why_not import why_not as explain
 
 
 @click.command("plan")
@@ -51,7 +48,7 @@ from rekindle.stack.why_not import why_not as explain
 @click.option(
     "--as",
     "form",
-    type=click.Choice([each.value for each in Form]),
+    type=click.Choice(["pip", "requirements", "uv", "conda", "pixi", "pylock", "dockerfile"]),
     help="Print the answer in this form, for a project's own files.",
 )
 @options.output("Write the plan, as TOML, to carry it out here or elsewhere.")
@@ -87,16 +84,20 @@ def command(**given: Any) -> int:
         return _nodes(asked_for, wish)
     situation = asked_for.situation()
     if asked_for.every:
-        _list(matrix(situation, wish), asked_for.as_json)
+        _list(situation, wish, asked_for.as_json)
         return 0
     verdict = resolve(situation, wish, on_shelves(Shelves(addresses=asked_for.shelves, trust=asked_for.trust)))
     if asked_for.why_not is not None:
+        from rekindle.stack.why_not import why_not as explain
+
         verdict = msgspec.structs.replace(verdict, why_not=explain(asked_for.why_not, situation, wish, verdict))
     if asked_for.folder is not None:
         _bundle(verdict, asked_for.folder, asked_for.as_json)
         return 0
     if asked_for.form is not None:
-        console.out(forms.render(verdict, Form(asked_for.form)))
+        from rekindle.stack.forms import Form, render
+
+        console.out(render(verdict, Form(asked_for.form)))
     elif asked_for.as_json:
         console.out_json(verdict)
     elif verdict.why_not is not None:
@@ -173,6 +174,8 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
     """One answer for all nodes, or the smallest set of answers."""
+    from rekindle.stack import nodes
+
     places = {file.stem: asked_for.situation(file) for file in asked_for.snapshots}
     found = nodes.resolve_all(places, wish)
     if asked_for.as_json:
@@ -223,7 +226,10 @@ def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:
             console.out(f"    {line}")
 
 
-def _list(found: Matrix, as_json: bool) -> None:
+def _list(situation: Situation, wish: Wish, as_json: bool) -> None:
+    from rekindle.stack.matrix import matrix, spoken_pythons, spoken_source, spoken_wheels
+
+    found = matrix(situation, wish)
     if as_json:
         console.out_json(found)
         return

@@ -73,10 +73,10 @@ def _folded(checks: tuple[Finding, ...], verdict: Route | None) -> set[str]:
 
 def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
     """A card without its driver comes first; then what the verdict says; without a card, how to ask for one."""
-    for finding in checks:
-        blocks = finding.id in ("gpu.problem", "gpu.together", "driver.present", "driver.serves-card", "driver.agrees")
-        if blocks and finding.state is State.FAIL and finding.fix:
-            return finding.fix
+    blocking = ("gpu.problem", "gpu.together", "driver.present", "driver.serves-card", "driver.agrees")
+    fixes = [each.fix for each in checks if each.id in blocking and each.state is State.FAIL and each.fix]
+    if fixes:
+        return next((fix for fix in fixes if fix.commands), fixes[0])
     if verdict is None:
         example = 'rekindle plan --gpu "GTX 1080 Ti" --os windows'
         return Fix(text="name the card you mean, for example", commands=(example,))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rekindle.core import console
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
-from rekindle.stack.nodes import Nodes
 from rekindle.stack.route import Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
+
+if TYPE_CHECKING:
+    from rekindle.stack.nodes import Nodes
 
 _FEW = 3
 

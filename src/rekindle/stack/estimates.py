@@ -31,7 +31,7 @@ def ready_made(route: RouteKind, system: str) -> Estimate | None:
 
 def source_build(torch: str, situation: Situation) -> Estimate | None:
     """The time on these cores, fewer of them where memory runs out first: one job takes some gigabytes."""
-    row = efforts.source_build(Version(torch).major_minor)
+    row = efforts.source_build(Version.parse(torch).major_minor)
     if row is None:
         return None
     memory = efforts.memory()

@@ -38,10 +38,11 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
     """A stack that serves most of the machines that are left, again and again, until each has one."""
     routes = {name: _routes(place, wish) for name, place in places.items()}
+    own = {name: _stack(resolve(place, wish).recommended) for name, place in places.items()}
     chosen: dict[str, Route] = {}
     stacks = 0
     while left := [name for name in places if name not in chosen]:
-        best = _serving_most(routes, left)
+        best = _serving_most(routes, left, own)
         if best is None:
             break
         stacks += 1
@@ -69,13 +70,17 @@ def _stack(route: Route) -> tuple[object, ...]:
     return (route.torch, str(route.cuda), route.python)
 
 
-def _serving_most(routes: Mapping[str, list[Route]], left: list[str]) -> tuple[object, ...] | None:
+def _serving_most(
+    routes: Mapping[str, list[Route]], left: list[str], own: Mapping[str, tuple[object, ...]]
+) -> tuple[object, ...] | None:
+    """The stack of most machines; among equals the one that more of them would get alone, then the newest."""
     count: dict[tuple[object, ...], int] = {}
     for name in left:
         for stack in {_stack(route) for route in routes[name]}:
             count[stack] = count.get(stack, 0) + 1
     newest = {stack: Version(str(stack[0] or "0")) for stack in count}
-    return max(count, key=lambda stack: (count[stack], newest[stack]), default=None)
+    alone = {stack: sum(own[name] == stack for name in left) for stack in count}
+    return max(count, key=lambda stack: (count[stack], alone[stack], newest[stack]), default=None)
 
 
 def _node(name: str, place: Situation, route: Route) -> Node:

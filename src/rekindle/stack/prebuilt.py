@@ -122,7 +122,7 @@ def cudnn_serves(offer: Offer, capability: Capability) -> bool | None:
     if offer.cudnn is not None:
         return cudnn.serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
     last = cudnn.last_for(capability)
-    if offer.cudnn_pin is not None and last is not None and last < Version(offer.cudnn_pin).major_minor:
+    if offer.cudnn_pin is not None and last is not None and last < Version.parse(offer.cudnn_pin).major_minor:
         return False
     return None
 
@@ -235,7 +235,7 @@ def _commands(
     if offer.route is RouteKind.CONDA_FORGE:
         pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
         last = _oldest_cudnn_end(situation)
-        package = "libcudnn" if Version(offer.torch) >= Version("2.10") else "cudnn"
+        package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
         if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:
             pins.append(f'"{package}<={last}"')
         return (f"conda install -c conda-forge {' '.join(pins)}",)

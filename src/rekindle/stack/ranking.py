@@ -44,7 +44,7 @@ def ranked(found: list[Ranked], situation: Situation, wish: Wish) -> list[Route]
 
 def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
     route = each.route
-    version = Version(route.torch or "0")
+    version = Version.parse(route.torch or "0")
     changed = situation.python is not None and route.python != situation.python
     cuda = route.cuda or Version("0")
     newest = tuple(-part for part in version.parts)
@@ -75,6 +75,8 @@ def cheaper(best: Route, routes: list[Route], wish: Wish) -> Route | None:
     """
     if best.route is not RouteKind.SOURCE_BUILD or wish.prefer is Prefer.COMPLETE:
         return None
-    floor = Version(best.torch or "0")
-    ready = [each for each in routes if each.route in READY and each.consent and Version(each.torch or "0") >= floor]
-    return max(ready, key=lambda each: Version(each.torch or "0"), default=None)
+    floor = Version.parse(best.torch or "0")
+    ready = [
+        each for each in routes if each.route in READY and each.consent and Version.parse(each.torch or "0") >= floor
+    ]
+    return max(ready, key=lambda each: Version.parse(each.torch or "0"), default=None)

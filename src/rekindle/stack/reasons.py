@@ -91,6 +91,7 @@ def _against(version: str, best: Route, rejections: Sequence[Rejection], routes:
     losing = next((each for each in routes if each.torch == version and each.loses), None)
     if losing is not None:
         return f"not {losing.version}: {losing.loses[0]}"
-    order = ("wheel-glibc", "driver-too-old", "driver-branch", "torch-python", "wheel-code", "wheel-code-partial")
+    # A wheel without the card's code would not be saved by another driver: that comes first.
+    order = ("wheel-glibc", "wheel-code", "wheel-code-partial", "driver-branch", "driver-too-old", "torch-python")
     chosen = _first(about, order) or next((each for each in about if each.kind is not Effect.COSTS), None)
     return f"not {version}: {chosen.sentence}" if chosen else None

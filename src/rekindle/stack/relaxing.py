@@ -70,10 +70,10 @@ def _nearest(routes: list[Route], wish: Wish) -> Route:
         return routes[0]
     cheapest = min(route.route.tier for route in routes)
     usual = [route for route in routes if route.route.tier == cheapest and not route.loses] or routes
-    newer = [route for route in usual if Version(route.torch or "0") >= asked]
+    newer = [route for route in usual if Version.parse(route.torch or "0") >= asked]
     if newer:
-        return min(newer, key=lambda route: Version(route.torch or "0"))
-    return max(usual, key=lambda route: Version(route.torch or "0"))
+        return min(newer, key=lambda route: Version.parse(route.torch or "0"))
+    return max(usual, key=lambda route: Version.parse(route.torch or "0"))
 
 
 def _asked(wish: Wish) -> Version | None:

@@ -127,7 +127,7 @@ def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[str, 
     if not choice.changed or choice.python is None:
         return ()
     activate = r".venv\Scripts\activate" if situation.system == "windows" else ". .venv/bin/activate"
-    if Version(choice.python) < Version("3.8"):
+    if Version.parse(choice.python) < Version.parse("3.8"):
         return (f"conda create -y -n torch python={choice.python}", "conda activate torch")
     return (f"uv venv --seed --python {choice.python} .venv", activate)
 
@@ -141,7 +141,7 @@ def spread(versions: Iterable[str]) -> str:
 def numpy_pin(torch: str, system: str) -> str | None:
     """`numpy<2` for a wheel that was compiled against NumPy 1 and cannot take the newer one."""
     since = releases.torch_release(torch).numpy2_from(system)
-    return None if since is not None and Version(torch) >= since else "numpy<2"
+    return None if since is not None and Version.parse(torch) >= since else "numpy<2"
 
 
 def lacks(situation: Situation) -> tuple[str, ...]:

@@ -294,7 +294,7 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
 
 def _install_toolset(toolset: Version) -> tuple[str, ...]:
     """Visual Studio's installer has every toolset as a component of its own, side by side."""
-    if toolset <= Version("14.29"):
+    if toolset <= Version.parse("14.29"):
         name = "Microsoft.VisualStudio.Component.VC.v142.x86.x64"
     else:
         name = f"Microsoft.VisualStudio.Component.VC.{toolset.major}.{toolset.minor}.{_studio(toolset)}.x86.x64"

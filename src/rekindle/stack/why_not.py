@@ -87,9 +87,11 @@ def _answer(
         answer = Answer.IMPOSSIBLE
     else:
         ways = "; ".join(_way(route) for route in _kinds(asked))
-        sentence = f"{spoken} works: {ways}. {describe(best)} is recommended: {_because(best, other)}"
+        sentence = f"{spoken} works: {ways}"
         answer = Answer.POSSIBLE
-    return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=describe(best))
+    reason = f", because {_because(best, other)}" if answer is Answer.POSSIBLE else ""
+    instead = f"{describe(best)}{reason}"
+    return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=instead)
 
 
 def _kinds(asked: Verdict) -> list[Route]:

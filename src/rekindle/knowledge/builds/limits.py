@@ -93,7 +93,7 @@ def _tables() -> _Tables:
 @cached
 def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -> Built | None:
     """Who is known to have built this release with this toolkit for such a card."""
-    minor = Version(torch).major_minor
+    minor = Version.parse(torch).major_minor
     return next(
         (
             row
@@ -107,12 +107,12 @@ def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -
 @cached
 def cudnn_range(torch: str) -> CudnnRange | None:
     """The upper end of the cuDNN that compiles with a release; None: no end is known."""
-    return next((row for row in _tables().cudnn_range if row.holds(Version(torch))), None)
+    return next((row for row in _tables().cudnn_range if row.holds(Version.parse(torch))), None)
 
 
 @cached
 def arch_syntax(torch: str) -> ArchSyntax | None:
-    return next((row for row in _tables().arch_syntax if row.holds(Version(torch))), None)
+    return next((row for row in _tables().arch_syntax if row.holds(Version.parse(torch))), None)
 
 
 def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:

@@ -55,6 +55,7 @@ def _by_project() -> dict[str, tuple[Companion, ...]]:
     return {name: tuple(row for row in newest if row.project == name) for name in PROJECTS}
 
 
+@cached
 def companion(
     project: str, torch: str, *, line: str, python: str | None, system: str, machine: str = "x86_64"
 ) -> Companion | None:
@@ -85,6 +86,7 @@ def made_with(project: str, wanted: str) -> frozenset[str]:
     return found
 
 
+@cached
 def version_for(project: str, torch: str) -> str | None:
     """The version that belongs to a torch, whatever its CUDA line and Python; None: the tables know of none."""
     wanted = full_version(torch)

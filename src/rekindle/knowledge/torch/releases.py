@@ -55,7 +55,7 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     @property
     def newest(self) -> str:
         """The last patch release: `2.7.1` of 2.7."""
-        return max(self.patches, key=Version)
+        return max(self.patches, key=Version.parse)
 
     def pythons(self, system: str) -> tuple[str, ...]:
         return self.pythons_windows if system == "windows" else self.pythons_linux
@@ -70,7 +70,7 @@ class TorchRelease(Row, frozen=True, kw_only=True):
 @cached
 def torch_releases() -> tuple[TorchRelease, ...]:
     rows = observed("torch_releases", dict[str, tuple[TorchRelease, ...]])["releases"]
-    return tuple(sorted(rows, key=lambda row: Version(row.minor)))
+    return tuple(sorted(rows, key=lambda row: Version.parse(row.minor)))
 
 
 @cached
