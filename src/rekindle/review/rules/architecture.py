@@ -8,9 +8,10 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.review.architectures import ArchList, read_list
+from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.rules.raised import Raised, raised
-from rekindle.review.subject import BuildStep, Known, Subject, toolkit_in
+from rekindle.review.subject import Known, Subject, toolkit_in
 from rekindle.review.trace import Assignment, Invocation
 
 NAME = "TORCH_CUDA_ARCH_LIST"
@@ -56,7 +57,7 @@ def _spelling(subject: Subject, item: Assignment) -> Iterator[Raised]:
         )  # fmt: skip
 
 
-def seen_by(subject: Subject, step: BuildStep, settings: list[Assignment]) -> Assignment | None:
+def seen_by(subject: Subject, step: ScriptBuild, settings: list[Assignment]) -> Assignment | None:
     """The list as a build sees it: its own prefix or -D, else the environment."""
     own = [item for item in settings if item.how == "prefix" and item in step.item.prefix]
     own += [item for item in settings if item.how == "cmake" and step.item.line <= item.line <= step.item.last]
@@ -68,9 +69,9 @@ def seen_by(subject: Subject, step: BuildStep, settings: list[Assignment]) -> As
     return next((item for item in reversed(settings) if item.order == value.order), None)
 
 
-def _judged(subject: Subject, settings: list[Assignment]) -> list[tuple[Assignment, BuildStep | None]]:
+def _judged(subject: Subject, settings: list[Assignment]) -> list[tuple[Assignment, ScriptBuild | None]]:
     """Every list that a build sees; where nothing is built, the last list of the script."""
-    found: dict[int, tuple[Assignment, BuildStep | None]] = {}
+    found: dict[int, tuple[Assignment, ScriptBuild | None]] = {}
     for step in subject.builds:
         item = seen_by(subject, step, settings)
         if item is not None and item.line not in found:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rekindle.core.version import Version
+from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.rules.raised import Raised, raised
-from rekindle.review.subject import BuildStep, Subject
+from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 
 _READ_BY_BUILD = re.compile(
@@ -37,7 +38,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _commands(subject)
 
 
-def _real(subject: Subject) -> list[BuildStep]:
+def _real(subject: Subject) -> list[ScriptBuild]:
     return [step for step in subject.builds if step.what != "other" and step.item.reached]
 
 
@@ -415,7 +416,7 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
                 yield raised("jobs-absurd", item.line, jobs=match[1], memory=int(match[1]) * 3)
 
 
-def _cpu_only(subject: Subject, step: BuildStep) -> bool:
+def _cpu_only(subject: Subject, step: ScriptBuild) -> bool:
     use, old = subject.visible("USE_CUDA", step.item), subject.visible("NO_CUDA", step.item)
     return (use is not None and use.text.upper() in ("0", "OFF")) or (old is not None and old.text == "1")
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from rekindle.knowledge.builds.script_rules import outside
+from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.rules.raised import Raised, raised
-from rekindle.review.subject import BuildStep, Subject
+from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 
 _PLACEHOLDER = re.compile(
@@ -431,7 +432,7 @@ def _failures(subject: Subject) -> Iterator[Raised]:
         yield raised("no-error-check", step.item.line, how=how, shell=_SHOWN[step.item.dialect])
 
 
-def _tees(subject: Subject, builds: list[BuildStep]) -> Iterator[Raised]:
+def _tees(subject: Subject, builds: list[ScriptBuild]) -> Iterator[Raised]:
     for step in builds:
         item = step.item
         tee = next((name for name in item.piped if name in _TEES), None)
@@ -443,7 +444,7 @@ def _tees(subject: Subject, builds: list[BuildStep]) -> Iterator[Raised]:
             yield raised("tee-powershell", item.line, tee="Tee-Object")
 
 
-def _hidden(subject: Subject, step: BuildStep) -> bool:
+def _hidden(subject: Subject, step: ScriptBuild) -> bool:
     """Commands follow that succeed whether the build did or not."""
     later = [
         item for item in subject.trace.invocations if item.order > step.item.order and item.reached and not item.child
@@ -467,7 +468,7 @@ def _hidden(subject: Subject, step: BuildStep) -> bool:
     return bool(own) or (step.what == "torch" and _blind(subject, step))
 
 
-def _blind(subject: Subject, step: BuildStep) -> bool:
+def _blind(subject: Subject, step: ScriptBuild) -> bool:
     """A build of hours that starts in the wrong folder, or without its packages, when a step before it failed."""
     before = [
         item for item in subject.trace.invocations if item.order < step.item.order and item.reached and not item.child

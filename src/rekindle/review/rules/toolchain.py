@@ -9,10 +9,11 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.cuda import cudnn, host_compilers
+from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install
 from rekindle.review.rules.raised import Raised, raised
-from rekindle.review.subject import BuildStep, Known, Subject, exact_version, toolkit_in
+from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
 from rekindle.review.trace import Invocation
 
 _VCVARS = re.compile(
@@ -38,7 +39,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _images(subject)
 
 
-def _release(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Raised]:
+def _release(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Raised]:
     if cuda is None:
         return
     release = subject.release_at(step.item)
@@ -61,7 +62,7 @@ def _release(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[
         yield raised("toolkit-never-released", cuda.line, torch=torch.version, official=listed, cuda=cuda.version)
 
 
-def _torchs_own(subject: Subject, step: BuildStep, cuda: Known) -> Iterator[Raised]:
+def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Raised]:
     """An extension is compiled with the CUDA of its torch."""
     last: tuple[Install, Version] | None = None
     for found in subject.installs:
@@ -113,7 +114,7 @@ def _two_toolkits(subject: Subject) -> Iterator[Raised]:
             yield raised("two-toolkits", value.line, name=name, other=other, cuda=cuda.version, line_cuda=cuda.line)
 
 
-def _gcc(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Raised]:
+def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Raised]:
     found: list[tuple[str, int, int]] = []
     for name in ("CUDAHOSTCXX", "CXX", "CC", "NVCC_CCBIN"):
         value = subject.visible(name, step.item)
@@ -150,7 +151,7 @@ def _gcc(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Rais
         yield raised("gcc-too-old", line, torch=release[1].version, need=release[0].min_gcc, compiler=compiler)
 
 
-def _msvc(subject: Subject, step: BuildStep, cuda: Known | None) -> Iterator[Raised]:
+def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Raised]:
     if cuda is None or subject.system(step.item) != "windows":
         return
     toolset, studio, line = toolset_at(subject, step.item)

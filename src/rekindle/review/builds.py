@@ -1,0 +1,313 @@
+"""What a script builds: PyTorch, an extension, or something else, and with which command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import script_rules
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.document import Dialect, Document
+from rekindle.review.packages import Install, install_of
+from rekindle.review.trace import Assignment, Invocation, Trace, Value
+
+_TORCH_ONLY = re.compile(
+    r"(?:USE_(?:CUDNN|NCCL|KINETO|MKLDNN|DISTRIBUTED|FBGEMM|ROCM|NNPACK|QNNPACK|XNNPACK|GLOO|MPI|TENSORPIPE|NUMPY"
+    r"|MAGMA|ITT|PYTORCH_QNNPACK|FLASH_ATTENTION|MEM_EFF_ATTENTION|NINJA|CUSPARSELT)"
+    r"|BUILD_(?:TEST|CAFFE2|CAFFE2_OPS|PYTHON|FUNCTORCH|SPLIT_CUDA|BINARY)"
+    r"|PYTORCH_BUILD_(?:VERSION|NUMBER)|NO_(?:CUDA|DISTRIBUTED|MKLDNN|NNPACK|QNNPACK))\Z"
+)
+
+
+class ScriptBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that compiles. `what`: torch, extension or other. `how`: setup.py, build, pip, cmake."""
+
+    item: Invocation
+    what: str
+    how: str
+    name: str = ""
+    line: int = 0
+    isolated: bool = False
+    heavy: bool = False
+    certain: bool = True
+    makes_wheel: bool = True
+
+
+class ScriptBuilds:
+    """The trace of a script with what was told about it, and the builds in it."""
+
+    def __init__(
+        self,
+        document: Document,
+        trace: Trace,
+        *,
+        gpus: Sequence[Capability] = (),
+        torch: Version | None = None,
+        system: str | None = None,
+    ) -> None:
+        self.document = document
+        self.trace = trace
+        self.gpus = tuple(gpus)
+        self.told = torch
+        self.told_system = system
+
+    @property
+    def notes(self) -> bool:
+        return self.document.dialect is Dialect.NOTES
+
+    @cached_property
+    def helper(self) -> bool:
+        """A part of something larger: it uses several variables that somebody outside sets."""
+        own = {item.name.upper() for item in self.trace.assignments}
+        names = {name.upper() for name, _ in self.trace.missing if len(name) > 2}
+        return len(names - own - script_rules.outside() - {name.upper() for name in self.trace.asked}) > 2
+
+    @cached_property
+    def _lasts(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        points = [(item.scope, item.order) for item in self.trace.invocations]
+        for scope, order in points + [(item.scope, item.order) for item in self.trace.assignments]:
+            found[scope] = max(found.get(scope, 0), order)
+        return found
+
+    def last_in(self, scope: int) -> int:
+        """When the last thing happened in a scope."""
+        return self._lasts.get(scope, 0)
+
+    @cached_property
+    def _installs(self) -> dict[int, Install]:
+        found = ((item.order, install_of(item)) for item in self.trace.invocations)
+        return {order: install for order, install in found if install is not None}
+
+    def install(self, item: Invocation) -> Install | None:
+        """What a command installs; None when it installs nothing."""
+        return self._installs.get(item.order)
+
+    @cached_property
+    def installs(self) -> list[Install]:
+        return list(self._installs.values())
+
+    def system(self, item: Invocation | None = None) -> str:
+        if self.told_system:
+            return self.told_system
+        if item is not None and item.system:
+            return item.system
+        if item is not None:
+            return "windows" if item.dialect.windows else "linux"
+        dialect = self.document.dialect
+        if dialect in (Dialect.BATCH, Dialect.POWERSHELL):
+            return "windows"
+        if dialect in (Dialect.NOTES, Dialect.WORKFLOW):
+            votes = [each.system or ("windows" if each.dialect.windows else "linux") for each in self.trace.invocations]
+            return max(set(votes), key=votes.count) if votes else "linux"
+        return "linux"
+
+    # --- what is built ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def builds(self) -> list[ScriptBuild]:
+        return [step for item in self.trace.invocations for step in self._steps(item)]
+
+    @property
+    def torch_builds(self) -> list[ScriptBuild]:
+        return [step for step in self.builds if step.what == "torch"]
+
+    def _steps(self, item: Invocation) -> Iterator[ScriptBuild]:
+        if item.child and item.program not in ("python", "cmake", "pip"):
+            return
+        words = item.arguments
+        setup = next((word for word in words if re.split(r"[\\/]", word)[-1] == "setup.py"), None)
+        if item.program in ("python", "py") and setup is not None:
+            verbs = words[words.index(setup) + 1 :]
+            if any(
+                verb in ("bdist_wheel", "install", "develop", "build", "build_ext", "rebuild", "bdist_egg")
+                for verb in verbs
+            ):
+                name = self._folder(item, setup)
+                yield self._step(item, "setup.py", name)
+            return
+        if (item.program in ("python", "py") and _module(words) == "build") or item.program in (
+            "build",
+            "pyproject-build",
+        ):
+            if not (item.has("--sdist", "-s") and not item.has("--wheel", "-w")):
+                yield self._step(item, "build", self._folder(item, ""), isolated=not item.has("--no-isolation", "-n"))
+            return
+        if item.program in ("cmake", "cmake3"):
+            yield from self._cmake(item)
+            return
+        found = self.install(item)
+        if found is not None and found.tool != "conda" and found.verb in ("install", "wheel"):
+            yield from self._pip(item, found)
+
+    def _step(self, item: Invocation, how: str, name: str, *, isolated: bool = False) -> ScriptBuild:
+        what, certain = self._what(item, name)
+        row = script_rules.extension(name)
+        return ScriptBuild(
+            item=item, what=what, how=how, name=name, line=item.line, isolated=isolated, certain=certain,
+            heavy=bool(row and row.heavy),
+        )  # fmt: skip
+
+    def _pip(self, item: Invocation, found: Install) -> Iterator[ScriptBuild]:
+        for wanted in found.wanted:
+            row = script_rules.extension(wanted.name)
+            if wanted.source is not None:
+                if re.search(r"(?i)github\.com[/:]pytorch/pytorch(?:\.git)?(?:@|#|$)", wanted.source):
+                    what, certain = "torch", True
+                elif row is not None:
+                    what, certain = "extension", True
+                elif re.search(r"://", wanted.source):
+                    continue
+                else:
+                    folder = self._folder(item, wanted.source + "/x")
+                    what, certain = self._what(item, folder)
+                    if not certain:
+                        what = "extension" if self._compiles(item) else "other"
+                    row = row or script_rules.extension(folder) or self._within_extension(item, wanted.source)
+                    what, certain = ("extension", True) if row is not None and what != "torch" else (what, certain)
+            elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
+                what, certain = "extension", True
+            else:
+                continue
+            name = wanted.name if wanted.name.strip("-.") else self._folder(item, wanted.source or "") or "this folder"
+            yield ScriptBuild(
+                item=item, what=what, how="pip", name=name, line=wanted.line, isolated=found.isolated,
+                heavy=bool(row and row.heavy), certain=certain,
+            )  # fmt: skip
+
+    def _cmake(self, item: Invocation) -> Iterator[ScriptBuild]:
+        options = [word for word in item.arguments if word.startswith("-D")]
+        ours = [
+            word
+            for word in options
+            if re.match(
+                r"-D(?:TORCH_CUDA_ARCH_LIST|USE_CUDNN|USE_DISTRIBUTED|USE_NCCL|BUILD_CAFFE2|USE_MKLDNN|BUILD_PYTHON|USE_KINETO)\b",
+                word,
+            )
+        ]
+        if ours and "--build" not in item.arguments:
+            yield ScriptBuild(item=item, what="torch", how="cmake", name="pytorch", line=item.line, makes_wheel=False)
+
+    def _what(self, item: Invocation, name: str) -> tuple[str, bool]:
+        if name in self.torch_folders or re.fullmatch(
+            r"pytorch(?:[-_.]?v?\d+(?:\.[\w.]+)?|[-_](?:src|source|build|main))?", name
+        ):
+            return "torch", True
+        if self._checked_out(item) == "pytorch/pytorch":
+            return "torch", True
+        if script_rules.extension(name) is not None:
+            return "extension", True
+        clones = [self.cloned(each) for each in self.trace.ran("git")]
+        others = [each for each in clones if each and each[0] != "pytorch/pytorch"]
+        if any(each[1] == name for each in others):
+            return ("extension" if self._compiles(item) else "other"), False
+        hints = sum(
+            1
+            for each in self.trace.assignments
+            if _TORCH_ONLY.match(each.name) and each.how in ("environment", "prefix")
+        ) + sum(1 for own in item.prefix if _TORCH_ONLY.match(own.name))
+        if hints and not name and not others:
+            return "torch", True
+        if hints > 1 and name not in [each[1] for each in others]:
+            return "torch", False
+        if self._compiles(item) or any(self.requirement(found, "torch") for found in self.installs):
+            return "extension", False
+        return "other", False
+
+    def _compiles(self, item: Invocation) -> bool:
+        """The script prepares a CUDA compile: an architecture list or FORCE_CUDA is in sight."""
+        names = ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA")
+        if any(each.name in names and each.order < item.order for each in self.trace.assignments):
+            return True
+        if any(own.name in names for own in item.prefix):
+            return True
+        return any(self.trace.value(name, item) is not None for name in ("CUDA_HOME", "DISTUTILS_USE_SDK"))
+
+    def _within_extension(self, item: Invocation, path: str) -> script_rules.ExtensionRow | None:
+        """`flash-attention/csrc/rotary` is part of flash-attention."""
+        parts = re.split(r"[\\/]", f"{item.directory or ''}/{path}")
+        return next((row for part in reversed(parts) if part and (row := script_rules.extension(part))), None)
+
+    def _folder(self, item: Invocation, path: str) -> str:
+        """The last part of the folder that holds `path`, lower case; empty when not known."""
+        place = re.split(r"[\\/]", path)[:-1]
+        parts = [part for part in re.split(r"[\\/]", item.directory or "") if part] + [part for part in place if part]
+        resolved: list[str] = []
+        for part in parts:
+            if part == "..":
+                resolved = resolved[:-1]
+            elif part != ".":
+                resolved.append(part)
+        return resolved[-1].lower().removesuffix(".git") if resolved else ""
+
+    @cached_property
+    def torch_folders(self) -> frozenset[str]:
+        """Folders that hold PyTorch's source, by their last part."""
+        found = {
+            clone[1] for item in self.trace.ran("git") if (clone := self.cloned(item)) and clone[0] == "pytorch/pytorch"
+        }
+        for used in self.trace.used:
+            if (
+                used.action == "actions/checkout"
+                and used.given.get("repository", ("",))[0].lower() == "pytorch/pytorch"
+            ):
+                found.add(used.given.get("path", ("",))[0].rpartition("/")[2].lower())
+        return frozenset(found - {""})
+
+    def cloned(self, item: Invocation) -> tuple[str, str] | None:
+        """`git clone`: owner/name and the folder it goes to."""
+        words = item.arguments
+        if "clone" not in words:
+            return None
+        rest = _plain(words[words.index("clone") + 1 :])
+        match = re.search(r"[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?/?$", rest[0]) if rest else None
+        if match is None:
+            return None
+        target = rest[1] if len(rest) > 1 else match[2]
+        folder = re.split(r"[\\/]", target.rstrip("\\/"))[-1].lower()
+        if folder == ".":
+            folder = re.split(r"[\\/]", (item.directory or "").rstrip("\\/"))[-1].lower()
+        return f"{match[1]}/{match[2]}".lower(), folder
+
+    def _checked_out(self, item: Invocation) -> str | None:
+        """What a workflow checked out for this command."""
+        numbers = {scope.number for scope in self.trace.scopes[item.scope].chain()}
+        found = [used for used in self.trace.used if used.action == "actions/checkout" and used.scope in numbers]
+        found = [used for used in found if used.order < item.order and not used.given.get("path", ("",))[0]]
+        return found[-1].given.get("repository", ("",))[0].lower() if found else None
+
+    def sees(self, scope: int, item: Invocation) -> bool:
+        """Whether what is set in a scope reaches a command."""
+        return any(each.number == scope for each in self.trace.scopes[item.scope].chain())
+
+    def visible(self, name: str, item: Invocation) -> Value | None:
+        return self.trace.value(name, item)
+
+    def settings(self, name: str) -> list[Assignment]:
+        return [item for item in self.trace.assignments if item.name == name]
+
+    def requirement(self, found: Install, name: str) -> str | None:
+        wanted = found.named(name)
+        return wanted.requirement if wanted is not None else None
+
+
+def _module(words: Sequence[str]) -> str | None:
+    return words[words.index("-m") + 1] if "-m" in words and words.index("-m") + 1 < len(words) else None
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """Without options and their values."""
+    found: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in ("-b", "--branch", "--depth", "-o", "--origin", "-c", "--config", "-j", "--jobs", "--reference"):
+            skip = True
+        elif not word.startswith("-"):
+            found.append(word)
+    return found
