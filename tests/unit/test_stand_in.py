@@ -65,6 +65,13 @@ def test_kernels_of_a_cubin_have_the_resources_that_cuobjdump_prints() -> None:
     assert found["_Z5scaleIfEvPT_S0_i"].registers == 5
 
 
+def test_registers_of_hopper_code_are_in_its_attributes() -> None:
+    """cuobjdump: REG:116, REG:8, REG:10; the header of the section has none."""
+    machine = next(data for entry, data in entries("native") if str(entry.target) == "sm_90")
+    found = {kernel.name: kernel.registers for kernel in cubin.kernels(machine)}
+    assert found == {"_Z5heavyPd": 116, "_Z5scaleIfEvPT_S0_i": 8, "_Z4turnPf": 10}
+
+
 def test_compressed_code_is_the_same_code() -> None:
     plain = [data for entry, data in entries("ptx") if entry.kind == fatbin.Kind.CUBIN]
     packed = [(entry, data) for entry, data in entries("packed") if entry.kind == fatbin.Kind.CUBIN]

@@ -7,7 +7,6 @@ UNVERIFIED with what was shown, or FAIL with what was caught.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import msgspec
 
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Finding, State, worst
+from rekindle.core.paths import sha256_of
 from rekindle.formats import elf, package
 from rekindle.formats.access import File
 from rekindle.formats.package import Package
@@ -86,7 +86,7 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
     plain, masked = results
     return StandIn(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
-        sha256=_sha256(wheel) if wheel else None,
+        sha256=sha256_of(wheel) if wheel else None,
         old_card=_old_card(old),
         ptx=str(old),
         stand_in=here.name if here else None,
@@ -322,11 +322,3 @@ def _is_torch(opened: Package) -> bool:
 def _folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="rekindle-stand-in-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
-
-
-def _sha256(path: Path) -> str:
-    sha = hashlib.sha256()
-    with path.open("rb") as stream:
-        while data := stream.read(1 << 20):
-            sha.update(data)
-    return sha.hexdigest()
