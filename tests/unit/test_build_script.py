@@ -448,3 +448,74 @@ def test_a_shim_is_not_taken_for_the_interpreter(tmp_path: Path) -> None:
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
     shim.chmod(0o755)
     assert interpreters.ask(Host(), str(shim)).path == sys.executable
+
+
+def test_the_scripts_own_packing_gives_the_wheel_that_rekindle_gives(tmp_path: Path, plan: dict[str, object]) -> None:
+    """Two writers of one thing: the stand-alone one is held against the real one, member by member."""
+    import csv
+    import zipfile
+
+    from rekindle.build.run.pack import wheel_of_tree
+
+    tree = tmp_path / "tree"
+    (tree / "app" / "lib").mkdir(parents=True)
+    (tree / "app" / "__init__.py").write_text("A = 1\n", encoding="utf-8")
+    (tree / "app" / "lib" / "a, b.so").write_bytes(b"\x7fELF" * 100)
+    (tree / "app" / "tool").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tree / "app" / "tool").chmod(0o755)
+    plan.update(name="my-app", version="1.0")
+    assert standalone_steps.pack(str(tree)) == 0
+    ours = next((tmp_path / "w" / "wheels").glob("*.whl"))
+    theirs = wheel_of_tree(tree, name="my-app", version="1.0", into=tmp_path)
+    assert ours.name == theirs.name
+    with zipfile.ZipFile(ours) as one, zipfile.ZipFile(theirs) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+        for name in one.namelist():
+            if name.endswith(("/WHEEL", "/RECORD")):
+                continue
+            assert one.read(name) == other.read(name)
+            assert one.getinfo(name).external_attr == other.getinfo(name).external_attr
+        records = [
+            sorted(row for row in csv.reader(archive.read("my_app-1.0.dist-info/RECORD").decode().splitlines())
+                   if not row[0].endswith("/WHEEL"))
+            for archive in (one, other)
+        ]  # fmt: skip
+    assert records[0] == records[1]
+
+
+def test_the_scripts_own_check_agrees_with_rekindles(tmp_path: Path, plan: dict[str, object]) -> None:
+    """What stops one stops the other, over the answers that CMake has been seen to give."""
+    from rekindle.build.configure import check, cmake_result, request
+    from rekindle.build.configure.options import Options, Resolved
+    from rekindle.core.findings import State, worst
+
+    compiler = request.Compiler(kind="cl", cxx="cl", c="cl", cuda_host="cl")
+    asked = request.BuildRequest(
+        source=".", system="windows", arch="x86_64", python="python", compiler=compiler, arch_list="3.5",
+        cuda=request.Cuda(root="c", nvcc="n", version=Version("11.4")),
+    )  # fmt: skip
+    chosen = Options(resolved=(Resolved(name="USE_CUDA", value="ON", origin="rule", via="environment"),))
+    plan.update(expected={"USE_CUDA": "ON"}, architectures=["sm_35"], cuda="11.4")
+    compiled = 'set(CMAKE_CUDA_COMPILER "c:/cuda/bin/nvcc.exe")\nset(CMAKE_CUDA_COMPILER_VERSION "{0}")\n'
+    rule = "build a.obj: CUDA_COMPILER__x_Release a.cu\n  FLAGS = {0}\n"
+    good = "-gencode arch=compute_35,code=sm_35"
+    cases = [
+        ("CMAKE_GENERATOR:INTERNAL=Ninja\nUSE_CUDA:BOOL=ON\n", good, "11.4.152"),
+        ("CMAKE_GENERATOR:INTERNAL=Ninja\nUSE_CUDA:BOOL=OFF\n", good, "11.4.152"),
+        ("CMAKE_GENERATOR:INTERNAL=Ninja\nUSE_CUDA:BOOL=ON\n", "-gencode arch=compute_50,code=sm_50", "11.4.152"),
+        ("CMAKE_GENERATOR:INTERNAL=Ninja\nUSE_CUDA:BOOL=ON\n", good, "11.8.89"),
+        ("", good, "11.4.152"),
+    ]
+    said = []
+    for number, (cache, flags, version) in enumerate(cases):
+        build = tmp_path / str(number)
+        (build / "CMakeFiles" / "3.25").mkdir(parents=True)
+        (build / "CMakeCache.txt").write_text(cache, encoding="utf-8")
+        (build / "build.ninja").write_text(rule.format(flags), encoding="utf-8")
+        (build / "CMakeFiles" / "3.25" / "CMakeCUDACompiler.cmake").write_text(
+            compiled.format(version), encoding="utf-8"
+        )
+        script = standalone_steps.check(str(build)) == 0
+        real = worst(check.check(asked, chosen, cmake_result.read(build, ""))) is not State.FAIL
+        said.append((script, real))
+    assert said == [(True, True)] + [(False, False)] * 4

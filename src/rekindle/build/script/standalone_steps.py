@@ -372,7 +372,23 @@ def finish() -> int:
         say("To check every part of it, and for computers that have only the driver, where Rekindle is installed:")
         say("  " + subprocess.list2cmdline(["rekindle", "repair", str(wheel), *words]))
         say("  " + subprocess.list2cmdline(["rekindle", "verify", str(Path("repaired", wheel.name))]))
+    spent = [path for path in map(place, ("s", "b", "env", "try", "t", "i", "p", "smoke")) if path.is_dir()]
+    size = sum(size_of(path) for path in spent)
+    if size > 1 << 30:
+        say(f"The wheel needs nothing else here. To free {size / 1e9:.0f} GB, delete in {place()}:")
+        say("  " + ", ".join(path.name for path in spent))
     return 0
+
+
+def size_of(top: Path) -> int:
+    total = 0
+    for folder, _, names_in in os.walk(str(top)):
+        for name in names_in:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - thousands of files
+            except OSError:
+                continue
+    return total
 
 
 if __name__ == "__main__":
