@@ -57,7 +57,7 @@ def command(
         if not as_json:
             console.out(("\n" if len(seen) > 1 else "") + report.text(seen[-1]))
     if as_json:
-        console.out_json(seen[0] if len(seen) == 1 else batch.Inspections(inspections=tuple(seen)))
+        console.out_json(seen[0] if len(seen) == 1 else inspection.Inspections(inspections=tuple(seen)))
     items = [item for found in seen for item in found.findings]
     if check:
         return findings.exit_code(findings.worst(items))

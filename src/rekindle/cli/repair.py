@@ -58,11 +58,12 @@ def command(
     from rekindle.core.errors import UsageError
     from rekindle.wheels import batch
     from rekindle.wheels.repair import repair, report
-    from rekindle.wheels.repair import slim as slimming
 
     if bool(wheels) == (folder is not None):
         raise UsageError("name a wheel, or a folder with `--pack`", hint="`rekindle repair WHEEL -o DIR`")
     if slim:
+        from rekindle.wheels.repair import slim as slimming
+
         options.exclude("slim", ("add", "remove", "complete", "folders", "exclude", "no_index", "folder"))
         every = [found for given in wheels for found in batch.wheels_in(given)]
         done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
@@ -77,7 +78,7 @@ def command(
             for wheel in every
         ]
     if as_json:
-        console.out_json(done[0] if len(done) == 1 else batch.Repairs(repairs=tuple(done)))
+        console.out_json(done[0] if len(done) == 1 else repair.Repairs(repairs=tuple(done)))
     else:
         console.out("\n\n".join(report.text(each) for each in done))
     return findings.exit_code(findings.worst([item for each in done for item in each.findings]))

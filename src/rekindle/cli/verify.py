@@ -105,7 +105,7 @@ def command(
         if not as_json:
             console.out(("\n" if len(seen) > 1 else "") + report.text(done))
     if as_json:
-        console.out_json(seen[0] if len(seen) == 1 else batch.Verifications(verifications=tuple(seen)))
+        console.out_json(seen[0] if len(seen) == 1 else verify.Verifications(verifications=tuple(seen)))
     return findings.exit_code(max((done.state for done in seen), key=lambda state: state.rank))
 
 

@@ -6,19 +6,19 @@ Wheels of package indexes are not fetched here: pip or uv do that with the user'
 from __future__ import annotations
 
 import os
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable
 from rekindle.core.files import rename_over
 from rekindle.core.paths import sha256_of
 
 if TYPE_CHECKING:
+    import ssl
+
     from urllib3 import BaseHTTPResponse, PoolManager
 
 _TRIES = 4
@@ -99,6 +99,9 @@ def content_length(url: str, *, pool: PoolManager | None = None) -> int:
 
 def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     """A connection pool with the system's certificate store and the proxy that the environment names for `url`."""
+    # Here, not above: most commands fetch nothing, and these bring all of `http` and `ssl` with them.
+    from urllib.request import getproxies, proxy_bypass
+
     import urllib3
 
     parts = urlsplit(url)
@@ -119,6 +122,8 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
 
 def _certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
     """The bundle a user has named for pip or requests, else the system's own store (corporate roots included)."""
+    import ssl
+
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE"):
         if environ.get(name):
             return ssl.create_default_context(cafile=environ[name])

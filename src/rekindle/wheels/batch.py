@@ -1,37 +1,11 @@
-"""Several wheels, or a folder of them, in one call: what stands for what, and the answers together."""
+"""Several wheels, or a folder of them, in one call: what stands for what."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from rekindle.core.errors import NotFound
-from rekindle.wheels.inspect.inspection import Inspection
-from rekindle.wheels.repair.repair import Repair
-from rekindle.wheels.verify.verify import Verification
-
-
-class Inspections(msgspec.Struct, frozen=True, kw_only=True):
-    """What `inspect` prints with `--json` for more than one."""
-
-    schema: str = "rekindle.inspections/1"
-    inspections: tuple[Inspection, ...]
-
-
-class Verifications(msgspec.Struct, frozen=True, kw_only=True):
-    """What `verify` prints with `--json` for more than one."""
-
-    schema: str = "rekindle.verifications/1"
-    verifications: tuple[Verification, ...]
-
-
-class Repairs(msgspec.Struct, frozen=True, kw_only=True):
-    """What `repair` prints with `--json` for more than one."""
-
-    schema: str = "rekindle.repairs/1"
-    repairs: tuple[Repair, ...]
 
 
 def wheels_in(given: Path) -> list[Path]:

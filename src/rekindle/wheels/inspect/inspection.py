@@ -94,6 +94,13 @@ class Inspection(WheelIdentity, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class Inspections(msgspec.Struct, frozen=True, kw_only=True):
+    """What `inspect` prints with `--json` for more than one."""
+
+    schema: str = "rekindle.inspections/1"
+    inspections: tuple[Inspection, ...]
+
+
 def inspect(
     where: str | Path,
     *,

@@ -63,6 +63,13 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class Repairs(msgspec.Struct, frozen=True, kw_only=True):
+    """What `repair` prints with `--json` for more than one."""
+
+    schema: str = "rekindle.repairs/1"
+    repairs: tuple[Repair, ...]
+
+
 def repair(
     wheel: Path,
     folder: Path,

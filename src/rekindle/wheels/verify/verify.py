@@ -75,6 +75,13 @@ class Verification(WheelIdentity, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
+class Verifications(msgspec.Struct, frozen=True, kw_only=True):
+    """What `verify` prints with `--json` for more than one."""
+
+    schema: str = "rekindle.verifications/1"
+    verifications: tuple[Verification, ...]
+
+
 def verify(
     subject: Path | None,
     *,
