@@ -21,7 +21,8 @@ from types import FrameType
 from rekindle.core.errors import RekindleError
 from tools.hostile.readers import READERS, Fault, Reader
 
-_PATIENCE = 20
+# A file that has taken so many times what it may take is given up, in processor time.
+_PATIENCE = 2
 _MEMORY = 6 << 30
 
 
@@ -32,7 +33,7 @@ class _Late(BaseException):
 def main() -> int:
     words = _words()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGPROF, _late)
     faulthandler.enable()
     names = words.only or list(READERS)
     wrong = 0
@@ -72,7 +73,7 @@ def _one(reader: Reader, data: bytes) -> tuple[str | None, bool, float]:
     """What is wrong, whether it was read, and the processor time."""
     before, now = _peak(), _now()
     limit = 1 + len(data) / 10e6
-    signal.alarm(_PATIENCE * 3)
+    signal.setitimer(signal.ITIMER_PROF, _PATIENCE * limit)
     begun = time.process_time()
     problem, answered = None, False
     try:
@@ -89,7 +90,7 @@ def _one(reader: Reader, data: bytes) -> tuple[str | None, bool, float]:
     except BaseException as error:
         problem = f"CRASH: {type(error).__name__}: {str(error)[:120]!r}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     seconds = time.process_time() - begun
     grown = _peak()
     if problem is None and seconds > limit:

@@ -75,9 +75,12 @@ def wheel(data: bytes) -> None:
     ours = {name: _contents(archive, name) for name in archive.members}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as theirs:
-            other = {info.filename: _theirs(theirs, info) for info in theirs.infolist() if not info.is_dir()}
+            listed = [info for info in theirs.infolist() if not info.is_dir()]
+            other = {info.filename: _theirs(theirs, info) for info in listed}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
         raise Fault(f"we read it, zipfile does not: {error}") from error
+    if len(listed) != len(other):
+        raise Fault("a name is listed twice: which of the two is installed depends on the installer")
     if ours != other:
         raise Fault("we read other files than zipfile does")
 
