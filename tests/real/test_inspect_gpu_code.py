@@ -78,7 +78,7 @@ def test_an_object_and_a_shared_library_say_the_same(tmp_path: Path, cuda: Versi
 def test_relocatable_code_is_set_aside_once_it_is_linked(tmp_path: Path, cuda: Version) -> None:
     """In an object it is all there is; beside registered code it is a left-over. cuobjdump decides so too."""
     alone = read(compiled(tmp_path, "sm_80", options=("-dc",)))
-    assert {container.place for container in alone.containers} == {fatbin.Place.RELOCATABLE}
+    assert {container.place for container in alone.containers} == {fatbin.CodePlace.RELOCATABLE}
     assert (alone.code.targets, alone.code.aside) == ({"sm_80": 1}, {})
     beside = [msgspec.structs.replace(alone.containers[0], section=".nv_fatbin"), *alone.containers]
     both = fatbin.gpu_code("both.so", beside)

@@ -49,7 +49,7 @@ def lines(path: Path, monkeypatch: pytest.MonkeyPatch, *cards: CardHere, **reque
     return {line.id: line.state for line in done.lines}
 
 
-def entries(code: str) -> list[tuple[fatbin.Entry, bytes]]:
+def entries(code: str) -> list[tuple[fatbin.GpuEntry, bytes]]:
     with File(DATA / f"{code}.fatbin") as file:
         return [(one, gpu_payload.payload(file, one)) for found in fatbin.scan(file) for one in found.entries]
 

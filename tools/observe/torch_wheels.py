@@ -161,7 +161,7 @@ def surplus(binaries: list[Binary]) -> list[dict[str, Any]]:
 
 def entries(
     containers: Iterable[fatbin.Container],
-) -> Iterator[tuple[tuple[str, str], fatbin.Container, fatbin.Entry]]:
+) -> Iterator[tuple[tuple[str, str], fatbin.Container, fatbin.GpuEntry]]:
     for container in containers:
         for entry in container.entries:
             if entry.runnable:
@@ -182,7 +182,7 @@ def listed(package: Wheel, found: Binary, cuobjdump: str, folder: Path) -> Count
     return counts
 
 
-def name_in_cuobjdump(entry: fatbin.Entry) -> str:
+def name_in_cuobjdump(entry: fatbin.GpuEntry) -> str:
     """cuobjdump writes PTX as sm_XY too, and leaves the `f` of family targets away."""
     return f"{entry.target.capability.sm}{entry.target.suffix.replace('f', '')}"
 

@@ -51,7 +51,7 @@ class Buffer:
         return data
 
 
-class Part:
+class Slice:
     """A range of something else, read as if it were a file: an object inside a static archive."""
 
     def __init__(self, whole: Bytes, offset: int, size: int, name: str) -> None:

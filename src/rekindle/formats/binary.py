@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.errors import BadInput
 from rekindle.formats import elf, fatbin, pe, static
-from rekindle.formats.access import Bytes, Part, blocks
+from rekindle.formats.access import Bytes, Slice, blocks
 from rekindle.formats.archive import Inflated
 from rekindle.formats.elf import Elf, Symbols
 from rekindle.formats.pe import Pe
@@ -151,7 +151,7 @@ def _sections_of_objects(source: Bytes) -> list[tuple[str, int, int]]:
     found: list[tuple[str, int, int]] = []
     for part in static.parts(source):
         if source.read(part.offset, 4) == elf.MAGIC:
-            inner = elf.sections(Part(source, part.offset, part.size, part.name))
+            inner = elf.sections(Slice(source, part.offset, part.size, part.name))
             linked = any(name.startswith(_REGISTERED) for name, _, _ in inner)
             found += [
                 (name if linked or not name.startswith("__nv_rel") else _REGISTERED, part.offset + begin, size)

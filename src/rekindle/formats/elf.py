@@ -79,7 +79,7 @@ class Symbols(msgspec.Struct, frozen=True, kw_only=True):
     unversioned: frozenset[str] = frozenset()
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True):
+class ElfSection(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     number: int
     address: int
@@ -100,12 +100,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def segments(source: Bytes) -> list[Segment]:
-    return _Image(source).segments
+    return _ElfImage(source).segments
 
 
 def read(source: Bytes) -> Elf:
     """What the file says of itself, from a few kilobytes of it."""
-    image = _Image(source)
+    image = _ElfImage(source)
     entries = image.dynamic
     return Elf(
         name=source.name,
@@ -123,7 +123,7 @@ def read(source: Bytes) -> Elf:
 
 def sections(source: Bytes) -> list[tuple[str, int, int]]:
     """Name, offset and size of every section that has bytes in the file; empty where they were stripped."""
-    return [(section.name, section.offset, section.size) for section in _Image(source).sections()]
+    return [(section.name, section.offset, section.size) for section in _ElfImage(source).sections()]
 
 
 def units(source: Bytes, section: str = ".nv_fatbin") -> dict[int, str]:
@@ -132,7 +132,7 @@ def units(source: Bytes, section: str = ".nv_fatbin") -> dict[int, str]:
     That table lists the local names of each object behind the name of its source; nvcc marks every container of GPU
     code by one (`fatbinData`). Only in files at hand: inside a zip the table would have to be kept while inflating.
     """
-    image = _Image(source)
+    image = _ElfImage(source)
     table = {one.name: one for one in image.sections()}
     place, symbols, strings = table.get(section), table.get(".symtab"), table.get(".strtab")
     if place is None or symbols is None or strings is None or image.bits != 64:
@@ -155,7 +155,7 @@ def units(source: Bytes, section: str = ".nv_fatbin") -> dict[int, str]:
 
 def symbols(source: Bytes) -> Symbols:
     """All dynamic symbols, by their mangled names."""
-    return _Image(source).symbols()
+    return _ElfImage(source).symbols()
 
 
 def regions(head: bytes, size: int) -> list[tuple[int, int]]:
@@ -164,7 +164,7 @@ def regions(head: bytes, size: int) -> list[tuple[int, int]]:
     The symbol and string tables lie in the first segment, or, after patchelf, in a small one at the end.
     """
     try:
-        image = _Image(Buffer(head), size=size)
+        image = _ElfImage(Buffer(head), size=size)
         segments = image.segments
     except Exception:
         return [(0, len(head))]
@@ -179,7 +179,7 @@ def regions(head: bytes, size: int) -> list[tuple[int, int]]:
     return wanted
 
 
-class _Image:
+class _ElfImage:
     def __init__(self, source: Bytes, size: int | None = None) -> None:
         self.source = source
         ident = exactly(source, 0, 64 if source.size >= 64 else 52, "the ELF header")
@@ -323,7 +323,7 @@ class _Image:
             at += 8 + (size + 7) // 8 * 8
         return None
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[ElfSection]:
         at, width, count = self._sections
         layout = self.order + ("IIQQQQIIQQ" if self.bits == 64 else "10I")
         if not at or not count or width != struct.calcsize(layout) or at + width * count > self.size:
@@ -336,7 +336,7 @@ class _Image:
         for number, row in enumerate(rows):
             if row[1] not in (0, _NOBITS):
                 text = _terminated(self.source, names, row[0], _LONGEST_NAME) or ""
-                found.append(Section(name=text, number=number, address=row[3], offset=row[4], size=row[5]))
+                found.append(ElfSection(name=text, number=number, address=row[3], offset=row[4], size=row[5]))
         return found
 
     def symbols(self) -> Symbols:
@@ -439,6 +439,6 @@ def _terminated(source: Bytes, names: bytes, at: int, longest: int) -> str | Non
     return names[at:end].decode("utf-8", "replace")
 
 
-def _paths(image: _Image, tag: int) -> tuple[str, ...]:
+def _paths(image: _ElfImage, tag: int) -> tuple[str, ...]:
     value = image.value(tag)
     return () if value is None else tuple(path for path in image.text(value).split(":") if path)

@@ -48,7 +48,7 @@ class Kind(IntEnum):
     LTO = 8
 
 
-class Place(str, Enum):
+class CodePlace(str, Enum):
     """REGISTERED code is what the program launches. RELOCATABLE code is input to the device linker, left over when the
     linked result is registered beside it. EMBEDDED code lies among other data, and a library (cuFFT, a JIT) loads it.
     """
@@ -58,7 +58,7 @@ class Place(str, Enum):
     EMBEDDED = "embedded"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class GpuEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of code. `kind` is a number because newer toolkits may bring kinds that this reader does not name."""
 
     kind: int
@@ -83,17 +83,17 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     offset: int
     size: int
-    entries: tuple[Entry, ...]
+    entries: tuple[GpuEntry, ...]
     whole: bool = True
     section: str | None = None
     unit: str | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CodePlace:
         """By section: `.nv_fatbin` and `__nv_relfatbin`, on Windows cut to `.nv_fatb` and `__nv_rel`."""
         if self.section is None or self.section.startswith(".nv_fatb"):
-            return Place.REGISTERED
-        return Place.RELOCATABLE if self.section.startswith("__nv_rel") else Place.EMBEDDED
+            return CodePlace.REGISTERED
+        return CodePlace.RELOCATABLE if self.section.startswith("__nv_rel") else CodePlace.EMBEDDED
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -141,7 +141,7 @@ def sorted_out(containers: Iterable[Container]) -> tuple[list[Container], list[C
     CUDA 13 linked from a single one), the relocatable ones.
     """
     every = list(containers)
-    place = Place.REGISTERED if any(c.place is Place.REGISTERED for c in every) else Place.RELOCATABLE
+    place = CodePlace.REGISTERED if any(c.place is CodePlace.REGISTERED for c in every) else CodePlace.RELOCATABLE
     return [c for c in every if c.place is place], [c for c in every if c.place is not place]
 
 
@@ -175,7 +175,7 @@ class Scanner:
         self.wanted = 0
         self.inside = False
         self._found: list[Container] = []
-        self._entries: list[Entry] = []
+        self._entries: list[GpuEntry] = []
         self._begin = 0
         self._end = 0
 
@@ -287,11 +287,11 @@ def _plausible(data: bytes, at: int, room: int) -> tuple[int, ...] | None:
     return fields
 
 
-def _entry(offset: int, fields: tuple[int, ...]) -> tuple[Entry, int]:
+def _entry(offset: int, fields: tuple[int, ...]) -> tuple[GpuEntry, int]:
     kind, _, header, size, _, minor, major, arch, flags = fields
     suffix = "a" if flags & _EXACT else "f" if flags & _FAMILY else ""
     ptx = kind == Kind.PTX
-    entry = Entry(
+    entry = GpuEntry(
         kind=kind,
         target=Target(Capability(arch // 10, arch % 10), ptx=ptx, suffix=suffix),
         compressed=bool(flags & _COMPRESSED),

@@ -11,7 +11,7 @@ import struct
 
 from rekindle.core.errors import BadInput
 from rekindle.formats.access import Bytes, broken, exactly
-from rekindle.formats.fatbin import Entry
+from rekindle.formats.fatbin import GpuEntry
 
 _LZ4, _ZSTD = 0x2000, 0x8000
 _HEADER = struct.Struct("<4xIQI4x32xQ")
@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<4xIQI4x32xQ")
 _LARGEST = 1 << 30
 
 
-def payload(source: Bytes, entry: Entry) -> bytes:
+def payload(source: Bytes, entry: GpuEntry) -> bytes:
     """What the driver would be given, as nvcc made it."""
     head = exactly(source, entry.offset, _HEADER.size, "the header of GPU code")
     header, stored, packed, unpacked = _HEADER.unpack(head)

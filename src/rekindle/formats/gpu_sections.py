@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.formats import elf, fatbin, pe
-from rekindle.formats.access import Bytes, Part
+from rekindle.formats.access import Bytes, Slice
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 
 _NAMES = (".nv_fatb", "__nv_rel")
@@ -30,7 +30,7 @@ def gpu_code(source: Bytes, *, sample: bool = False) -> GpuCode:
         return fatbin.gpu_code(source.name, fatbin.scan(source))
     containers: list[fatbin.Container] = []
     for name, offset, size in found:
-        part = Part(source, offset, size, source.name)
+        part = Slice(source, offset, size, source.name)
         inside = _some(part) if sample and part.size > _WORTH_SAMPLING else fatbin.scan(part)
         # What lies in `.data` is nearly all that cuFFT has: there it counts.
         section = name if name.startswith(_NAMES) else None

@@ -10,7 +10,7 @@ from rekindle.core import files
 from rekindle.core.errors import BadInput
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class NinjaStep(msgspec.Struct, frozen=True, kw_only=True):
     """One finished command, by its output. Times are milliseconds since that ninja started."""
 
     output: str
@@ -24,11 +24,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return self.end - self.start
 
 
-def read(path: Path) -> list[Step]:
+def read(path: Path) -> list[NinjaStep]:
     return parse(files.read_bytes(path), name=str(path))
 
 
-def parse(data: bytes, *, name: str = "the log") -> list[Step]:
+def parse(data: bytes, *, name: str = "the log") -> list[NinjaStep]:
     """The steps in the order they ended. A later line about the same output replaces the earlier one, as in ninja.
 
     A command with several outputs has a line for each, with the same times.
@@ -37,7 +37,7 @@ def parse(data: bytes, *, name: str = "the log") -> list[Step]:
     if not lines or not lines[0].startswith("# ninja log v"):
         message = f"`{name}` is not a ninja log"
         raise BadInput(message, hint="it is called `.ninja_log` and lies in the build folder")
-    steps: dict[str, Step] = {}
+    steps: dict[str, NinjaStep] = {}
     for line in lines[1:]:
         fields = line.split("\t")
         # A build that was killed leaves half a line.
@@ -47,7 +47,7 @@ def parse(data: bytes, *, name: str = "the log") -> list[Step]:
         if end < start:
             continue
         steps.pop(fields[3], None)
-        steps[fields[3]] = Step(output=fields[3], start=start, end=end, command=fields[4])
+        steps[fields[3]] = NinjaStep(output=fields[3], start=start, end=end, command=fields[4])
     return list(steps.values())
 
 

@@ -47,7 +47,7 @@ class Package(Protocol):
     def __exit__(self, *ended: object) -> None: ...
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line of RECORD."""
 
     path: str
@@ -153,7 +153,7 @@ def headers(package: Package, name: str) -> dict[str, list[str]]:
     return fields
 
 
-def record(package: Package) -> list[Entry] | None:
+def record(package: Package) -> list[RecordLine] | None:
     """The lines of RECORD, or None where there is none."""
     folder = dist_info(package)
     path = f"{folder}/RECORD"
@@ -165,7 +165,7 @@ def record(package: Package) -> list[Entry] | None:
         for row in csv.reader(io.StringIO(text)):
             if len(row) >= 3:
                 size = int(row[2]) if row[2].isascii() and row[2].isdigit() and len(row[2]) < 16 else None
-                entries.append(Entry(path=row[0], digest=row[1], size=size))
+                entries.append(RecordLine(path=row[0], digest=row[1], size=size))
     except csv.Error as error:
         message = f"RECORD of `{package.name}` cannot be read: {error}"
         raise BadInput(message, hint="the wheel was not made by a proper tool; build it again") from error

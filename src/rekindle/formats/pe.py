@@ -53,7 +53,7 @@ class Pe(msgspec.Struct, frozen=True, kw_only=True):
         return int(symbol[1:]) in self.ordinals if symbol.startswith("#") else symbol in self.exports
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True):
+class PeSection(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address: int
     size: int
@@ -62,7 +62,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(source: Bytes) -> Pe:
-    image = _Image(source)
+    image = _PeImage(source)
     exports, ordinals, forwarders = image.exports()
     file_version, product_version = image.versions()
     return Pe(
@@ -82,14 +82,14 @@ def read(source: Bytes) -> Pe:
     )
 
 
-def sections(source: Bytes) -> list[Section]:
-    return _Image(source).sections
+def sections(source: Bytes) -> list[PeSection]:
+    return _PeImage(source).sections
 
 
 def regions(head: bytes, size: int) -> list[tuple[int, int]]:
     """The ranges that `read` will ask for, judged by the first bytes of the file: the sections with the tables."""
     try:
-        image = _Image(Buffer(head))
+        image = _PeImage(Buffer(head))
     except Exception:
         return [(0, len(head))]
     wanted = [(0, min(len(head), 1 << 16))]
@@ -101,7 +101,7 @@ def regions(head: bytes, size: int) -> list[tuple[int, int]]:
     return wanted
 
 
-class _Image:
+class _PeImage:
     def __init__(self, source: Bytes) -> None:
         self.source = source
         if source.read(0, 2) != MAGIC:
@@ -125,19 +125,19 @@ class _Image:
         table = exactly(source, at + 24 + optional, 40 * sections, "the section table")
         self.sections = [_section(table[n : n + 40]) for n in range(0, len(table), 40)]
         self._strings: dict[int, bytes] = {}
-        self._last: Section | None = None
+        self._last: PeSection | None = None
 
     def directory(self, number: int) -> tuple[int, int]:
         return self._directories[number] if number < len(self._directories) else (0, 0)
 
-    def section(self, address: int) -> Section | None:
+    def section(self, address: int) -> PeSection | None:
         for section in (self._last, *self.sections) if self._last else self.sections:
             if section.address <= address < section.address + max(section.size, section.stored):
                 self._last = section
                 return section
         return None
 
-    def place(self, address: int, what: str) -> tuple[int, Section]:
+    def place(self, address: int, what: str) -> tuple[int, PeSection]:
         section = self.section(address)
         if section is None or address - section.address >= section.stored:
             raise broken(self.source, f"{what} would lie outside every section")
@@ -253,9 +253,9 @@ class _Image:
         return _dotted(file_high, file_low), _dotted(high, low)
 
 
-def _section(row: bytes) -> Section:
+def _section(row: bytes) -> PeSection:
     name, size, address, stored, offset = struct.unpack_from("<8s4I", row)
-    return Section(
+    return PeSection(
         name=name.rstrip(b"\0").decode("ascii", "replace"), address=address, size=size, offset=offset, stored=stored
     )
 

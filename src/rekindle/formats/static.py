@@ -12,7 +12,7 @@ MAGIC = b"!<arch>\n"
 _MOST = 200_000
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveMember(msgspec.Struct, frozen=True, kw_only=True):
     """An object inside an archive; `offset` is where its contents begin."""
 
     name: str
@@ -20,7 +20,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-def parts(source: Bytes) -> Iterator[Part]:
+def parts(source: Bytes) -> Iterator[ArchiveMember]:
     """The objects of an archive, without its indexes. GNU, BSD and Microsoft spellings of long names."""
     if source.read(0, len(MAGIC)) != MAGIC:
         raise broken(source, "it is not a static archive")
@@ -51,5 +51,5 @@ def parts(source: Bytes) -> Iterator[Part]:
             at_name = int(name[1:])
             rest = names[at_name : at_name + 4096]
             name = rest[: min((i for i in (rest.find(b"\n"), rest.find(b"\0")) if i >= 0), default=len(rest))]
-        yield Part(name=name.rstrip(b"/").decode("utf-8", "replace"), offset=begin, size=size)
+        yield ArchiveMember(name=name.rstrip(b"/").decode("utf-8", "replace"), offset=begin, size=size)
     raise broken(source, f"it has more than {_MOST} members")

@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.build.governor.record import Compile
 from rekindle.build.progress import outputs
-from rekindle.formats.ninja_log import Step
+from rekindle.formats.ninja_log import NinjaStep
 
 KINDS = {"cuda": "CUDA", "cxx": "C++", "c": "C", "link": "link", "other": "other"}
 
@@ -65,7 +65,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(((name, len(each), sum(each)) for name, each in found.items()), key=lambda row: -row[2])
 
 
-def timeline(steps: Sequence[Step], compiles: Iterable[Compile] = ()) -> Timeline:
+def timeline(steps: Sequence[NinjaStep], compiles: Iterable[Compile] = ()) -> Timeline:
     peaks = {each.object: each.peak_kb / 1024 for each in compiles if each.peak_kb}
     bars: list[Bar] = []
     offset, runs = 0.0, 0
@@ -83,9 +83,9 @@ def timeline(steps: Sequence[Step], compiles: Iterable[Compile] = ()) -> Timelin
     )
 
 
-def _runs(steps: Iterable[Step]) -> list[list[Step]]:
+def _runs(steps: Iterable[NinjaStep]) -> list[list[NinjaStep]]:
     """The log divided where the clock begins anew: lines are written as commands end, so ends only grow in one run."""
-    found: list[list[Step]] = []
+    found: list[list[NinjaStep]] = []
     last = None
     seen: set[tuple[int, int, str]] = set()
     for step in steps:
@@ -100,7 +100,7 @@ def _runs(steps: Iterable[Step]) -> list[list[Step]]:
     return found
 
 
-def _placed(run: Sequence[Step], offset: float, peaks: Mapping[str, float]) -> list[Bar]:
+def _placed(run: Sequence[NinjaStep], offset: float, peaks: Mapping[str, float]) -> list[Bar]:
     """Each command on the first slot that is free when it begins."""
     if not run:
         return []

@@ -106,7 +106,7 @@ class LogTail:
             self._found[each.object] = each.seconds
         return self._found
 
-    def _new(self) -> dict[str, ninja_log.Step]:
+    def _new(self) -> dict[str, ninja_log.NinjaStep]:
         """What was added since the last look; the whole file when Ninja has rewritten it shorter."""
         with contextlib.suppress(RekindleError, OSError), self._path.open("rb") as stream:
             size = stream.seek(0, 2)

@@ -27,7 +27,7 @@ def elf_closure(
     extension: bool = False,
     against: TorchLibraries | None = None,
 ) -> Closure:
-    walk = _Walk(requires, torch, elsewhere, extension=extension, torch_here=against)
+    walk = _ElfWalk(requires, torch, elsewhere, extension=extension, torch_here=against)
     walk.take([found for found in binaries if _is_linked(found)])
     return walk.result()
 
@@ -36,7 +36,7 @@ def _is_linked(found: Binary) -> bool:
     return found.elf is not None and found.elf.kind in ("library", "program")
 
 
-class _Walk(Walk):
+class _ElfWalk(Walk):
     def __init__(
         self,
         requires: Sequence[str],

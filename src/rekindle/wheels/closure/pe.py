@@ -25,11 +25,11 @@ def pe_closure(
     extension: bool = False,
     against: TorchLibraries | None = None,
 ) -> Closure:
-    walk = _Walk([found for found in binaries if found.pe], torch, elsewhere, extension=extension, torch_here=against)
+    walk = _PeWalk([found for found in binaries if found.pe], torch, elsewhere, extension=extension, torch_here=against)
     return walk.result()
 
 
-class _Walk(Walk):
+class _PeWalk(Walk):
     def __init__(
         self,
         binaries: Sequence[Binary],

@@ -19,7 +19,7 @@ from rekindle.formats import cubin, gpu_payload
 from rekindle.formats.access import File
 from rekindle.formats.binary import Binary
 from rekindle.formats.cubin import CubinKernel
-from rekindle.formats.fatbin import Container, Entry, Kind, sorted_out
+from rekindle.formats.fatbin import Container, GpuEntry, Kind, sorted_out
 from rekindle.formats.package import Folder, Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
@@ -131,7 +131,7 @@ def _empty(package: Package, binary: Binary, containers: Sequence[Container]) ->
     return found
 
 
-def _names(file: File, entry: Entry) -> frozenset[str]:
+def _names(file: File, entry: GpuEntry) -> frozenset[str]:
     data = gpu_payload.payload(file, entry)
     if entry.kind == Kind.CUBIN:
         return frozenset(kernel.name for kernel in cubin.kernels(data))
