@@ -295,12 +295,18 @@ def _unknown(text: str) -> UnknownName:
     return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=hint)
 
 
+@cached
+def _spellings() -> tuple[dict[str, str], dict[str, str]]:
+    """Every name in words, whole and short: made once, because a snapshot may ask for hundreds of unknown cards."""
+    whole = {" ".join(names.tokens(gpu.name)): gpu.name for gpu in gpus()}
+    return whole, {" ".join(_short(gpu)): gpu.name for gpu in gpus()}
+
+
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     """Names that look like this one, best first. Their numbers must do so too: 4090 is nothing like T400."""
     import difflib
 
-    spelled = {" ".join(names.tokens(gpu.name)): gpu.name for gpu in gpus()}
-    bare = {" ".join(_short(gpu)): gpu.name for gpu in gpus()}
+    spelled, bare = _spellings()
     wanted = " ".join(names.tokens(name))[:80]
     found = difflib.get_close_matches(wanted, [*spelled, *bare], n=count * 4, cutoff=0.72)
     if not found:

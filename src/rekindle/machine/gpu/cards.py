@@ -14,6 +14,7 @@ import msgspec
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import cached
 from rekindle.machine.gpu import pci
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundDriver, FoundGpu
@@ -126,6 +127,7 @@ def _card(group: dict[str, dict[str, Any]]) -> FoundGpu:
     )
 
 
+@cached
 def known(pci_id: str | None, name: str | None) -> tuple[dict[str, Capability], tuple[Capability, ...]]:
     """What the tables say of a PCI id and of a name; and the candidates when a name stands for several."""
     from rekindle.knowledge.gpu import gpus
