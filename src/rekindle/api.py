@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rekindle.audit.answer import Audit
     from rekindle.diagnose.answer import Diagnosis
     from rekindle.diagnose.source import Diagnoses
-    from rekindle.doctor.report import Report
+    from rekindle.doctor.report import DoctorReport
     from rekindle.stack.card import CardAnswer
     from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
@@ -69,7 +69,7 @@ def diagnose(where: str | Path, *, gpus: Sequence[str] = (), os: str | None = No
     return source.diagnose(str(where), known=facts.told(gpus=tuple(gpus), system=os))
 
 
-def doctor(machine: Path | None = None) -> Report:
+def doctor(machine: Path | None = None) -> DoctorReport:
     """What this computer (or the one recorded in `machine`) has, what is wrong, and what will work."""
     from rekindle.doctor import report
     from rekindle.machine import snapshot

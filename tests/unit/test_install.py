@@ -23,7 +23,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Change, Route, Setting
+from rekindle.stack.route import Change, Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Wish, named
 from support.artefacts import unverified
@@ -235,7 +235,7 @@ def test_a_setting_is_in_force_right_after_torch_is_imported(tmp_path: Path) -> 
         interpreter=sys.executable,
         has_headers=True,
     )
-    pth = hook.write(place, [Setting(code="torch.backends.cudnn.enabled = False", why="no Kepler code in it")])
+    pth = hook.write(place, [RuntimeSetting(code="torch.backends.cudnn.enabled = False", why="no Kepler code in it")])
     assert pth.read_text(encoding="utf-8") == "import rekindle_settings\n"
     program = f"import site; site.addsitedir({str(site)!r}); import sys; assert 'torch' not in sys.modules; "
     program += "import torch; print(torch.backends.cudnn.enabled)"

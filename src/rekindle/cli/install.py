@@ -27,7 +27,7 @@ from rekindle.stack.situation import Prefer, Wish, version_of
 @click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="A wheel of your own, as a route.")
 @click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Carry out this plan.")
 @click.option("--with", "tool", type=click.Choice(["pip", "uv"]), help="Which installer; pip where there is one.")
-@click.option("--undo", is_flag=True, help="Put the environment back as it was before the last install.")
+@click.option("--undo", is_flag=True, help="Restore the environment to what it was before the last install.")
 @options.dry_run
 @options.as_json
 def command(
@@ -103,7 +103,7 @@ def _show(report: InstallReport) -> None:
         "installed": f"installed torch {report.torch} ({report.route.value})",
         "would-install": f"would install torch {report.torch} ({report.route.value})",
         "already": "nothing to do",
-        "undone": "put back as it was",
+        "undone": "restored",
     }[report.state]
     console.out(f"{said} in `{report.environment.root}`")
     for note in report.notes:
@@ -119,4 +119,4 @@ def _show(report: InstallReport) -> None:
         console.out(f"  GPU code for {capability}: {coverage.value} (read off the installed files)")
     if report.constraints:
         console.out(f"  kept by `{report.constraints}`, which this environment's pip reads by itself")
-        console.out("  `rekindle install --undo` puts everything back")
+        console.out("  `rekindle install --undo` restores the environment")

@@ -7,14 +7,14 @@ from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.core.redact import redact
 from rekindle.doctor.graphics import describe
-from rekindle.doctor.report import Report
+from rekindle.doctor.report import DoctorReport
 from rekindle.machine.model import Machine
 
 _MOST_LINES = 58
 _MOST_COLUMNS = 200
 
 
-def paste(answer: Report) -> str:
+def paste(answer: DoctorReport) -> str:
     """Markdown. Never longer than sixty lines: the least telling go first."""
     machine = answer.machine
     facts = [f"{label:<11}{value}" for label, value in _facts(machine)]

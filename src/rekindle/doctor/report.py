@@ -15,7 +15,7 @@ from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.doctor/1"
     state: State
     machine: Machine
@@ -40,12 +40,12 @@ class ChangedCheck(msgspec.Struct, frozen=True, kw_only=True):
     second: str
 
 
-def report(machine: Machine, *, only: Iterable[str] = ()) -> Report:
+def report(machine: Machine, *, only: Iterable[str] = ()) -> DoctorReport:
     only = tuple(only)
     checks = examine(machine, only=only)
     verdict = _verdict(machine) if machine.gpus and not only else None
     folded = _folded(checks, verdict)
-    return Report(
+    return DoctorReport(
         state=worst(check for check in checks if check.id not in folded),
         folded=tuple(sorted(folded)),
         machine=machine,

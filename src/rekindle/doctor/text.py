@@ -5,14 +5,14 @@ from __future__ import annotations
 from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.doctor.graphics import describe
-from rekindle.doctor.report import Comparison, Report
+from rekindle.doctor.report import Comparison, DoctorReport
 from rekindle.machine.model import Machine
 from rekindle.stack.rules import RouteKind
 
 _COLUMN = " " * 11
 
 
-def text(answer: Report, *, everything: bool) -> str:
+def text(answer: DoctorReport, *, everything: bool) -> str:
     lines = [*_verdict(answer), *_next(answer)]
     lines += ["", console.table(summary(answer.machine))]
     findings = _findings(answer, everything=everything)
@@ -20,7 +20,7 @@ def text(answer: Report, *, everything: bool) -> str:
     return "\n".join([*lines, "", _count(answer)]).strip("\n")
 
 
-def _verdict(answer: Report) -> list[str]:
+def _verdict(answer: DoctorReport) -> list[str]:
     verdict = answer.verdict
     if verdict is None:
         return []
@@ -33,7 +33,7 @@ def _verdict(answer: Report) -> list[str]:
     return lines
 
 
-def _next(answer: Report) -> list[str]:
+def _next(answer: DoctorReport) -> list[str]:
     if answer.next is None:
         return []
     steps = answer.next.commands
@@ -43,7 +43,7 @@ def _next(answer: Report) -> list[str]:
     return [f"Next       {steps[0]}", *(f"{_COLUMN}{step}" for step in steps[1:])]
 
 
-def _findings(answer: Report, *, everything: bool) -> list[str]:
+def _findings(answer: DoctorReport, *, everything: bool) -> list[str]:
     """What is not well, worst first; what only a build would mind in one line."""
     lines: list[str] = []
     folded = set() if everything else set(answer.folded)
@@ -58,7 +58,7 @@ def _findings(answer: Report, *, everything: bool) -> list[str]:
     return lines
 
 
-def _count(answer: Report) -> str:
+def _count(answer: DoctorReport) -> str:
     counted = [finding for finding in answer.checks if finding.id not in answer.folded]
     counts = {state: sum(finding.state is state for finding in counted) for state in State}
     told = [f"{counts[State.PASS]} passed", f"{counts[State.WARN]} to know", f"{counts[State.UNVERIFIED]} unverified"]

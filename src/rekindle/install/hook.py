@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rekindle.core import files
 from rekindle.model.environment import Environment
-from rekindle.stack.route import Setting
+from rekindle.stack.route import RuntimeSetting
 
 NAME = "rekindle_settings"
 
@@ -55,7 +55,7 @@ def hook_files(environment: Environment) -> tuple[Path, Path]:
     return environment.site / f"{NAME}.pth", environment.site / f"{NAME}.py"
 
 
-def write(environment: Environment, settings: Sequence[Setting]) -> Path:
+def write(environment: Environment, settings: Sequence[RuntimeSetting]) -> Path:
     """Put the settings in place; what an earlier install put there is replaced."""
     pth, module = hook_files(environment)
     lines = "\n".join(f"    {setting.code}  # {setting.why}" for setting in settings)

@@ -23,7 +23,7 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One install. `files` are configuration files with their former text; None: they did not exist."""
 
     schema: str = "rekindle.install-record/1"
@@ -50,7 +50,7 @@ def begin(
     folder = environment.folder / f"undo-{stamp}"
     try:
         distributions.keep(replaced, site, prefix, folder / "files")
-        record = Record(
+        record = InstallRecord(
             when=stamp,
             route=route,
             freeze=distributions.freeze(distributions.installed(site)),
@@ -65,7 +65,7 @@ def begin(
     return folder
 
 
-def finish(folder: Path, changes: tuple[Replaced, ...]) -> Record:
+def finish(folder: Path, changes: tuple[Replaced, ...]) -> InstallRecord:
     record = msgspec.structs.replace(read(folder), changes=changes)
     _write(folder, record)
     return record
@@ -112,7 +112,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     return tuple(undone)
 
 
-def _restore_conda(environment: Environment, folder: Path, record: Record) -> tuple[Replaced, ...]:
+def _restore_conda(environment: Environment, folder: Path, record: InstallRecord) -> tuple[Replaced, ...]:
     """conda undoes its own work; only its file of pins is ours to put back, before it looks at that."""
     _put_back_files(record)
     conda.go_back(environment, record.conda_revision or 0)
@@ -120,7 +120,7 @@ def _restore_conda(environment: Environment, folder: Path, record: Record) -> tu
     return tuple(Replaced(name=each.name, before=each.after, after=each.before) for each in record.changes)
 
 
-def _put_back_files(record: Record) -> None:
+def _put_back_files(record: InstallRecord) -> None:
     for spelled, text in record.files.items():
         if text is None:
             Path(spelled).unlink(missing_ok=True)
@@ -128,9 +128,9 @@ def _put_back_files(record: Record) -> None:
             files.write_text(Path(spelled), text)
 
 
-def read(folder: Path) -> Record:
-    return codec.from_json(files.read_bytes(folder / "record.json"), Record, name=f"`{folder}`")
+def read(folder: Path) -> InstallRecord:
+    return codec.from_json(files.read_bytes(folder / "record.json"), InstallRecord, name=f"`{folder}`")
 
 
-def _write(folder: Path, record: Record) -> None:
+def _write(folder: Path, record: InstallRecord) -> None:
     files.write_text(folder / "record.json", codec.to_json(record))

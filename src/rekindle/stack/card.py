@@ -11,7 +11,7 @@ from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.advice import Advice, advice
+from rekindle.knowledge.gpu.advice import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt
@@ -23,7 +23,7 @@ from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
 T = TypeVar("T")
 
 
-class Chip(msgspec.Struct, frozen=True, kw_only=True):
+class SoldChip(msgspec.Struct, frozen=True, kw_only=True):
     """One chip sold under the name."""
 
     name: str
@@ -69,10 +69,10 @@ class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     ambiguous: bool
     notes: tuple[str, ...] = ()
     """What was assumed about the name."""
-    candidates: tuple[Chip, ...]
+    candidates: tuple[SoldChip, ...]
     torch: str | None
     lacks: tuple[str, ...]
-    advice: Advice | None = None
+    advice: CardAdvice | None = None
     """How to use the card, with where that is known from."""
     math_libraries: dict[str, bool | None]
     official_wheels: dict[str, tuple[ServingWheel, ...]]
@@ -157,8 +157,8 @@ def _last_cuda(facts: capabilities.CapabilityFacts | None, last: toolkits.Toolki
     return None if last is None or last.version == toolkits.toolkits()[-1].version else last.version
 
 
-def _candidate(gpu: gpus.Gpu) -> Chip:
-    return Chip(
+def _candidate(gpu: gpus.Gpu) -> SoldChip:
+    return SoldChip(
         name=gpu.name,
         compute_capability=gpu.capability,
         architecture=gpu.architecture,

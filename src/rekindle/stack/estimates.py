@@ -12,7 +12,7 @@ from rekindle.stack.situation import Situation
 _CORES_ASSUMED = 8
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class RouteEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Rough on purpose. `minutes` is for the cores of the machine, or for eight when they are not known."""
 
     download_gb: float
@@ -22,14 +22,14 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     basis: str = ""
 
 
-def ready_made(route: RouteKind, system: str) -> Estimate | None:
+def ready_made(route: RouteKind, system: str) -> RouteEstimate | None:
     row = efforts.ready_made(route.value, system)
     if row is None:
         return None
-    return Estimate(download_gb=row.download_gb, disk_gb=row.disk_gb, minutes=row.minutes, basis=row.source)
+    return RouteEstimate(download_gb=row.download_gb, disk_gb=row.disk_gb, minutes=row.minutes, basis=row.source)
 
 
-def source_build(torch: str, situation: Situation) -> Estimate | None:
+def source_build(torch: str, situation: Situation) -> RouteEstimate | None:
     """The time on these cores, fewer of them where memory runs out first: one job takes some gigabytes."""
     row = efforts.source_build(Version.parse(torch).major_minor)
     if row is None:
@@ -37,7 +37,7 @@ def source_build(torch: str, situation: Situation) -> Estimate | None:
     memory = efforts.memory()
     cores = situation.cores or _CORES_ASSUMED
     seconds = row.cpp_seconds / cores + row.cuda_seconds * len(situation.capabilities) / jobs(situation)
-    return Estimate(
+    return RouteEstimate(
         download_gb=row.download_gb,
         disk_gb=row.disk_gb,
         minutes=round(seconds / 60),

@@ -16,7 +16,7 @@ from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
 
 
-class Wheel(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixWheel(msgspec.Struct, frozen=True, kw_only=True):
     """A ready-made build with code for the cards, and what it loses."""
 
     name: str
@@ -30,7 +30,7 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True):
 class MatrixRow(msgspec.Struct, frozen=True, kw_only=True):
     torch: str
     pythons: tuple[str, ...]
-    wheels: tuple[Wheel, ...]
+    wheels: tuple[MatrixWheel, ...]
     source_cuda: tuple[Version, ...]
     """The toolkits a source build for these cards can use."""
     source_cudnn: Version | None
@@ -54,12 +54,12 @@ def matrix(situation: Situation, wish: Wish) -> Matrix:
     if against or not situation.cards:
         return Matrix(situation=situation, rows=(), notes=tuple(each.sentence for each in against))
     usable, _ = source_build.usable_toolkits(situation, window, wish)
-    ready: dict[str, list[Wheel]] = {}
+    ready: dict[str, list[MatrixWheel]] = {}
     place = (situation.system, situation.machine)
     for offer in (*offers.official(*place), *offers.conda(*place), *offers.community(*place)):
         route, _ = prebuilt.consider(offer, situation, wish, window)
         if route is not None:
-            wheel = Wheel(
+            wheel = MatrixWheel(
                 name=offer.variant or f"{offer.route.value} {offer.cuda}",
                 route=offer.route,
                 cuda=offer.cuda,
@@ -78,7 +78,7 @@ def matrix(situation: Situation, wish: Wish) -> Matrix:
 
 def _row(
     release: TorchRelease,
-    wheels: tuple[Wheel, ...],
+    wheels: tuple[MatrixWheel, ...],
     usable: list[tuple[Toolkit, Driving]],
     situation: Situation,
     wish: Wish,

@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     loses: tuple[str, ...] = ()
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class PlanDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A field that comes out otherwise here."""
 
     field: str
@@ -119,13 +119,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     here: str
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class PlanComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `rekindle plan --from`."""
 
     schema: str = "rekindle.comparison/1"
     planned: Plan
     here: Plan
-    differences: tuple[Difference, ...]
+    differences: tuple[PlanDifference, ...]
 
 
 def plan_of(verdict: Verdict) -> Plan:
@@ -196,12 +196,12 @@ def again(plan: Plan, situation: Situation | None = None) -> Plan:
     return plan_of(resolve(situation or own, wish))
 
 
-def compare(planned: Plan, situation: Situation | None = None) -> Comparison:
+def compare(planned: Plan, situation: Situation | None = None) -> PlanComparison:
     here = again(planned, situation)
-    return Comparison(planned=planned, here=here, differences=differences(planned, here))
+    return PlanComparison(planned=planned, here=here, differences=differences(planned, here))
 
 
-def differences(plan: Plan, other: Plan) -> tuple[Difference, ...]:
+def differences(plan: Plan, other: Plan) -> tuple[PlanDifference, ...]:
     """What comes out otherwise, field by field. The version of Rekindle that wrote it is of no interest."""
     found = []
     for field in msgspec.structs.fields(Plan):
@@ -209,7 +209,7 @@ def differences(plan: Plan, other: Plan) -> tuple[Difference, ...]:
             continue
         planned, here = (codec.to_builtins(getattr(each, field.name)) for each in (plan, other))
         if planned != here:
-            found.append(Difference(field=field.name, planned=_spoken(planned), here=_spoken(here)))
+            found.append(PlanDifference(field=field.name, planned=_spoken(planned), here=_spoken(here)))
     return tuple(found)
 
 

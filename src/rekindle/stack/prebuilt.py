@@ -17,7 +17,7 @@ from rekindle.stack.offers import Offer
 from rekindle.stack.route import (
     Missing,
     Route,
-    Setting,
+    RuntimeSetting,
     choose_python,
     environment_steps,
     lacks,
@@ -260,12 +260,12 @@ def _left_out(offer: Offer, python: str | None, beside: dict[str, str]) -> list[
     return [f"{name} is left out: none is known for {where}" for name in companions.PROJECTS if name not in beside]
 
 
-def _settings(found: list[Rejection]) -> tuple[Setting, ...]:
+def _settings(found: list[Rejection]) -> tuple[RuntimeSetting, ...]:
     """A cuDNN without code for a card has to be switched off before the first convolution."""
     without = next((each for each in found if each.rule == "cudnn-code"), None)
     if without is None:
         return ()
-    return (Setting(code="torch.backends.cudnn.enabled = False", why=without.sentence),)
+    return (RuntimeSetting(code="torch.backends.cudnn.enabled = False", why=without.sentence),)
 
 
 def _oldest_cudnn_end(situation: Situation) -> Version | None:

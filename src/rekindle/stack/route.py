@@ -11,7 +11,7 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import releases
-from rekindle.stack.estimates import Estimate
+from rekindle.stack.estimates import RouteEstimate
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation
 
@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Version | None = None
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class RuntimeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A line of Python that must run before a program uses torch, and why."""
 
     code: str
@@ -74,12 +74,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     builder: str | None = None
     location: str | None = None
     why: tuple[str, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[RuntimeSetting, ...] = ()
     """What has to be set while it runs, which `install` puts in place."""
     lacks: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
-    estimate: Estimate | None = None
+    estimate: RouteEstimate | None = None
     hashes: dict[str, str] = {}
     """SHA-256 by file name, where a plan pins them."""
     targets: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-class Built(msgspec.Struct, frozen=True, kw_only=True):
+class BuiltRoute(msgspec.Struct, frozen=True, kw_only=True):
     route: Route
     proof: Proof
 
@@ -86,7 +86,7 @@ def consider(
     usable: list[tuple[Toolkit, Driving]],
     situation: Situation,
     wish: Wish,
-) -> tuple[Built | None, list[Rejection]]:
+) -> tuple[BuiltRoute | None, list[Rejection]]:
     """The best way to build one release, or None; and why the other toolkits are out."""
     fitting: list[tuple[tuple[object, ...], Toolkit, Driving]] = []
     rejected: list[Rejection] = []
@@ -160,7 +160,7 @@ def _pair(
 
 def _built(
     release: TorchRelease, version: str, toolkit: Toolkit, driving: Driving, situation: Situation, wish: Wish
-) -> Built:
+) -> BuiltRoute:
     choice = choose_python(situation, release.pythons(situation.system), version)
     chosen = choose_cudnn(release, version, toolkit, situation)
     toolset = _toolset(release, toolkit, situation, wish)
@@ -202,7 +202,7 @@ def _built(
         estimate=estimates.source_build(version, situation),
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
-    return Built(route=route, proof=proof)
+    return BuiltRoute(route=route, proof=proof)
 
 
 def _arch_list(situation: Situation, toolkit: Toolkit, driving: Driving) -> str:

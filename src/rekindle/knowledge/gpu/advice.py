@@ -6,7 +6,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, decided
 
 
-class Advice(Row, frozen=True, kw_only=True):
+class CardAdvice(Row, frozen=True, kw_only=True):
     """For the cards from capability `first` to `last`. `instead`: what to take where PyTorch is the wrong answer."""
 
     id: str
@@ -33,7 +33,7 @@ class Advice(Row, frozen=True, kw_only=True):
 
 
 @cached
-def advice(capability: Capability) -> Advice | None:
+def advice(capability: Capability) -> CardAdvice | None:
     """None: a card that no PyTorch runs on, or one newer than the data."""
-    rows = decided("advice", dict[str, tuple[Advice, ...]])["advice"]
+    rows = decided("advice", dict[str, tuple[CardAdvice, ...]])["advice"]
     return next((row for row in rows if row.first <= capability <= row.last), None)

@@ -19,7 +19,7 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
     last_cudnn: Version | None = None
 
 
-class Need(Row, frozen=True, kw_only=True):
+class CardNeed(Row, frozen=True, kw_only=True):
     """Something a program may ask of a card, and the first capability that has it."""
 
     id: str
@@ -29,7 +29,7 @@ class Need(Row, frozen=True, kw_only=True):
 
 class _Table(msgspec.Struct, frozen=True):
     limits: dict[str, str]
-    need: tuple[Need, ...]
+    need: tuple[CardNeed, ...]
     capability: tuple[CapabilityFacts, ...]
 
 
@@ -52,9 +52,9 @@ def known() -> tuple[Capability, ...]:
     return tuple(sorted(_rows()))
 
 
-def needs() -> tuple[Need, ...]:
+def needs() -> tuple[CardNeed, ...]:
     return decided("capabilities", _Table).need
 
 
-def need(id: str) -> Need:
+def need(id: str) -> CardNeed:
     return next(row for row in needs() if row.id == id)

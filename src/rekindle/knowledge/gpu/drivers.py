@@ -27,7 +27,7 @@ class _BranchTables(msgspec.Struct, frozen=True):
     newest: tuple[_Newest, ...]
 
 
-class Package(Row, frozen=True, kw_only=True):
+class DriverPackage(Row, frozen=True, kw_only=True):
     """How one system installs a driver branch, and keeps it."""
 
     id: str
@@ -93,9 +93,9 @@ def typed_driver(text: str, system: str) -> TypedDriver:
     return TypedDriver(version=newest, note=f"driver {text} is taken as {newest}, the newest of branch R{row.branch}")
 
 
-def packages(branch: int, system: str, distribution: str | None = None) -> tuple[Package, ...]:
+def packages(branch: int, system: str, distribution: str | None = None) -> tuple[DriverPackage, ...]:
     """How to install a branch: on one distribution, or on each that is known."""
-    rows = decided("driver_packages", dict[str, tuple[Package, ...]])["package"]
+    rows = decided("driver_packages", dict[str, tuple[DriverPackage, ...]])["package"]
     return tuple(
         row
         for row in rows

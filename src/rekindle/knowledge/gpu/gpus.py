@@ -115,7 +115,7 @@ def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
             continue
         for piece in names.pieces(text):
             # `Tegra X2` is a name, `A100 x2` a number of cards.
-            part = names.Part(piece) if by_name(piece) else names.counted(piece)
+            part = names.NamedPart(piece) if by_name(piece) else names.counted(piece)
             found.append(msgspec.structs.replace(find(part.text), count=part.count))
     return tuple(found)
 

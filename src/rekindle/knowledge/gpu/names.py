@@ -58,7 +58,7 @@ class _Tables(msgspec.Struct, frozen=True):
     vendor: tuple[Vendor, ...]
 
 
-class Part(msgspec.Struct, frozen=True):
+class NamedPart(msgspec.Struct, frozen=True):
     """One card of a list, and how many of it."""
 
     text: str
@@ -106,13 +106,13 @@ def pieces(text: str) -> list[str]:
     return spelled
 
 
-def counted(text: str) -> Part:
+def counted(text: str) -> NamedPart:
     """`8x A100`, `A100 x8`, `2 * K80`."""
     match = re.match(_COUNT, text)
     if not match:
-        return Part(text)
+        return NamedPart(text)
     number, name = match[1] or match[2] or match[5], match[3] or match[4]
-    return Part(name.strip(), max(1, int(number)))
+    return NamedPart(name.strip(), max(1, int(number)))
 
 
 def shared_beginning(every: list[str]) -> str:
