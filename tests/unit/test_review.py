@@ -330,8 +330,18 @@ def test_a_script_that_rekindle_writes_has_nothing_wrong_with_it(tmp_path: Path,
     assert rekindle_command(*words).code == 0
     answer = rekindle_command("review", str(tmp_path / name), "--json").json()["scripts"][0]
     assert answer["refused"] is False and answer["cuda"] == "11.4" and answer["architectures"] == ["sm_35"]
-    assert [(each["id"], each["line"]) for each in answer["remarks"] if each["state"] != "PASS"] == []
+    assert [(each["id"], each["line"]) for each in answer["remarks"]] == [], "not even a note"
     assert answer["not_understood"] == []
+
+
+def test_nor_has_one_for_bash(tmp_path: Path) -> None:
+    machine = Path(__file__).parent.parent / "machines" / "debian-two-cudas.json"
+    plan, script = tmp_path / "plan.toml", tmp_path / "build.sh"
+    plan.write_text('torch = "1.13.1"\ncuda = "11.8"\narch_list = "3.5;5.0+PTX"\n', encoding="utf-8")
+    words = ["build", str(plan), "--machine", str(machine), "--script", str(script), "--work", "/srv/it's (odd) & more"]
+    assert rekindle_command(*words).code == 0
+    answer = rekindle_command("review", str(script), "--json").json()["scripts"][0]
+    assert [(each["id"], each["line"]) for each in answer["remarks"]] == [] and answer["not_understood"] == []
 
 
 @pytest.mark.parametrize(

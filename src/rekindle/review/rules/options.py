@@ -93,7 +93,7 @@ def _option(subject: Subject, setting: Assignment) -> Iterator[Raised]:
                 )  # fmt: skip
             return
     yield from _unknown(subject, setting, torch.version if torch else None)
-    yield from _default(setting, torch.version if torch else None, verdict)
+    yield from _default(setting, verdict)
 
 
 def _negative(settings: list[Assignment]) -> Iterator[Raised]:
@@ -124,24 +124,11 @@ def _unknown(subject: Subject, setting: Assignment, torch: Version | None) -> It
     yield raised("option-unknown", setting.line, name=name, near=f"; is {near[0]} meant?" if near else "")
 
 
-def _default(setting: Assignment, torch: Version | None, verdict: known.Verdict | None) -> Iterator[Raised]:
-    option = known.options().get(setting.name)
-    if option is None or setting.name == "BUILD_TEST" or torch is None:
-        if (
-            verdict is not None
-            and verdict.verdict == "real"
-            and "off by default" in verdict.detail
-            and truth(setting.value) is False
-        ):
-            yield raised("option-default", setting.line, name=setting.name, value=setting.value, detail=verdict.detail)
-        return
-    now = option.at(torch.major_minor)
-    if now is None or now.default is None or now.condition:
-        return
-    if truth(now.default) is not None and truth(now.default) == truth(setting.value):
-        yield raised(
-            "option-default", setting.line, name=setting.name, value=setting.value, detail="saying it changes nothing"
-        )
+def _default(setting: Assignment, verdict: known.Verdict | None) -> Iterator[Raised]:
+    """What people write in the belief that it changes something."""
+    off = verdict is not None and verdict.verdict == "real" and "off by default" in verdict.detail
+    if off and verdict is not None and truth(setting.value) is False:
+        yield raised("option-default", setting.line, name=setting.name, value=setting.value, detail=verdict.detail)
 
 
 def _twice(settings: list[Assignment]) -> Iterator[Raised]:
@@ -171,7 +158,7 @@ def _contradictions(settings: list[Assignment]) -> Iterator[Raised]:
                 continue
             if truth(below.value):
                 yield raised("option-contradiction", below.line, name=child, parent=parent, line_parent=above.line)
-            else:
+            elif below.how == "cmake":
                 yield raised("option-redundant", below.line, name=child, parent=parent)
 
 

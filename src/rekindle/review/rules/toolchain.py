@@ -9,9 +9,12 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.cuda import cudnn, host_compilers
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.chips import architecture
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install
+from rekindle.review.rules.architecture import compiled_for
 from rekindle.review.rules.raised import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
 from rekindle.review.trace import Invocation
@@ -57,9 +60,15 @@ def _release(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterato
             "toolkit-too-new-for-torch", cuda.line, torch=torch.version, cuda=cuda.version, newest=newest,
             major=cuda.version.major,
         )  # fmt: skip
-    elif cuda.version.major_minor not in official:
+    elif cuda.version.major_minor not in official and not _built_by_others(subject, str(torch.version), cuda.version):
         listed = ", ".join(str(version) for version in official)
         yield raised("toolkit-never-released", cuda.line, torch=torch.version, official=listed, cuda=cuda.version)
+
+
+def _built_by_others(subject: Subject, torch: str, cuda: Version) -> bool:
+    """Somebody is known to have built this pair for such a GPU."""
+    names = {architecture(Target.parse(target).capability) for target in compiled_for(subject)}
+    return any(limits.built_by(torch, cuda.major_minor, subject.system(), name) for name in names)
 
 
 def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Raised]:
