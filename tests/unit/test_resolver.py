@@ -18,6 +18,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Wish, named
 from rekindle.stack.verdict import Verdict
+from support.command import rekindle_command
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml"))
 SCENARIOS = [row for file in FILES for row in codec.from_toml(file.read_bytes(), dict[str, Any])["scenario"]]
@@ -150,3 +151,10 @@ def test_ptx_goes_with_the_newest_generation_where_the_driver_compiles_it(
     verdict = resolve(found, Wish(torch=torch, cuda=Version(cuda)))
     routes = [route for route in (verdict.recommended, *verdict.routes) if route.route is RouteKind.SOURCE_BUILD]
     assert routes[0].arch_list == expected
+
+
+def test_a_newer_release_that_works_too_is_not_said_to_be_impossible() -> None:
+    """2.8 can be built for a K40c as well; that it does not build with CUDA 10.2 is no reason against it."""
+    seen = rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "windows", "--json").json()
+    assert seen["recommended"]["torch"] == "2.7.1"
+    assert seen["decisive"].startswith("not 2.8.0: it works by the same route and is less tested")

@@ -207,14 +207,17 @@ def _companions(offer: Offer, python: str | None) -> dict[str, str]:
 
 def _summary(offer: Offer, situation: Situation) -> str:
     cards = " and ".join(dict.fromkeys(card.name for card in situation.cards))
-    sure = "" if offer.evidence is Evidence.BINARY else " (from its build script; not yet confirmed on the file)"
+    if offer.evidence.confirmed:
+        says, sure = "has code", ""
+    else:
+        says, sure = "should have code", " (from its build script; not yet confirmed on the file)"
     kind = {
         RouteKind.OFFICIAL_WHEEL: "the official wheel",
         RouteKind.CONDA_FORGE: "the package",
         RouteKind.SHELF: "the wheel",
         RouteKind.COMMUNITY: "the wheel",
     }.get(offer.route, "")
-    return f"{kind} {offer.label} has code for {cards}{sure}"
+    return f"{kind} {offer.label} {says} for {cards}{sure}"
 
 
 def _arch_words(offer: Offer) -> list[str]:
