@@ -16,7 +16,7 @@ from rekindle.formats import zip_writer
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.formats.package import open_package
-from rekindle.wheels.verify.verify import Check, verify
+from rekindle.wheels.verify.verify import NumberedCheck, verify
 from support import odd_zips, small_wheels
 from support.odd_zips import Part
 
@@ -166,7 +166,7 @@ def test_what_we_write_has_one_reading() -> None:
     assert list(Archive(Buffer(stream.getvalue())).members) == ["demo/a.py", "demo/é.py", "demo/sub/c.so"]
 
 
-def judged(folder: Path, files: dict[str, bytes], *, tag: str = "py3-none-any") -> dict[str, Check]:
+def judged(folder: Path, files: dict[str, bytes], *, tag: str = "py3-none-any") -> dict[str, NumberedCheck]:
     info = {
         "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
         "demo-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n".encode(),

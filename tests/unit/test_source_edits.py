@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rekindle.knowledge.torch.patches import Edit
@@ -76,6 +76,7 @@ LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"c\r", b"\xff", b"long line"
 
 @pytest.mark.skipif(not shutil.which("patch"), reason="UNVERIFIED: the program `patch` is not on this machine")
 @given(before=LINES, after=LINES, ends=st.booleans())
+@example(before=[b"a"] * 8, after=[b"a", b"a", b"a", b"b", *[b"a"] * 7], ends=False)
 def test_git_applies_every_diff(
     before: list[bytes], after: list[bytes], ends: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -25,7 +25,7 @@ def unified(path: str, before: bytes, after: bytes) -> str:
 
 def _hunks(old: list[str], new: list[str], skipped: int) -> list[list[str]]:
     found = []
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
+    for group in _aligned(old, new).get_grouped_opcodes(_CONTEXT):
         first, last = group[0], group[-1]
         old_span = _span(first[1] + skipped, last[2] - first[1])
         new_span = _span(first[3] + skipped, last[4] - first[3])
@@ -36,6 +36,25 @@ def _hunks(old: list[str], new: list[str], skipped: int) -> list[list[str]]:
             else:
                 hunk += [_line("-", line) for line in old[a:b]] + [_line("+", line) for line in new[c:d]]
         found.append(hunk)
+    return found
+
+
+def _aligned(old: list[str], new: list[str]) -> difflib.SequenceMatcher[str]:
+    """The two aligned so that the last lines they share stay context.
+
+    `patch` takes a hunk with less context behind it than before it for one at the end of the file. Left to itself the
+    matcher may pair the first of several equal lines and call the last ones added.
+    """
+    same = 0
+    while same < min(_CONTEXT, len(old), len(new)) and old[-1 - same] == new[-1 - same]:
+        same += 1
+    found = difflib.SequenceMatcher(None, old[: len(old) - same], new[: len(new) - same], autojunk=False)
+    codes = found.get_opcodes()
+    if same:
+        begun, put = len(old) - same, len(new) - same
+        if codes and codes[-1][0] == "equal":
+            _, begun, _, put, _ = codes.pop()
+        codes.append(("equal", begun, len(old), put, len(new)))
     return found
 
 

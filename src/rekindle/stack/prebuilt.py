@@ -9,7 +9,6 @@ from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
-from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive

@@ -32,7 +32,7 @@ def test_an_assistant_gets_the_answer_of_plan_and_a_hint_for_a_wrong_name(tmp_pa
     tools, (planned, unknown, found) = asyncio.run(
         _ask(
             ("plan", {"gpu": "GTX 1080 Ti", "os": "windows"}),
-            ("gpu", {"name": "GTX 1080 Tx"}),
+            ("gpu", {"name": "GTX 9999"}),
             ("diagnose", {"log": str(log)}),
         )
     )
