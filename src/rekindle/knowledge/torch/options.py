@@ -64,3 +64,17 @@ def nearest(name: str, torch: str, count: int = 3) -> tuple[str, ...]:
 
     names = [key for key in options() if exists(key, torch)]
     return tuple(difflib.get_close_matches(name, names, n=count, cutoff=0.7))
+
+
+class OptionParent(Row, frozen=True, kw_only=True):
+    """An option without which its children are off."""
+
+    name: str
+    children: tuple[str, ...]
+
+
+@cached
+def parents() -> dict[str, tuple[str, ...]]:
+    """The children of each option that others depend on."""
+    rows = decided("option_parents", dict[str, tuple[OptionParent, ...]])["parent"]
+    return {row.name: row.children for row in rows}

@@ -20,17 +20,6 @@ _NEGATIVE = {
     "NO_NNPACK": "USE_NNPACK=0", "NO_QNNPACK": "USE_QNNPACK=0", "NO_CUDNN": "USE_CUDNN=0", "NO_TEST": "BUILD_TEST=0",
     "NO_CAFFE2_OPS": "BUILD_CAFFE2_OPS=0", "NO_FBGEMM": "USE_FBGEMM=0", "NO_NCCL": "USE_NCCL=0",
 }  # fmt: skip
-_PARENTS = {
-    "USE_CUDA": (
-        "USE_CUDNN",
-        "USE_NCCL",
-        "USE_CUSPARSELT",
-        "USE_FLASH_ATTENTION",
-        "USE_MEM_EFF_ATTENTION",
-        "USE_CUFILE",
-    ),
-    "USE_DISTRIBUTED": ("USE_NCCL", "USE_GLOO", "USE_MPI", "USE_TENSORPIPE", "USE_LIBUV", "USE_UCC"),
-}
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -148,7 +137,7 @@ def _twice(settings: list[Assignment]) -> Iterator[Raised]:
 
 def _contradictions(settings: list[Assignment]) -> Iterator[Raised]:
     last = {setting.name: setting for setting in settings}
-    for parent, children in _PARENTS.items():
+    for parent, children in known.parents().items():
         above = last.get(parent)
         if above is None or truth(above.value) is not False:
             continue
