@@ -143,8 +143,8 @@ def _twist(recipe: Recipe, dice: random.Random) -> None:
             recipe.strings = b"\0" + b"l" * dice.choice([100, 4000, 8000])
             recipe.name_at = tuple(range(1, 100))
     elif kind == 1:
-        recipe.needs = recipe.versions = mostly(dice, [1, 16, 100], [4096, 65_000], 0.9)
-        recipe.need_step, recipe.version_step = dice.choice([1, 4, 16, 0]), dice.choice([1, 4, 16, 0])
+        recipe.needs = recipe.versions = mostly(dice, [1, 16, 100], [4096, 4096, 65_000], 0.75)
+        recipe.need_step = recipe.version_step = dice.choice([16, 16, 16, 4, 1, 0])
     elif kind == 2:
         recipe.strings = (
             b"\0" + b"s" * mostly(dice, [1000, 70_000], [1 << 20]) + (b"" if dice.random() < 0.5 else b"\0")

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core.errors import RekindleError
+from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
@@ -34,6 +34,8 @@ _KINDS: dict[str, type] = {
     "driver": str,
 }
 
+_MOST_CARDS = 64
+
 
 class Graphics(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[FoundGpu, ...] = ()
@@ -53,7 +55,11 @@ def probe(run: Run, *, time_limit: float) -> Graphics:
 def merge(run: Run, answers: Answers) -> Graphics:
     """One view from what each source answered."""
     seen = {source: _cards(answers.get(source)) for source in TRUST}
-    gpus = tuple(_card(group) for group in _grouped(seen) if any(group.values()))
+    groups = [group for group in _grouped(seen) if any(group.values())]
+    if len(groups) > _MOST_CARDS:
+        message = f"{len(groups)} GPUs are listed, more than any computer has"
+        raise BadInput(message, hint="write the snapshot again with `rekindle doctor --save machine.json`")
+    gpus = tuple(_card(group) for group in groups)
     return Graphics(gpus=gpus, driver=_driver(run, answers, seen["pci"]), troubles=_troubles(answers))
 
 
