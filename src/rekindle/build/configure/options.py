@@ -17,7 +17,7 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.profiles import Setting, settings
+from rekindle.knowledge.builds.profiles import ProfileOption, settings
 from rekindle.knowledge.torch import options as known
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import torch_release
@@ -133,7 +133,7 @@ def parse(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _applies(setting: Setting, request: BuildRequest) -> bool:
+def _applies(setting: ProfileOption, request: BuildRequest) -> bool:
     release, cuda = Version(torch_release(str(request.torch)).minor), request.cuda.version if request.cuda else None
     capabilities = [target.capability for target in request.gpu_targets]
     tests = [

@@ -20,7 +20,7 @@ class Project(Row, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
 
 
-class Setting(Row, frozen=True, kw_only=True):
+class ExtensionVariable(Row, frozen=True, kw_only=True):
     """A variable that its build reads, for the versions from `since` up to, not including, `before`.
 
     `{numbers}` in the value stands for the architectures as plain numbers.
@@ -46,7 +46,7 @@ class Setting(Row, frozen=True, kw_only=True):
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True):
     project: tuple[Project, ...]
-    setting: tuple[Setting, ...]
+    setting: tuple[ExtensionVariable, ...]
 
 
 def project(name: str) -> Project | None:
@@ -54,7 +54,7 @@ def project(name: str) -> Project | None:
     return next((row for row in _table().project if row.name == name.lower()), None)
 
 
-def settings(name: str, version: str | None) -> tuple[Setting, ...]:
+def settings(name: str, version: str | None) -> tuple[ExtensionVariable, ...]:
     """What the build of a project reads. `version` None: whichever pip takes."""
     wanted = Version(version) if version else None
     plain = canonicalize_name(name)

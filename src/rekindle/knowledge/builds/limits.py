@@ -54,7 +54,7 @@ class BadTool(Row, frozen=True, kw_only=True):
     trouble: str
 
 
-class Tool(Row, frozen=True, kw_only=True):
+class LeastTool(Row, frozen=True, kw_only=True):
     """The oldest release of a program that a build should use."""
 
     id: str
@@ -81,7 +81,7 @@ class _Tables(msgspec.Struct, frozen=True):
     arch_syntax: tuple[ArchSyntax, ...]
     bad_tool: tuple[BadTool, ...]
     python: tuple[PythonPreference, ...]
-    tool: tuple[Tool, ...]
+    tool: tuple[LeastTool, ...]
     variable: tuple[SteeringVariables, ...]
 
 
@@ -122,7 +122,7 @@ def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:
     )
 
 
-def tool(name: str) -> Tool:
+def tool(name: str) -> LeastTool:
     return next(row for row in _tables().tool if row.id == name)
 
 

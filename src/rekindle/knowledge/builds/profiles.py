@@ -9,7 +9,7 @@ from rekindle.knowledge.tables import Row, cached, decided
 PROFILES = ("fast", "compat", "minimal")
 
 
-class Setting(Row, frozen=True, kw_only=True):
+class ProfileOption(Row, frozen=True, kw_only=True):
     """`profile` is `*` for a rule that holds in every profile. All conditions that are given must hold.
 
     `all_below`: every architecture of the build is older; `any_below`: at least one is.
@@ -35,11 +35,11 @@ class Setting(Row, frozen=True, kw_only=True):
 
 
 @cached
-def _settings() -> tuple[Setting, ...]:
-    return decided("profiles", dict[str, tuple[Setting, ...]])["settings"]
+def _settings() -> tuple[ProfileOption, ...]:
+    return decided("profiles", dict[str, tuple[ProfileOption, ...]])["settings"]
 
 
-def settings(profile: str) -> tuple[Setting, ...]:
+def settings(profile: str) -> tuple[ProfileOption, ...]:
     """The rows of a profile in order; a later row of the same name replaces an earlier one."""
     return tuple(row for row in _settings() if row.profile in ("*", profile))
 

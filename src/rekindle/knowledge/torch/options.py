@@ -31,7 +31,7 @@ class Option(Row, frozen=True, kw_only=True):
         return next((run for run in self.ranges if run.holds(minor.major_minor)), None)
 
 
-class Verdict(Row, frozen=True, kw_only=True):
+class OptionVerdict(Row, frozen=True, kw_only=True):
     """What is known of an option people set: `real`, `never-existed`, `no-effect`, `limited` to some releases."""
 
     name: str
@@ -48,8 +48,8 @@ def options() -> dict[str, Option]:
 
 
 @cached
-def verdicts() -> dict[str, Verdict]:
-    return {row.name: row for row in decided("option_verdicts", dict[str, tuple[Verdict, ...]])["verdicts"]}
+def verdicts() -> dict[str, OptionVerdict]:
+    return {row.name: row for row in decided("option_verdicts", dict[str, tuple[OptionVerdict, ...]])["verdicts"]}
 
 
 def exists(name: str, torch: str) -> bool:

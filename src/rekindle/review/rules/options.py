@@ -113,7 +113,7 @@ def _unknown(subject: Subject, setting: Assignment, torch: Version | None) -> It
     yield raised("option-unknown", setting.line, name=name, near=f"; is {near[0]} meant?" if near else "")
 
 
-def _default(setting: Assignment, verdict: known.Verdict | None) -> Iterator[Raised]:
+def _default(setting: Assignment, verdict: known.OptionVerdict | None) -> Iterator[Raised]:
     """What people write in the belief that it changes something."""
     off = verdict is not None and verdict.verdict == "real" and "off by default" in verdict.detail
     if off and verdict is not None and truth(setting.value) is False:
