@@ -66,7 +66,7 @@ def timeline() -> str:
     rows = sorted((line.split(",") for line in data.decode().splitlines()), key=lambda row: int(row[2]))
     log = "# ninja log v6\n" + "".join(f"{begun}\t{ended}\t0\t{name}\t{name}\n" for name, begun, ended in rows)
     found = drawn.timeline(ninja_log.parse(log.encode()))
-    page = report.html(report.BuildReport(title="PyTorch 1.13.1 for sm_35", timeline=found))
+    page = report.html(report.BuildSummary(title="PyTorch 1.13.1 for sm_35", timeline=found))
     svg = re.search(r"<svg.*?</svg>", page, re.DOTALL)
     assert svg is not None
     colours = {"cuda": "#d9601a", "cxx": "#3b74b9", "c": "#6c8f3c", "link": "#8b5fbf", "other": "#8c857b"}

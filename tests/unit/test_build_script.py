@@ -20,7 +20,7 @@ from rekindle.build.configure import render
 from rekindle.build.script import standalone, standalone_steps
 from rekindle.build.script import text as script_text
 from rekindle.core.version import Version
-from rekindle.knowledge.torch.patches import Setting
+from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.source import patches
 from support import trees
 from support.artefacts import unverified
@@ -387,7 +387,7 @@ def test_the_patches_in_a_script_do_what_rekindle_patch_does(tmp_path: Path, pla
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     plan["patches"] = chosen
     assert standalone_steps.patch(str(one)) == 0
-    patches.apply(other, Setting(torch=Version("1.13.1"), os="windows"), only=["distutils-vcenv"])
+    patches.apply(other, PatchSetting(torch=Version("1.13.1"), os="windows"), only=["distutils-vcenv"])
     file = Path("tools", "build_pytorch_libs.py")
     assert (one / file).read_bytes() == (other / file).read_bytes() != b""
     assert b"get_vc_env" in (one / file).read_bytes()

@@ -18,7 +18,8 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
 from rekindle.machine.host import CouldNotRead, Host, Recording, Replay, Said, matters
 from rekindle.machine.model import FoundGpu, Machine
-from rekindle.machine.probe import look, together
+from rekindle.machine.probe import look
+from rekindle.machine.probes import together
 from support.artefacts import unverified
 
 MACHINES = Path(__file__).parents[1] / "machines"

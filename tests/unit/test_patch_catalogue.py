@@ -16,7 +16,7 @@ from rekindle.knowledge import tables
 from rekindle.knowledge.builds import sweeps
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import patches
-from rekindle.knowledge.torch.patches import Bounds, Need, Setting
+from rekindle.knowledge.torch.patches import Bounds, Need, PatchSetting
 from rekindle.source import edits
 from support import trees
 
@@ -63,9 +63,9 @@ def test_every_patch_says_what_it_is_for() -> None:
         assert all(address.startswith("https://github.com/") for address in one.upstream)
 
 
-WINDOWS = Setting(torch=Version("1.13.1"), os="windows", compiler="msvc")
+WINDOWS = PatchSetting(torch=Version("1.13.1"), os="windows", compiler="msvc")
 ANY_WINDOWS = {"flatbuffers-const-count", "test-dll-backend-with-compiler"}
-LINUX = Setting(torch=Version("1.13.1"), os="linux", compiler="gcc")
+LINUX = PatchSetting(torch=Version("1.13.1"), os="linux", compiler="gcc")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ LINUX = Setting(torch=Version("1.13.1"), os="linux", compiler="gcc")
         (LINUX, {"torch": "2.4.1", "cuda": "12.9", "cmake": "3.30", "targets": ("8.6",)}, set()),
     ],
 )  # fmt: skip
-def test_which_stack_needs_which(setting: Setting, change: dict[str, object], expected: set[str]) -> None:
+def test_which_stack_needs_which(setting: PatchSetting, change: dict[str, object], expected: set[str]) -> None:
     versions = {"torch", "cmake", "setuptools", "cuda"}
     values = {key: Version(str(value)) if key in versions else value for key, value in change.items()}
     assert {one.id for one in patches.needed(msgspec.structs.replace(setting, **values))} == expected
@@ -112,7 +112,7 @@ def test_which_stack_needs_which(setting: Setting, change: dict[str, object], ex
 def test_nothing_unverified_is_applied_unless_it_is_asked_for() -> None:
     for torch in ("1.10.0", "1.13.1", "2.0.1", "2.3.1", "2.7.1", "2.11.0"):
         for cuda in (None, "11.4", "11.8", "12.9", "13.0"):
-            setting = Setting(torch=Version(torch), os="windows", cuda=Version(cuda) if cuda else None)
+            setting = PatchSetting(torch=Version(torch), os="windows", cuda=Version(cuda) if cuda else None)
             for one in patches.judged(setting):
                 assert not (one.patch.unverified and one.need is Need.YES)
                 assert one.reason

@@ -16,7 +16,7 @@ from rekindle.cli.main import run
 from rekindle.core import files
 from rekindle.core.errors import Locked, NotWritable
 from rekindle.core.version import Version
-from rekindle.knowledge.torch.patches import Setting
+from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.source import journal, patches
 from rekindle.source.journal import PatchJournal
 from support import trees
@@ -314,7 +314,7 @@ def test_a_full_disk_on_the_third_file_puts_the_first_two_back(root: Path, monke
         real(path, data)
 
     monkeypatch.setattr(journal, "_write_synced", full)
-    setting = Setting(torch=Version("1.13"), os="windows", compiler="msvc")
+    setting = PatchSetting(torch=Version("1.13"), os="windows", compiler="msvc")
     with pytest.raises(NotWritable, match="the disk is full"):
         patches.apply(root, setting)
     assert trees.fingerprint(root) == before

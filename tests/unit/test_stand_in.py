@@ -137,7 +137,7 @@ def test_newer_ptx_beside_the_old_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def test_a_kernel_that_is_only_there_as_ptx_is_seen() -> None:
     old = Target.parse("compute_35")
-    one = stand_in_reading.Kernels(
+    one = stand_in_reading.ReadKernels(
         file="a.so",
         offset=0,
         cubin=(cubin.CubinKernel(name="f", registers=8),),
@@ -157,7 +157,7 @@ def test_a_kernel_that_is_only_there_as_ptx_is_seen() -> None:
     ids=["registers", "shared"],
 )
 def test_a_kernel_that_cannot_be_launched_on_kepler_is_named(kernel: cubin.CubinKernel, words: str) -> None:
-    one = stand_in_reading.Kernels(file="a.so", offset=0, cubin=(kernel,), ptx=frozenset({"f"}))
+    one = stand_in_reading.ReadKernels(file="a.so", offset=0, cubin=(kernel,), ptx=frozenset({"f"}))
     found = stand_in_reading.launch_limits([one], limits(Capability(3, 5)), Target.parse("compute_35"))
     assert found.state is State.FAIL
     assert words in found.found

@@ -24,7 +24,7 @@ def cards_for(
     from rekindle.machine import snapshot
     from rekindle.machine.gpu import cards as graphics
     from rekindle.machine.host import Host
-    from rekindle.machine.probe import TIME_LIMIT
+    from rekindle.machine.probes import TIME_LIMIT
 
     if machine is not None:
         recorded = snapshot.load(machine)

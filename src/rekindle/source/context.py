@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rekindle.core import paths
 from rekindle.core.version import Version, typed
-from rekindle.knowledge.torch.patches import Setting
+from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.source import tree
 
 
@@ -19,10 +19,10 @@ def of(
     cmake: str | None = None,
     setuptools: str | None = None,
     cuda: str | None = None,
-) -> Setting:
+) -> PatchSetting:
     """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
     system = system or paths.system()
-    return Setting(
+    return PatchSetting(
         torch=tree.release(root, torch),
         os=system,
         arch=paths.architecture(),

@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.core.errors import PatchMismatch
 from rekindle.knowledge.torch import patches as catalogue
-from rekindle.knowledge.torch.patches import Judgement, Need, Patch, Setting
+from rekindle.knowledge.torch.patches import Judgement, Need, Patch, PatchSetting
 from rekindle.source import cmake, diff, edits, tree
 from rekindle.source.journal import PatchJournal
 
@@ -67,7 +67,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[UnreadFile, ...]
 
 
-def assess(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> Assessment:
+def assess(root: Path, setting: PatchSetting, *, only: Sequence[str] = ()) -> Assessment:
     """Look at every patch (or those named) in the tree; nothing is written."""
     judgements = [catalogue.judge(catalogue.patch(id), setting) for id in only] or list(catalogue.judged(setting))
     desk = _Desk(root, setting)
@@ -75,7 +75,7 @@ def assess(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> Assessm
     return Assessment(standings=tuple(standings), changes=desk.changes(), unreadable=tuple(desk.unread))
 
 
-def show(root: Path, setting: Setting, *, only: Sequence[str] = (), diffs: bool = False) -> PatchReport:
+def show(root: Path, setting: PatchSetting, *, only: Sequence[str] = (), diffs: bool = False) -> PatchReport:
     """`--list`, and with `diffs` the dry run."""
     found = assess(root, setting, only=only)
     if diffs:
@@ -92,7 +92,7 @@ def show(root: Path, setting: Setting, *, only: Sequence[str] = (), diffs: bool 
     )
 
 
-def apply(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> PatchReport:
+def apply(root: Path, setting: PatchSetting, *, only: Sequence[str] = ()) -> PatchReport:
     """Make every edit that is called for, or none."""
     with PatchJournal.open(root) as journal:
         found = assess(root, setting, only=only)
@@ -112,7 +112,7 @@ def apply(root: Path, setting: Setting, *, only: Sequence[str] = ()) -> PatchRep
     )  # fmt: skip
 
 
-def undo(root: Path, setting: Setting) -> PatchReport:
+def undo(root: Path, setting: PatchSetting) -> PatchReport:
     """Every file that was patched back to its original bytes, except those that someone has edited since."""
     with PatchJournal.open(root) as journal:
         restored, kept = journal.restore()
@@ -136,7 +136,7 @@ def refuse_mismatches(standings: Sequence[PatchStanding]) -> None:
 class _Desk:
     """The files that patches look at, each read once, and as the patches considered so far would leave them."""
 
-    def __init__(self, root: Path, setting: Setting) -> None:
+    def __init__(self, root: Path, setting: PatchSetting) -> None:
         self.root = root
         self.setting = setting
         self.unread: list[UnreadFile] = []

@@ -278,7 +278,7 @@ def fingerprint() -> str:
 
 
 def _patches(route: Route, situation: Situation) -> tuple[Pinned, ...]:
-    setting = patches.Setting(
+    setting = patches.PatchSetting(
         torch=Version(route.torch or "0"),
         os=situation.system,
         arch=situation.machine,

@@ -45,7 +45,7 @@ class WheelSummary(msgspec.Struct, frozen=True, kw_only=True):
     state: State = State.UNVERIFIED
 
 
-class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.report/1"
     title: str
     timeline: Timeline
@@ -57,14 +57,14 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     wheels: tuple[WheelSummary, ...] = ()
 
 
-def build_report(path: Path, title: str | None = None) -> BuildReport:
+def build_report(path: Path, title: str | None = None) -> BuildSummary:
     """The report of a `.ninja_log`, of a folder with one in it, or of the folder of `rekindle build --work`."""
     log = _log(path)
     folders = Folders(path) if path.is_dir() and (path / "journal.jsonl").is_file() else None
     compiles = record.read(folders.compiles) if folders else []
     entries = journal.read(folders.journal) if folders else []
     wheels = sorted([*path.glob("wheels/*.whl"), *path.glob("repaired/*.whl")]) if folders else []
-    return BuildReport(
+    return BuildSummary(
         title=title or f"Build in {(path if path.is_dir() else path.parent).resolve().name}",
         timeline=timeline(ninja_log.read(log), compiles),
         steps=tuple(_steps(entries)),
@@ -120,7 +120,7 @@ def _wheel(wheel: Path) -> WheelSummary:
     )
 
 
-def html(report: BuildReport) -> str:
+def html(report: BuildSummary) -> str:
     found = report.timeline
     scale = _WIDTH / found.wall if found.wall else 0.0
     bars = [

@@ -8,12 +8,12 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import patches as catalogue
-from rekindle.knowledge.torch.patches import Setting
+from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.source import patches
 
 
-def setting(request: BuildRequest, tools: Tools) -> Setting:
-    return Setting(
+def setting(request: BuildRequest, tools: Tools) -> PatchSetting:
+    return PatchSetting(
         torch=request.release or Version("0"),
         os=request.system,
         arch=request.arch,

@@ -47,7 +47,7 @@ class Bounds:
         return f"Bounds({self.text!r})"
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class PatchSetting(msgspec.Struct, frozen=True, kw_only=True):
     """What a tree will be built with, as far as it is known. None is "not known"."""
 
     torch: Version
@@ -169,17 +169,17 @@ def patch(id: str) -> Patch:
     return found
 
 
-def judged(setting: Setting) -> tuple[Judgement, ...]:
+def judged(setting: PatchSetting) -> tuple[Judgement, ...]:
     """Every patch with whether this stack needs it, and why or why not."""
     return tuple(judge(one, setting) for one in patches())
 
 
-def needed(setting: Setting) -> tuple[Patch, ...]:
+def needed(setting: PatchSetting) -> tuple[Patch, ...]:
     """The patches to name in a plan for this stack."""
     return tuple(one.patch for one in judged(setting) if one.need is Need.YES)
 
 
-def judge(patch: Patch, setting: Setting) -> Judgement:
+def judge(patch: Patch, setting: PatchSetting) -> Judgement:
     refusal = _refusal(patch.when, setting)
     if refusal:
         return Judgement(patch=patch, need=Need.NO, reason=refusal)
@@ -192,7 +192,7 @@ def judge(patch: Patch, setting: Setting) -> Judgement:
     return Judgement(patch=patch, need=Need.YES, reason=reason)
 
 
-def _refusal(when: When, setting: Setting) -> str:
+def _refusal(when: When, setting: PatchSetting) -> str:
     """The first condition that does not hold, in words. What is not known refuses nothing."""
     if setting.torch not in when.torch:
         return f"for PyTorch {when.torch}; this is {setting.torch}"
@@ -216,7 +216,7 @@ def _refusal(when: When, setting: Setting) -> str:
     return ""
 
 
-def _unknown(when: When, setting: Setting) -> list[str]:
+def _unknown(when: When, setting: PatchSetting) -> list[str]:
     """The conditions that could not be held against anything."""
     return [
         label

@@ -46,7 +46,7 @@ class Graphics(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe(run: Run, *, time_limit: float) -> Graphics:
     """The cards and their driver alone, for those who need nothing else of the machine."""
-    from rekindle.machine.probe import PROBES, ask
+    from rekindle.machine.probes import PROBES, ask
 
     answers = ask(run, [name for name in PROBES if name.startswith("graphics: ")], time_limit=time_limit)
     return merge(run, {name.removeprefix("graphics: "): answer for name, answer in answers.items()})

@@ -140,7 +140,7 @@ def _names(file: File, entry: GpuEntry) -> frozenset[str]:
     raise BadInput(f"GPU code of kind {entry.kind} is not understood", hint="build it for one card at a time")
 
 
-def launch_limits(kernels: Sequence[Kernels], limit: LaunchLimits | None, old: Target) -> Finding:
+def launch_limits(kernels: Sequence[ReadKernels], limit: LaunchLimits | None, old: Target) -> Finding:
     """Line 3: kernels that could not be launched on the old card, by what its own machine code takes."""
     known = [kernel for one in kernels for kernel in one.cubin]
     if limit is None:
@@ -175,7 +175,7 @@ def launch_limits(kernels: Sequence[Kernels], limit: LaunchLimits | None, old: T
     return Finding(id="launch-limits", state=State.PASS, found=text)
 
 
-def kernel_names(kernels: Sequence[Kernels], old: Target) -> Finding:
+def kernel_names(kernels: Sequence[ReadKernels], old: Target) -> Finding:
     """Line 4: what ran as PTX is what the old card would find as machine code."""
     cubins = {(one.file, one.offset, kernel.name) for one in kernels for kernel in one.cubin}
     texts = {(one.file, one.offset, name) for one in kernels for name in one.ptx}
@@ -203,7 +203,7 @@ def kernel_names(kernels: Sequence[Kernels], old: Target) -> Finding:
     )
 
 
-class Kernels(msgspec.Struct, frozen=True, kw_only=True):
+class ReadKernels(msgspec.Struct, frozen=True, kw_only=True):
     """One container: the kernels of the old card's machine code, and those of its PTX."""
 
     file: str
@@ -212,12 +212,12 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
     ptx: frozenset[str]
 
 
-def read_kernels(package: Package, code: OwnCode, old: Target) -> tuple[Kernels, ...]:
+def read_kernels(package: Package, code: OwnCode, old: Target) -> tuple[ReadKernels, ...]:
     """Every kernel of the wheel's own GPU code. What cannot be read is an error, not an empty answer."""
     return tuple(found for one in code.own for found in _kernels_of(package, one, old))
 
 
-def _kernels_of(package: Package, binary: Binary, old: Target) -> Iterator[Kernels]:
+def _kernels_of(package: Package, binary: Binary, old: Target) -> Iterator[ReadKernels]:
     with _on_disk(package, binary.name) as path, File(path, binary.name) as file:
         for container in sorted_out(binary.containers)[0]:
             machine: tuple[CubinKernel, ...] = ()
@@ -229,7 +229,7 @@ def _kernels_of(package: Package, binary: Binary, old: Target) -> Iterator[Kerne
                     machine += cubin.kernels(gpu_payload.payload(file, entry), binary.name)
                 elif entry.kind == Kind.PTX:
                     names |= cubin.ptx_kernels(gpu_payload.payload(file, entry))
-            yield Kernels(file=binary.name, offset=container.offset, cubin=machine, ptx=names)
+            yield ReadKernels(file=binary.name, offset=container.offset, cubin=machine, ptx=names)
 
 
 @contextlib.contextmanager
@@ -350,7 +350,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def readable(package: Package, code: OwnCode, old: Target) -> tuple[tuple[Kernels, ...], Finding | None]:
+def readable(package: Package, code: OwnCode, old: Target) -> tuple[tuple[ReadKernels, ...], Finding | None]:
     """The kernels, or the finding that says why they could not be read."""
     try:
         return read_kernels(package, code, old), None
