@@ -23,6 +23,7 @@ from rekindle.stack.rules import RouteKind, rules
 from rekindle.stack.situation import Wish, named
 from rekindle.stack.why_not import why_not
 from rekindle.wheels.shelf import shelf
+from support.command import rekindle_command
 
 
 def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
@@ -249,3 +250,22 @@ def test_the_decisive_reason_is_the_card_and_not_the_driver() -> None:
     assert "has no code for GeForce GTX 1080 Ti" in (verdict.decisive or "")
     old = resolve(named(["RTX 4090"], system="linux", driver="535"), Wish())
     assert "does not run CUDA" in (old.decisive or "")
+
+
+def test_a_file_of_the_user_is_never_replaced(tmp_path: Path) -> None:
+    mine = tmp_path / "pyproject.toml"
+    mine.write_text('[project]\nname = "mine"\n', encoding="utf-8")
+    words = ("plan", "--gpu", "V100", "--os", "linux", "-o", str(mine))
+    for more in ((), ("--as", "uv")):
+        seen = rekindle_command(*words, *more)
+        assert seen.code == 2 and "is there already" in seen.err
+        assert mine.read_text(encoding="utf-8") == '[project]\nname = "mine"\n'
+
+
+def test_a_form_is_what_is_written(tmp_path: Path) -> None:
+    new, plan = tmp_path / "new.toml", tmp_path / "plan.toml"
+    assert rekindle_command("plan", "--gpu", "V100", "--os", "linux", "--as", "uv", "-o", str(new)).code == 0
+    assert "[tool.uv" in new.read_text(encoding="utf-8")
+    for _ in range(2):
+        assert rekindle_command("plan", "--gpu", "V100", "--os", "linux", "-o", str(plan)).code == 0
+    assert "rekindle.lock/1" in plan.read_text(encoding="utf-8")

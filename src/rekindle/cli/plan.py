@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from rekindle.cli import options
-from rekindle.core import console
-from rekindle.core.errors import ChecksFailed, NoRoute
+from rekindle.core import console, files
+from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.stack import answers
@@ -97,14 +97,14 @@ def command(**given: Any) -> int:
     if asked_for.form is not None:
         from rekindle.stack.forms import Form, render
 
-        console.out(render(verdict, Form(asked_for.form)))
+        _form(render(verdict, Form(asked_for.form)), asked_for.output)
     elif asked_for.as_json:
         console.out_json(verdict)
     elif verdict.why_not is not None:
         console.out(answers.why_not(verdict.why_not, everything=asked_for.everything))
     else:
         console.out(answers.verdict(verdict, everything=asked_for.everything))
-    if asked_for.output is not None:
+    if asked_for.output is not None and asked_for.form is None:
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")
     return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
@@ -209,6 +209,18 @@ def _refuse() -> None:
     elif modes:
         more = {"why_not": (), "form": ("as_json",)}.get(modes[0], ("output",))
         options.exclude(modes[0], (*_MODES, *more))
+
+
+def _form(text: str, output: Path | None) -> None:
+    """Print it, or write it to a new file: somebody's own `pyproject.toml` is never replaced."""
+    if output is None:
+        console.out(text)
+        return
+    if output.exists():
+        message = f"`{output}` is there already"
+        raise UsageError(message, hint="leave `-o` out and merge what is printed, or name a new file")
+    files.write_text(output, text.rstrip() + "\n")
+    console.say(f"wrote `{output}`")
 
 
 def _bundle(verdict: Verdict, folder: Path, as_json: bool) -> None:

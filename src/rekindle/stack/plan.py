@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NoRoute
+from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
@@ -172,12 +172,22 @@ def plan_of(verdict: Verdict) -> Plan:
     )
 
 
+_HEAD = "# Written by Rekindle. Read back by `rekindle plan --from`, `install` and `build`.\n"
+
+
 def write(plan: Plan, path: Path) -> None:
+    """Write the plan. An older plan is replaced; a file that somebody else wrote never is."""
     import tomli_w
 
+    if path.exists() and not _ours(path):
+        message = f"`{path}` is there already and is not a plan"
+        raise UsageError(message, hint="name another file with `-o`, for example `-o plan.toml`")
     text = tomli_w.dumps(_without_none(codec.to_builtins(plan)), multiline_strings=True)
-    head = "# Written by Rekindle. Read back by `rekindle plan --from`, `install` and `build`.\n"
-    files.write_text(path, head + text)
+    files.write_text(path, _HEAD + text)
+
+
+def _ours(path: Path) -> bool:
+    return path.is_file() and files.read_bytes(path, limit=4 * 1024 * 1024).startswith(_HEAD[:20].encode())
 
 
 def read(path: Path) -> Plan:

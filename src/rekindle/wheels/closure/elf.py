@@ -67,7 +67,7 @@ class _ElfWalk(Walk):
         # What one file finds by its run path is loaded then, and serves every other one that asks for it by name.
         for found in self.files:
             for library in found.elf.needed if found.elf else ():
-                target = self._on_run_path(found, library)
+                target = self._on_run_path(found, library, LoadTime.IMPORT)
                 if target is not None and target.machine == found.machine:
                     self.loaded.setdefault(library, target)
         targets = {found.name: self._follow(found) for found in self.files}
@@ -103,7 +103,7 @@ class _ElfWalk(Walk):
 
     def _resolve(self, found: Binary, library: str, how: LoadTime, note: str) -> Binary | None:
         target = (
-            self._on_run_path(found, library)
+            self._on_run_path(found, library, how)
             or self._loaded_already(library, how)
             or self.loaded.get(library)
             or self._inherited(library)
@@ -144,12 +144,12 @@ class _ElfWalk(Walk):
         )
         return None
 
-    def _on_run_path(self, found: Binary, library: str) -> Binary | None:
+    def _on_run_path(self, found: Binary, library: str, how: LoadTime) -> Binary | None:
         assert found.elf is not None
         for where in _folders(found, (*found.elf.rpath, *found.elf.runpath)):
-            target = self.by_path.get(posixpath.join(where, library))
-            if target is not None:
-                return target
+            inside = matching(self.by_path, posixpath.join(where, library), how)
+            if inside:
+                return self.by_path[inside[0]]
         return None
 
     def _loaded_already(self, library: str, how: LoadTime) -> Binary | None:
