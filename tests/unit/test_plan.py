@@ -269,3 +269,11 @@ def test_a_form_is_what_is_written(tmp_path: Path) -> None:
     for _ in range(2):
         assert rekindle_command("plan", "--gpu", "V100", "--os", "linux", "-o", str(plan)).code == 0
     assert "rekindle.lock/1" in plan.read_text(encoding="utf-8")
+
+
+def test_a_release_and_a_toolkit_asked_together_are_answered_together() -> None:
+    seen = rekindle_command(
+        "plan", "--gpu", "RTX 5070", "--os", "windows", "--why-not", "torch==2.7", "--cuda", "12.3", "--json"
+    )
+    answer = seen.json()["why_not"]
+    assert "CUDA 12.3" in answer["sentence"] and "12.8" in answer["instead"]

@@ -24,7 +24,9 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
     match = _QUESTION.match(question.strip())
     if not match:
         message = f"cannot parse `--why-not {question[:60]}`"
-        raise UsageError(message, hint="ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`")
+        pair = "a pair as `--torch 2.7.1 --why-not cuda==12.3`"
+        hint = f"ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`; {pair}"
+        raise UsageError(message, hint=hint)
     name, value = match[1].lower(), match[2]
     ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
     return ask(f"{name}=={value}", value, situation, wish, verdict)
@@ -37,6 +39,9 @@ def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict:
     if not any(route.route is RouteKind.SOURCE_BUILD for route in asked.routes):
         # No pair is left: the toolkits that fell out before the release was looked at belong to the answer.
         chain += [each for each in asked.rejections if each.candidate.torch is None]
+    if wish.cuda is not None:
+        # What was asked together is answered together: the toolkit that was named comes first.
+        chain.sort(key=lambda each: each.candidate.cuda is None or not wish.admits_cuda(each.candidate.cuda))
     return _answer(question, f"PyTorch {version}", asked, verdict, chain, asked.recommended.torch == version)
 
 
@@ -90,7 +95,9 @@ def _answer(
         sentence = f"{spoken} works: {ways}"
         answer = Answer.POSSIBLE
     reason = f", because {_because(best, other)}" if answer is Answer.POSSIBLE else ""
-    instead = f"{describe(best)}{reason}"
+    change = other.change or best.change
+    nothing = best.route is RouteKind.NONE and change is not None
+    instead = change.text if nothing and change else f"{describe(best)}{reason}"
     return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=instead)
 
 
