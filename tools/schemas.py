@@ -18,13 +18,15 @@ import msgspec
 import rekindle
 from rekindle.core import codec
 
+_NO_ANSWERS = "rekindle.web.assistant"
+"""Needs the extra `mcp`, and answers with what others have defined."""
 SCHEMAS = Path(rekindle.__file__).parent / "schemas"
 
 
 def answers() -> dict[str, Any]:
     """Schema name -> the struct of that answer."""
     for module in pkgutil.walk_packages(rekindle.__path__, "rekindle."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and module.name != _NO_ANSWERS:
             importlib.import_module(module.name)
     found: dict[str, Any] = {}
     waiting: list[type[msgspec.Struct]] = [msgspec.Struct]

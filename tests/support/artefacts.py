@@ -6,6 +6,7 @@ tried again; if it still fails the test is reported UNVERIFIED (a skip with that
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -63,6 +64,12 @@ def _download(command: list[str], folder: Path, tries: int = 3) -> None:
                 return
             time.sleep(2 * attempt + 1)
     unverified(f"could not be downloaded: {command[-1]}: {done.stderr.strip()[-200:]}")
+
+
+def needs_environments() -> None:
+    """For tests that make a virtual environment: an embedded Python on Windows has neither venv nor pip in it."""
+    if any(importlib.util.find_spec(name) is None for name in ("venv", "ensurepip")):
+        unverified("this Python cannot make environments: it has no venv (an embedded one)")
 
 
 def unverified(reason: str) -> None:

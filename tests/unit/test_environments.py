@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from rekindle.machine.python import interpreters
 from rekindle.machine.python.environment import find
 from rekindle.wheels.verify import trial
 
+venv = pytest.importorskip("venv", reason="UNVERIFIED: this Python has no venv (an embedded one)")
 BIN = "Scripts" if os.name == "nt" else "bin"
 NAME = "python.exe" if os.name == "nt" else "python"
 

@@ -12,6 +12,7 @@ import pytest
 from rekindle.core import processes, python
 from rekindle.core.run import call
 from support import small_wheels
+from support.artefacts import needs_environments
 from support.command import rekindle_command
 
 TRAPS = ("venv", "pip", "ensurepip", "json", "torch", "site", "sitecustomize", "usercustomize", "importlib", "demo")
@@ -51,6 +52,7 @@ def test_the_traps_work(trapped: Path) -> None:
 
 
 def test_verify_runs_nothing_of_the_current_folder(trapped: Path) -> None:
+    needs_environments()
     seen = rekindle_command("verify", str(a_wheel(trapped / "in")), "--json")
     checks = {check["id"]: check["state"] for check in seen.json()["checks"]}
     assert ran(trapped) == []
@@ -63,6 +65,7 @@ def test_verify_of_an_environment_runs_nothing_of_the_current_folder(trapped: Pa
 
 
 def test_install_runs_nothing_of_the_current_folder(trapped: Path) -> None:
+    needs_environments()
     made = call(python.isolated(sys.executable, "-m", "venv", str(trapped / "env")), timeout=120)
     assert made.ok, made.err
     wheel = a_wheel(trapped / "in")
@@ -92,13 +95,13 @@ def test_every_python_is_started_in_one_place() -> None:
 def test_a_program_of_that_name_in_the_current_folder_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "conda"
+    program = tmp_path / ("conda.bat" if os.name == "nt" else "conda")
     program.write_text("#!/bin/sh\n", encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.chdir(tmp_path)
     for path in ("", os.curdir, f"{os.pathsep}/nowhere", f"/nowhere{os.pathsep}"):
         assert processes.which("conda", path) is None
-    assert processes.which("conda", str(tmp_path)) == str(program)
+    assert str(processes.which("conda", str(tmp_path))).lower() == str(program).lower()
 
 
 def test_on_windows_a_bare_name_is_never_left_to_the_system() -> None:

@@ -18,6 +18,7 @@ from rekindle.formats.archive import Archive
 from rekindle.formats.package import open_package
 from rekindle.wheels.verify.verify import NumberedCheck, verify
 from support import odd_zips, small_wheels
+from support.artefacts import needs_environments
 from support.odd_zips import Part
 
 GOOD, EVIL = Part(name="demo/a.py", data=b"good = 1"), Part(name="demo/a.py", data=b"evil = 1")
@@ -230,6 +231,7 @@ def test_two_sets_of_metadata(tmp_path: Path) -> None:
 
 def test_an_honest_wheel_of_pip_itself_is_read() -> None:
     """The wheels that come with Python were written by others."""
+    needs_environments()
     import ensurepip
 
     found = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("*.whl"))

@@ -25,6 +25,7 @@ from rekindle.wheels.shelf import serve, shelf
 from rekindle.wheels.verify.signed_report import signature_beside
 from rekindle.wheels.verify.verify import Verification, report_beside
 from support import small_wheels, torch_like
+from support.artefacts import needs_environments
 from support.command import rekindle_command
 from support.shelves import pure_wheel, with_report
 
@@ -106,6 +107,7 @@ def test_a_damaged_wheel_is_refused_whatever_its_report_says(tmp_path: Path) -> 
 
 
 def test_what_the_owner_ran_and_signed_is_believed(tmp_path: Path) -> None:
+    needs_environments()
     wheel = pure_wheel(tmp_path / "in")
     assert rekindle_command("verify", str(wheel)).code in (0, 9)
     assert signature_beside(report_beside(wheel)).is_file()

@@ -87,7 +87,12 @@ def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkey
         command.install(None, Wish(), wheel=wheel, dry_run=True)
     new = msgspec.structs.replace(old, glibc=Version("2.31"))
     monkeypatch.setattr(command, "_situation", lambda *given: new)
-    assert command.install(None, Wish(), wheel=wheel, dry_run=True).commands == (f"pip install {wheel}",)
+    assert command.install(None, Wish(), wheel=wheel, dry_run=True).commands == (f"pip install {_quoted(wheel)}",)
+
+
+def _quoted(path: Path) -> str:
+    """The test's own folder may have a space in it."""
+    return f'"{path}"' if " " in str(path) else str(path)
 
 
 def test_the_shelf_writes_the_glibc_that_a_wheel_needs(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ build second: slow
 RUNNER = """
 import os, sys
 from pathlib import Path
-from rekindle.build import runner
-from rekindle.build.journal import Journal
+from rekindle.build.run import program as runner
+from rekindle.build.run.journal import Journal
 folder = Path(sys.argv[1])
 journal = Journal(folder / "journal.jsonl")
 done = runner.run([sys.argv[2], "-j1", "first", "second"], env=os.environ, cwd=folder, log=folder / "log",

@@ -202,7 +202,7 @@ def test_the_drivers_own_dll_is_asked(tmp_path: Path) -> None:
     assert built.ok, built.err
     code = (
         "import os, sys, json; os.add_dll_directory(sys.argv[1])\n"
-        "from rekindle.machine import ask_cuda_driver\n"
+        "from rekindle.machine.gpu import ask_cuda_driver\n"
         "print(json.dumps(ask_cuda_driver.main()))"
     )
     said = run.call([sys.executable, "-c", code, tmp_path])

@@ -190,7 +190,7 @@ def test_a_pipe_that_nobody_reads_any_more_ends_quietly() -> None:
     stream = os.fdopen(writer, "w", encoding="utf-8")
     os.close(reader)
     with pytest.raises(SystemExit) as ended:
-        _write(stream, "x" * 100_000)
+        _write(stream, "x" * 100_000, answer=True)
     assert ended.value.code == 0
     stream.close()
 
