@@ -150,7 +150,7 @@ def test_without_leave_it_is_the_next_step_with_the_exact_command(project: Proje
     project.writes(how="memory")
     seen = project.build("--jobs", "2")
     assert seen.code == 10
-    assert "Rekindle can compile fewer files at a time (1 at a time) and go on" in seen.err
+    assert "Rekindle can compile fewer files at a time (1 at a time) and continue" in seen.err
     command = next(line.strip() for line in seen.err.splitlines() if line.strip().startswith("rekindle build"))
     import shlex
 

@@ -113,7 +113,7 @@ def test_on_a_terminal_leave_is_asked_and_the_build_goes_on(root: Path) -> None:
     project(root, RACE, str(root / "mark"))
     shown = Terminal(command(root), env=environment(root), cwd=root)
     try:
-        assert shown.until(lambda text: "Shall it? [Y/n]" in text), shown.text
+        assert shown.until(lambda text: "Apply this fix and continue? [Y/n]" in text), shown.text
         assert "compile the file that failed once more" in shown.text
         shown.type("y\n")
         assert shown.ended() == 0, shown.text
@@ -125,7 +125,7 @@ def test_without_leave_it_stops_and_says_how_to_go_on(root: Path) -> None:
     project(root, RACE, str(root / "mark"))
     shown = Terminal(command(root), env=environment(root), cwd=root)
     try:
-        assert shown.until(lambda text: "Shall it? [Y/n]" in text), shown.text
+        assert shown.until(lambda text: "Apply this fix and continue? [Y/n]" in text), shown.text
         shown.type("n\n")
         assert shown.ended() == 10
         assert "--auto-fix" in shown.text

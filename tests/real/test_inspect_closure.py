@@ -40,7 +40,7 @@ def checked(compiler: Compiler, *, torch: bool = True, elsewhere: tuple[Elsewher
 def faults(found: Closure) -> dict[str, list[str]]:
     """Everything that was found amiss, in short."""
     short = {
-        "missing": [f"{item.library} ({item.how})" for item in found.missing],
+        "missing": [f"{item.library} ({item.how.value})" for item in found.missing],
         "outside": [f"{item.library} in {item.where}" for item in found.outside],
         "skew": [f"{item.file}: {', '.join(item.symbols)}" for item in found.skew],
         "machine": [f"{item.file} is {item.machine}" for item in found.wrong_machine],
