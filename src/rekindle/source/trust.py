@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from rekindle.core.errors import BadInput
@@ -90,13 +91,20 @@ def settings(text: str) -> set[str]:
     return found
 
 
+def _user() -> int | None:
+    """The user's number; None on Windows, which has none."""
+    ask: Callable[[], int] | None = getattr(os, "geteuid", None)
+    return ask() if ask is not None else None
+
+
 def _check_owner(git_dir: Path) -> None:
     """As git itself does: another user's repository may say anything, at any time."""
-    if os.name == "nt":
+    me = _user()
+    if me is None:
         return
-    mine = {os.geteuid()}
+    mine = {me}
     sudo = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and sudo.isdigit():
+    if me == 0 and sudo.isdigit():
         mine.add(int(sudo))
     owner = git_dir.stat().st_uid
     if owner not in mine:

@@ -497,14 +497,16 @@ def _listening() -> tuple[socket.socket, Path | None]:
 def _peer(connection: socket.socket) -> tuple[int, int] | None:
     """(process, user) at the other end, by the kernel's word; None where it gives none."""
     option = getattr(socket, "SO_PEERCRED", None)
-    if sys.platform == "win32" or option is None or connection.family != socket.AF_UNIX:
+    family = getattr(socket, "AF_UNIX", None)
+    if option is None or family is None or connection.family != family:
         return None
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
     return pid, uid
 
 
 def _me() -> int:
-    return 0 if sys.platform == "win32" else os.geteuid()
+    ask: Callable[[], int] = getattr(os, "geteuid", int)
+    return ask()
 
 
 def _number(text: str) -> int | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from rekindle.core.findings import Finding, State
+from rekindle.core.paths import system
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.launch_limits import LaunchLimits
@@ -126,7 +126,7 @@ def without_jit(setup: StandInSetup) -> tuple[Finding, RunResult]:
 
 def masked(setup: StandInSetup, limits: LaunchLimits) -> tuple[RunResult | None, str]:
     """The same behind the mask; None and the reason where there can be none."""
-    if not sys.platform.startswith("linux"):
+    if system() != "linux":
         return None, "the mask of the old card exists for Linux only"
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
     if compiler is None:
