@@ -8,7 +8,7 @@ version below it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,13 +16,12 @@ import msgspec
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers, gpus
 from rekindle.knowledge.torch import releases
 from rekindle.stack.from_machine import asked
 from rekindle.stack.resolver import resolve
-from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
+from rekindle.stack.situation import Card, Situation, Wish
 from rekindle.stack.verdict import Verdict
 
 CARD = "\u27e6card\u27e7"
@@ -178,11 +177,3 @@ def looked_up(kept: Answers, python: str, driver: str) -> dict[str, Any]:
         below = [index for index, step in enumerate(kept.drivers) if step and Version(step) <= Version(driver)]
         at = below[-1]
     return kept.answers[kept.cells[python][at]]
-
-
-def systems() -> Iterator[str]:
-    yield from SYSTEMS
-
-
-def preferred_python() -> str:
-    return limits.preferred_python(tuple(pythons()[1:])) or ""

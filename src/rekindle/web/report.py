@@ -50,8 +50,6 @@ class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     timeline: Timeline
     steps: tuple[ReportStep, ...] = ()
-    waited: float = 0.0
-    """Seconds that compiles waited for memory, all together."""
     retried: int = 0
     """Compiles that the system killed for memory, and that ran alone afterwards."""
     wheels: tuple[WheelSummary, ...] = ()

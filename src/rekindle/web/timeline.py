@@ -48,10 +48,6 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     def slowest(self, count: int = 15) -> list[Bar]:
         return sorted(self.bars, key=lambda bar: -bar.seconds)[:count]
 
-    def largest(self, count: int = 10) -> list[Bar]:
-        known = [bar for bar in self.bars if bar.peak_mb]
-        return sorted(known, key=lambda bar: -(bar.peak_mb or 0.0))[:count]
-
     def tail(self) -> float:
         """Seconds at the end during which only one command ran: what the long pole cost."""
         ends = sorted((bar.start + bar.seconds for bar in self.bars), reverse=True)
