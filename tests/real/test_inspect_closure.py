@@ -10,8 +10,8 @@ from rekindle.formats.package import Folder
 from rekindle.knowledge.cuda.libraries import loader_places
 from rekindle.wheels.closure.closure import Elsewhere, closure
 from rekindle.wheels.closure.linkage import Closure
+from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.inspection import inspect
-from rekindle.wheels.inspect.reading import read_binaries
 from support.compiled import MINGW, Compiler
 
 LIB = "torch/lib/"

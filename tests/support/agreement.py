@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rekindle.audit.cards import cards_for
-from rekindle.build.configure import jobs, request
+from rekindle.build.configure import request, tools
 from rekindle.core.version import Version
 from rekindle.diagnose import facts
 from rekindle.doctor.examine import examine
@@ -97,7 +97,7 @@ def job_count(cores: int, gigabytes: int) -> Iterator[str]:
         memory=Memory(physical=gigabytes << 30),
         processor=Processor(cores=cores, flags_known=True),
     )
-    built = jobs.computed(machine, cuda=True)
+    built = tools.jobs_for(machine, cuda=True)
     planned = estimates.jobs(situation_of(machine))
     if built != planned:
         yield f"{cores} cores, {gigabytes} GB: build {built}, plan {planned}"

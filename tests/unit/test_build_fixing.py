@@ -14,8 +14,7 @@ from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.run import fixes
 from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Force
-from rekindle.build.run.journal import Journal
-from rekindle.build.run.remedy import Remedy
+from rekindle.build.run.journal import Journal, Remedy
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts

@@ -22,7 +22,7 @@ from rekindle.build.progress.eta import Estimator, TimeLeft
 from rekindle.build.progress.view import Now
 from rekindle.build.progress.watch import CompileStep, Progress
 from rekindle.build.progress.weights import Times, Weight, Weights
-from rekindle.knowledge.builds.compile_times import compile_times
+from rekindle.knowledge.builds.compile_costs import compile_times
 from support.artefacts import unverified
 
 GIB = 2**30

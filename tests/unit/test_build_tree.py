@@ -12,9 +12,8 @@ import pytest
 from rekindle.build.configure import request as request_room
 from rekindle.build.configure import tree
 from rekindle.build.configure.backends import choose
-from rekindle.build.configure.jobs import computed
-from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda
-from rekindle.build.configure.wheel_name import wheel_version
+from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda, wheel_version
+from rekindle.build.configure.tools import jobs_for
 from rekindle.build.run.clean import clean
 from rekindle.build.run.folders import Folders, folder_of
 from rekindle.build.run.pack import wheel_of_tree
@@ -226,7 +225,7 @@ def test_as_many_compiles_as_cores_and_memory_have_room_for(
 ) -> None:
     memory = Memory(physical=gigabytes * 1024**3 if gigabytes else None)
     machine = Machine(os="linux", arch="x86_64", memory=memory, processor=Processor(cores=cores))
-    assert computed(machine, cuda=cuda) == number
+    assert jobs_for(machine, cuda=cuda) == number
 
 
 def test_a_build_on_a_recorded_machine_is_only_shown(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from rekindle.build.governor.record import Compile
 from rekindle.build.governor.server import Shown, Standing
 from rekindle.build.progress import history, watch
 from rekindle.build.progress.activity import RunningProgram
-from rekindle.knowledge.builds.compile_memory import compile_memory
+from rekindle.knowledge.builds.compile_costs import compile_memory
 
 MIB = 1024**2
 

@@ -23,8 +23,8 @@ from rekindle.formats.archive import Archive
 from rekindle.formats.package import Wheel
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.inspect import identity
+from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.integrity import record_findings
-from rekindle.wheels.inspect.reading import read_binaries
 from support.artefacts import unverified
 from support.fatbins import container
 

@@ -14,7 +14,7 @@ from rekindle.cli.main import run
 from rekindle.core.errors import MissingTool, NoRoute, NotFound, UsageError
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.install import apply, distributions, hook, pins, project, record
+from rekindle.install import apply, distributions, environment, hook, pins, record
 from rekindle.install.bundle import bundle
 from rekindle.install.distributions import Distribution
 from rekindle.install.environment import locate
@@ -250,9 +250,9 @@ def test_the_settings_of_a_route_are_those_that_its_loss_asks_for() -> None:
 
 
 def test_a_uv_project_is_told_that_uv_sync_would_undo_it(env: Environment) -> None:
-    assert not any("uv sync" in note for note in project.notes(env, ()))
+    assert not any("uv sync" in note for note in environment.notes(env, ()))
     (Path(env.root).parent / "uv.lock").write_text("version = 1\n", encoding="utf-8")
-    assert any("uv sync" in note and "--as uv" in note for note in project.notes(env, ()))
+    assert any("uv sync" in note and "--as uv" in note for note in environment.notes(env, ()))
 
 
 def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
         interpreter=str(inside / "python.exe"),
         has_headers=False,
     )
-    said = project.notes(place, (Capability(6, 1),))
+    said = environment.notes(place, (Capability(6, 1),))
     assert "python.exe" in said[0]
     assert any("nvidia_cu126" in note for note in said)
-    assert not any("nvidia_cu126" in note for note in project.notes(place, (Capability(8, 6),)))
+    assert not any("nvidia_cu126" in note for note in environment.notes(place, (Capability(8, 6),)))

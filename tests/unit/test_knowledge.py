@@ -23,7 +23,8 @@ from rekindle.knowledge.cuda.host_compilers import (
 )
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch import companions, options, printed_lists, projects, releases, upstream
+from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
+from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
 from support.command import rekindle_command
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
@@ -234,17 +235,17 @@ def test_a_companion_built_with_a_newer_torch_is_not_trusted_with_an_older_one()
 
 
 def test_what_upstream_compiles_a_release_with() -> None:
-    assert [(str(row.cuda), row.purpose) for row in upstream.upstream_builds("2.15.0")] == [
+    assert [(str(row.cuda), row.purpose) for row in upstream_builds("2.15.0")] == [
         ("12.6", "test"),
         ("13.0", "wheel"),
         ("13.2", "wheel"),
     ]
-    assert upstream.upstream_build("2.15.0", Version("12.9")) is None
-    newest = upstream.upstream_build("2.7.1+cu118", Version("11.8"))
+    assert upstream_build("2.15.0", Version("12.9")) is None
+    newest = upstream_build("2.7.1+cu118", Version("11.8"))
     assert newest is not None
     assert newest.purpose == "wheel"
     for release in releases.torch_releases():
-        assert upstream.upstream_builds(release.newest), release.minor
+        assert upstream_builds(release.newest), release.minor
 
 
 def test_rows_that_were_wrong_once() -> None:
@@ -261,7 +262,7 @@ def test_rows_that_were_wrong_once() -> None:
 
 
 def test_what_people_printed_agrees_with_the_tables() -> None:
-    for row in printed_lists.printed_lists():
+    for row in torch_wheels.printed_lists():
         variant = releases.torch_release(row.torch).variant(row.variant)
         assert variant is not None
         assert set(variant.targets(row.system) or ()) == set(row.targets), (row.torch, row.variant, row.system)

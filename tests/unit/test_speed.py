@@ -10,8 +10,8 @@ import pytest
 
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
+from rekindle.knowledge.gpu.capabilities import throughput
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.gpu.throughput import throughput
 from rekindle.wheels.verify import ask_torch, speed, trial
 from support.command import rekindle_command
 

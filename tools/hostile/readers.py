@@ -27,7 +27,7 @@ from rekindle.source import cmake, tarball
 from rekindle.stack import plan
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.inspect import identity, integrity
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 from tools.hostile import code, tars, texts, zips
 from tools.hostile import elf as elves
 from tools.hostile import pe as pes

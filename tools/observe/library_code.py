@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 
 
 def targets(wheel: str | Path, wanted: Callable[[str], bool]) -> dict[str, list[str]]:

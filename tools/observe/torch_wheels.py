@@ -29,7 +29,7 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.wheels.inspect import identity
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 from tools.observe import index, table
 
 SURPLUS = Path(__file__).parents[2] / "tests" / "real" / "gpu_code_surplus.json"

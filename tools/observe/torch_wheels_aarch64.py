@@ -16,7 +16,7 @@ from pathlib import Path
 from rekindle.formats.package import open_package
 from rekindle.knowledge.torch.wheel_platforms import wheel_platforms
 from rekindle.wheels.inspect import identity
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 from tools.observe import index, table
 from tools.observe.torch_wheels import row
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build import build_record, overview
-from rekindle.build.configure import cache_exchange, jobs, options, request
+from rekindle.build.configure import cache_exchange, options, request, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
-from rekindle.build.configure.request import BuildRequest
-from rekindle.build.configure.wheel_name import wheel_version
+from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.progress import view
 from rekindle.build.progress.watch import HEARTBEAT, Progress
 from rekindle.build.run import build as whole
@@ -25,7 +24,7 @@ from rekindle.build.run.build import BuildReport, StepReport
 from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, without_spaces
-from rekindle.build.run.remedy import Remedy
+from rekindle.build.run.journal import Remedy
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.model import Machine
@@ -165,7 +164,7 @@ def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Ch
         until=command.until,
         start=command.start,
         clean=command.clean,
-        jobs=command.jobs or jobs.computed(seen, cuda=resolved.cuda is not None),
+        jobs=command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None),
         ceiling=command.jobs or seen.processor.cores,
         work=str(command.work.resolve()) if command.work else None,
         bundle=str(command.bundle.resolve()) if command.bundle else None,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -10,20 +9,12 @@ from rekindle.core import console
 
 
 @click.command("env")
-@click.argument("plan", type=click.Path(path_type=Path), metavar="[PLAN]", required=False)
 @click.option("--diff", is_flag=True, help="Show every variable before and after, with the reason.")
 @click.option("--cmd", "shell", flag_value="cmd", help="Print it for a batch file.")
 @click.option("--ps1", "shell", flag_value="ps1", help="Print it for PowerShell.")
 @click.option("--sh", "shell", flag_value="sh", help="Print it for a POSIX shell.")
 @click.option("--options", "listing", is_flag=True, help="List the options of the release instead.")
-@click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated.")
-@click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have.")
-@options.gpus
-@options.torch
-@options.cuda
-@options.python
-@options.toolset
-@options.profile
+@options.build_question
 @options.machine
 @options.as_json
 def command(diff: bool, listing: bool, as_json: bool, **given: Any) -> int:

@@ -52,7 +52,25 @@ shelves = click.option(
 trust = click.option(
     "--trust", multiple=True, metavar="KEY", help="Believe what this public key has signed. May be repeated."
 )
+_BUILD_QUESTION = (
+    click.argument("plan", type=click.Path(path_type=Path), metavar="[PLAN]", required=False),
+    click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated."),
+    click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have."),
+    gpus,
+    torch,
+    cuda,
+    python,
+    toolset,
+    profile,
+)
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+
+
+def build_question(command: F) -> F:
+    """The plan of a build, or what stands in for one: the options by which `env` and `shell` are told which build."""
+    for decorate in reversed(_BUILD_QUESTION):
+        command = decorate(command)
+    return command
 
 
 def given(*names: str) -> list[str]:

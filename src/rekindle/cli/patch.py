@@ -38,8 +38,8 @@ def command(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Patch PyTorch's source at ROOT so that it builds with today's tools. `--undo` restores every byte."""
-    from rekindle.source import context
     from rekindle.source import patches as patching
+    from rekindle.source import request
 
     root = root or named
     if root is None:
@@ -51,7 +51,7 @@ def command(
     if undo and only:
         message = "`--undo` restores every patched file; it does not take `--only`"
         raise UsageError(message, hint="undo, then patch again with the `--only` that you want to keep")
-    stack = context.of(
+    stack = request.setting(
         root, torch=torch, system=system, compiler=compiler, cmake=cmake, setuptools=setuptools, cuda=cuda
     )
     if undo:

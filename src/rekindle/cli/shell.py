@@ -12,15 +12,7 @@ from rekindle.core import console
 
 
 @click.command("shell")
-@click.argument("plan", type=click.Path(path_type=Path), metavar="[PLAN]", required=False)
-@click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated.")
-@click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have.")
-@options.gpus
-@options.torch
-@options.cuda
-@options.python
-@options.toolset
-@options.profile
+@options.build_question
 @options.output("Write a `.cmd`, `.ps1` or `.sh` that opens the same prompt; a `.cmd` opens on a double click.")
 def command(output: Path | None, **given: Any) -> int:
     """Open a prompt with the environment of PLAN's build; `exit` leaves it. Nothing outside it changes."""

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from rekindle.core.console import clean
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound, RekindleError
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 from rekindle.diagnose import fix, known_patches
@@ -19,12 +19,10 @@ from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
 from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.facts import Facts, gather
 from rekindle.diagnose.match import matches
-from rekindle.diagnose.missing import really_missing
 from rekindle.diagnose.outcome import Ending, judge
 from rekindle.diagnose.overcome import passed_tests, tried_again
 from rekindle.diagnose.rank import RankedCause, ranked
-from rekindle.diagnose.scan import BLOCK, KeptLines, scan
-from rekindle.diagnose.unwrap import unwrapped
+from rekindle.diagnose.scan import BLOCK, KeptLines, scan, unwrapped
 from rekindle.knowledge.cuda.libraries import is_test_library
 from rekindle.knowledge.logs import signatures
 
@@ -102,7 +100,7 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
     remedy = fix.write(row, fields, facts)
-    gone = really_missing(fields["dll"]) if "dll" in fields else ()
+    gone = _really_missing(fields["dll"]) if "dll" in fields else ()
     if gone:
         remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
     return Cause(
@@ -187,3 +185,31 @@ def _opened(path: Path) -> BinaryIO:
     with path.open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
     return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+_MOST_MISSING = 4
+
+
+def _really_missing(named: str) -> tuple[str, ...]:
+    """Which library Windows did not find: it names the file it was asked to load. Nothing is loaded or run here.
+
+    `libomp140.x86_64.dll, wanted by torch_cpu.dll` and the like; empty when the files are not at hand.
+    """
+    path = Path(named)
+    if not path.is_absolute() or not path.is_file():
+        return ()
+    from rekindle.wheels.closure.linkage import LoadTime
+    from rekindle.wheels.inspect.inspection import inspect
+
+    folder = path.parent.parent if path.parent.name.lower() in ("lib", "bin") else path.parent
+    try:
+        closure = inspect(folder).closure
+    except (RekindleError, OSError):
+        return ()
+    if closure is None:
+        return ()
+    first = [
+        item for item in closure.missing if path.name.lower() in {way.lower().rpartition("/")[2] for way in item.chain}
+    ]
+    chosen = first or [item for item in closure.missing if item.how is LoadTime.IMPORT] or list(closure.missing)
+    return tuple(f"{item.library}, wanted by {item.wanted_by[0]}" for item in chosen[:_MOST_MISSING] if item.wanted_by)

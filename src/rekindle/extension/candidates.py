@@ -14,10 +14,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
-from rekindle.core import codec
+from rekindle.core import codec, python, run
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
-from rekindle.extension import pip
 from rekindle.extension.check import served_by, unfit
 from rekindle.model.environment import Environment
 
@@ -84,7 +83,7 @@ def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedC
 def _address(requirement: str, environment: Environment) -> str | None:
     """Where the wheel lies that pip would take; None when there is none, or this pip cannot say."""
     words = ["install", "-q", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "--report", "-"]
-    result = pip.call(environment, [*words, requirement], os.environ, timeout=_ASKING)
+    result = _pip(environment, [*words, requirement], timeout=_ASKING)
     if not result.ok:
         return None
     try:
@@ -98,5 +97,11 @@ def _address(requirement: str, environment: Environment) -> str | None:
 def _fetched(requirement: str, environment: Environment, folder: Path) -> Path | None:
     folder.mkdir(exist_ok=True)
     words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement]
-    result = pip.call(environment, words, os.environ, timeout=_FETCHING)
+    result = _pip(environment, words, timeout=_FETCHING)
     return next(iter(folder.glob("*.whl")), None) if result.ok else None
+
+
+def _pip(environment: Environment, words: Sequence[str], *, timeout: float) -> run.Result:
+    """pip of the environment that an extension is built for, so that its index, proxy and certificates hold."""
+    assert environment.interpreter is not None
+    return run.call(python.pip(environment.interpreter, *words), env=os.environ, timeout=timeout)

@@ -17,13 +17,13 @@ from packaging.utils import canonicalize_name
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.governor import summary
 from rekindle.build.governor.server import Governor
-from rekindle.build.run import failure, program
+from rekindle.build.run import fixes, program
 from rekindle.build.run.journal import Journal
-from rekindle.core import files
+from rekindle.core import files, python
 from rekindle.core.errors import StepFailed
 from rekindle.core.processes import which
 from rekindle.core.run import call, checked
-from rekindle.extension import pip
+from rekindle.diagnose import report
 from rekindle.extension.prepare import Preparation
 from rekindle.model.environment import Environment
 
@@ -61,7 +61,7 @@ def make(
     log.unlink(missing_ok=True)
     with program.stoppable(), _governed(found, environ, work, tell) as governed:
         outcome = program.run(
-            pip.command(found.builder, words),
+            python.pip(found.builder, *words),
             env=governed,
             cwd=work,
             log=log,
@@ -142,9 +142,9 @@ def _progress(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 def _failure(project: str, log: Path, found: Preparation) -> StepFailed:
     message = f"`{project}` could not be built"
-    diagnosis = failure.diagnose(log, found.request) if found.request else None
+    diagnosis = fixes.diagnose_log(log, found.request) if found.request else None
     if diagnosis is not None and diagnosis.causes:
-        return StepFailed(f"{message}\n\n{failure.text(diagnosis)}", hint=f"the whole log is in `{log}`")
+        return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the whole log is in `{log}`")
     return StepFailed(message, hint=f"no known cause; read the end of `{log}`, or `rekindle diagnose {log}`")
 
 
@@ -158,7 +158,7 @@ def _with_requirements(
     assert found.builder is not None
     folder = work / "requirements"
     words = ["install", "-q", "--target", str(folder), *missing]
-    result = call(pip.command(found.builder, words), env=environ, timeout=_FETCHING)
+    result = call(python.pip(found.builder, *words), env=environ, timeout=_FETCHING)
     checked(result, doing="install the build requirements", hint="check the network, or install them by hand")
     path = os.pathsep.join([str(folder / "bin"), environ.get("PATH", "")])
     modules = os.pathsep.join(filter(None, [str(folder), environ.get("PYTHONPATH", "")]))

@@ -11,9 +11,9 @@ import msgspec
 from rekindle.core import console, paths
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.core.version import Version
-from rekindle.install import apply, project
+from rekindle.install import apply
 from rekindle.install.apply import InstallReport
-from rekindle.install.environment import locate
+from rekindle.install.environment import locate, notes
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
 from rekindle.knowledge.gpu.capability import Coverage
@@ -58,7 +58,7 @@ def install(
         for note in verdict.notes:
             console.say(note)
     apply.check(route, environment)
-    for note in project.notes(environment, situation.capabilities):
+    for note in notes(environment, situation.capabilities):
         console.say(note)
     installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, tool)
     return apply.install(environment, route, installer, situation.capabilities, dry_run=dry_run)

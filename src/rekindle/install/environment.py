@@ -1,10 +1,11 @@
-"""The environment to install into: the one that was named or is active, and never the system's own Python."""
+"""The environment to install into: the one named or active, never the system's own Python; and what it belongs to."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rekindle.core.errors import NotFound, UsageError
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.environment import find
 from rekindle.model.environment import Environment
 
@@ -25,3 +26,22 @@ def locate(where: Path | None) -> Environment:
         raise NotFound(f"`{environment.root}` does not say which Python it has", hint="name its python instead")
     environment.program  # noqa: B018 - an error if nothing can be run there
     return environment
+
+
+_TURING = Capability(7, 5)
+
+
+def notes(environment: Environment, capabilities: tuple[Capability, ...]) -> list[str]:
+    """What the owner of this environment has to know before it is changed."""
+    root = Path(environment.root)
+    found = [f"changes the Python in `{environment.program}`"]
+    if any((folder / "uv.lock").is_file() for folder in (root, root.parent)):
+        found.append(
+            "this environment belongs to a uv project: the next `uv sync` would undo the install. "
+            "`rekindle plan --as uv` prints the tables for its pyproject.toml"
+        )
+    if environment.kind == "embedded" and (root.parent / "ComfyUI").is_dir():
+        found.append("a ComfyUI portable folder: its update scripts keep what the constraints name")
+        if capabilities and min(capabilities) < _TURING:
+            found.append("ComfyUI's own download `ComfyUI_windows_portable_nvidia_cu126.7z` is for this card, too")
+    return found

@@ -17,19 +17,11 @@ def kind_of(relative: str) -> Any:
 
 
 def updatable() -> dict[str, Any]:
-    from rekindle.knowledge.builds import compile_memory, compile_times, sweeps
+    from rekindle.knowledge.builds import compile_costs, sweeps
     from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolkits
-    from rekindle.knowledge.gpu import chips, gpus
-    from rekindle.knowledge.torch import (
-        community,
-        companions,
-        conda,
-        options,
-        releases,
-        torch_wheels,
-        upstream,
-        wheel_platforms,
-    )
+    from rekindle.knowledge.gpu import gpus
+    from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
+    from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
 
     rows: dict[str, Any] = {
         "builds/sweeps.json": sweeps.Sweep,
@@ -39,22 +31,22 @@ def updatable() -> dict[str, Any]:
         "cuda/system_symbols.json": libraries._Symbols,
         "cuda/toolkit_packages.json": library_packages._Toolkit,
         "cuda/toolkits.json": toolkits.Toolkit,
-        "gpu/chips.json": chips.Chip,
+        "gpu/chips.json": gpus.Chip,
         "gpu/gpus.json": gpus.Gpu,
-        "torch/community_wheels.toml": community.CommunityWheel,
+        "torch/community_wheels.toml": CommunityWheel,
         "torch/companions.json": companions.Companion,
-        "torch/conda_forge.json": conda.CondaBuild,
+        "torch/conda_forge.json": CondaBuild,
         "torch/torch_options.json": options.Option,
         "torch/torch_releases.json": releases.TorchRelease,
         "torch/torch_wheels.json": torch_wheels.TorchWheel,
         "torch/torch_wheels_aarch64.json": torch_wheels.TorchWheel,
-        "torch/upstream_builds.json": upstream.UpstreamBuild,
+        "torch/upstream_builds.json": releases.UpstreamBuild,
         "torch/wheel_platforms.json": wheel_platforms.WheelPlatform,
     }
     found: dict[str, Any] = {name: _lists_of(kind) for name, kind in rows.items()}
     return found | {
-        "builds/compile_memory.json": compile_memory._Table,
-        "builds/compile_times.json": compile_times._Table,
+        "builds/compile_memory.json": compile_costs._Table,
+        "builds/compile_times.json": compile_costs._TimesTable,
         "cuda/cudnn.json": cudnn._Tables,
         "cuda/host_compilers.json": host_compilers._Tables,
     }

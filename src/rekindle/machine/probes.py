@@ -33,7 +33,7 @@ PROBES = {
     "memory": ("system.memory", "probe"),
     "processor": ("system.memory", "processor"),
     "disks": ("system.surroundings", "disks"),
-    "stale": ("system.variables", "stale"),
+    "stale": ("system.surroundings", "stale_variables"),
 }
 TIME_LIMIT = 45.0
 """Seconds for a probe. A broken driver can hold a call for ever; a slow one needs ten."""

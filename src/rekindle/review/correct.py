@@ -13,8 +13,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.document import Document, load, read
 from rekindle.review.reading import trace_of
+from rekindle.review.remark import Raised
 from rekindle.review.review import Reviewed, every, review_script, shown
-from rekindle.review.rules.raised import Raised
 from rekindle.review.subject import Subject
 
 _ROUNDS = 24

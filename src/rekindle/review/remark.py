@@ -1,6 +1,8 @@
-"""One thing that is wrong in a script, at its line."""
+"""One thing that is wrong in a script, at its line: as a rule raises it, and as a remark with its text."""
 
 from __future__ import annotations
+
+import msgspec
 
 from rekindle.core.findings import Finding
 
@@ -16,3 +18,37 @@ class Remark(Finding, frozen=True, kw_only=True):
     text: str
     corrected: str | None = None
     certain: bool = False
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """`corrected` is the line as it should read, empty when it should go. `certain`: `--fix` may write it.
+
+    `more` are further lines with the same fault, as they should read.
+    """
+
+    rule: str
+    line: int
+    fields: dict[str, str] = {}
+    corrected: str | None = None
+    certain: bool = True
+    source: str | None = None
+    more: dict[int, str] = {}
+
+
+def raised(
+    rule: str,
+    line: int,
+    *,
+    corrected: str | None = None,
+    certain: bool = True,
+    source: str | None = None,
+    **fields: object,
+) -> Raised:
+    return Raised(
+        rule=rule,
+        line=line,
+        fields={name: str(value) for name, value in fields.items()},
+        corrected=corrected,
+        certain=certain,
+        source=source,
+    )

@@ -14,9 +14,8 @@ from rekindle.knowledge.builds.script_rules import rule, script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.document import Document, load
 from rekindle.review.reading import trace_of
-from rekindle.review.remark import Remark
+from rekindle.review.remark import Raised, Remark, raised
 from rekindle.review.rules import architecture, installs, options, order, shells, toolchain
-from rekindle.review.rules.raised import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import NotUnderstood
 

@@ -10,9 +10,10 @@ import msgspec
 
 from rekindle.core import paths
 from rekindle.core.errors import NotFound, UsageError
-from rekindle.core.version import Version
+from rekindle.core.version import Version, typed
 from rekindle.knowledge import tables
-from rekindle.source import checkout, tarball
+from rekindle.knowledge.torch.patches import PatchSetting
+from rekindle.source import checkout, tarball, tree
 from rekindle.source.origin import Mirrors, Network, Origin
 
 
@@ -92,3 +93,30 @@ def _release(torch: str | None) -> str:
         message = f"`--torch {torch[:40]}` is not a release"
         raise UsageError(message, hint="write all three numbers: `--torch 2.0.1`")
     return match.group(1)
+
+
+def setting(
+    root: Path,
+    *,
+    torch: str | None = None,
+    system: str | None = None,
+    compiler: str | None = None,
+    cmake: str | None = None,
+    setuptools: str | None = None,
+    cuda: str | None = None,
+) -> PatchSetting:
+    """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
+    system = system or paths.system()
+    return PatchSetting(
+        torch=tree.release(root, torch),
+        os=system,
+        arch=paths.architecture(),
+        compiler=compiler or ("msvc" if system == "windows" else "gcc"),
+        cmake=_version("--cmake", cmake),
+        setuptools=_version("--setuptools", setuptools),
+        cuda=_version("--cuda", cuda),
+    )
+
+
+def _version(option: str, text: str | None) -> Version | None:
+    return typed(text, f"`{option}`", "4.0") if text is not None else None

@@ -12,10 +12,11 @@ import msgspec
 
 from rekindle.core.errors import UnknownName
 from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.torch import releases
-from rekindle.stack import jetson, offers, place, prebuilt, source_build
+from rekindle.stack import jetson, offers, prebuilt, source_build
 from rekindle.stack.driver import cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
@@ -30,7 +31,7 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
     """Every route that works, at most one per kind and release, and every rule that was broken."""
     _checked(wish)
     window = window_of(situation)
-    rejections = [*place.against(situation, wish), *cards_driven(situation, window)]
+    rejections = [*against_place(situation, wish), *cards_driven(situation, window)]
     if rejections or not situation.cards:
         return [], rejections
     if any(card.jetson for card in situation.cards):
@@ -178,3 +179,29 @@ def _drives(route: Route, situation: Situation) -> bool:
     candidate = Candidate(name="WSL 2", route=RouteKind.WSL)
     answer = drive(toolkits.toolkit(route.cuda), situation, window_of(situation), candidate)
     return not isinstance(answer, Rejection)
+
+
+def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
+    """What rules this machine out whatever PyTorch is chosen: its C library, Python, Windows, what its cards lack."""
+    candidate = Candidate(name="any PyTorch")
+    found: list[Rejection] = []
+    if situation.release is not None:
+        found.append(broken("place-old-windows", candidate, release=situation.release))
+    if situation.system == "windows" and situation.machine == "aarch64":
+        found.append(broken("place-windows-arm", candidate))
+    if situation.libc == "musl":
+        found.append(broken("place-musl", candidate))
+    if situation.bits == 32:
+        found.append(broken("place-32bit", candidate))
+    return [*found, *_needs(situation, wish, candidate)]
+
+
+def _needs(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
+    """What is wished for and no card of that capability has."""
+    return [
+        broken("card-need", candidate, row=row, card=card.name, capability=capability, need=row.name, floor=row.floor)
+        for row in map(capabilities.need, wish.needs)
+        for card in situation.cards
+        for capability in card.capabilities
+        if capability < row.floor
+    ]

@@ -11,7 +11,7 @@ from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.advice import CardAdvice, advice
+from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt

@@ -17,10 +17,8 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group, own
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
-from rekindle.knowledge.torch.community import community_wheels
-from rekindle.knowledge.torch.conda import conda_builds
-from rekindle.knowledge.torch.printed_lists import printed_list
-from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
+from rekindle.knowledge.torch.other_builds import community_wheels, conda_builds
+from rekindle.knowledge.torch.torch_wheels import TorchWheel, printed_list, torch_wheels
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 

@@ -10,7 +10,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.stack import cards, reasons
+from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, cheaper, ranked
@@ -47,7 +47,7 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What was assumed, what a newer driver would open, where the data ends, and how several cards are told apart."""
     found = [note for card in situation.cards for note in card.notes]
     found += [situation.driver_note] if situation.driver_note else []
-    found += cards.together(situation, best)
+    found += several_cards(situation, best)
     if situation.driver is None:
         return tuple(found)
     if toolkits.is_newer_than_tables(situation.driver):
@@ -125,3 +125,22 @@ def _none(
         rejections=tuple(rejections),
         missing=(),
     )
+
+
+def several_cards(situation: Situation, route: Route) -> list[str]:
+    """What the owner of several cards has to know: which device is which, and how they talk to each other."""
+    every = [card for card in situation.cards for _ in range(card.count)]
+    if len(every) < 2 or route.route is RouteKind.NONE:
+        return []
+    found: list[str] = []
+    if len({card.name for card in every}) > 1:
+        order = ", ".join(f"{index} is {card.name}" for index, card in enumerate(every[:8]))
+        found.append(
+            "CUDA numbers cards by speed and nvidia-smi by slot: set CUDA_DEVICE_ORDER=PCI_BUS_ID, then "
+            f"CUDA_VISIBLE_DEVICES=N chooses one (in the order given here, {order})"
+        )
+    if situation.system == "windows":
+        found.append("this build has no NCCL: on Windows several cards train together with `gloo` only")
+    elif route.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CONDA_FORGE):
+        found.append("this build has NCCL, through which several cards train together")
+    return found

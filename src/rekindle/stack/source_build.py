@@ -14,12 +14,11 @@ from rekindle.knowledge.cuda.host_compilers import accepts_msvc, host_limits, to
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.gpu.chips import architecture
 from rekindle.knowledge.gpu.drivers import Window
+from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import TorchRelease
-from rekindle.knowledge.torch.upstream import upstream_build
+from rekindle.knowledge.torch.releases import TorchRelease, upstream_build
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest

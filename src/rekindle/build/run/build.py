@@ -9,21 +9,20 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure import backends, options, patches, tools, tree, wheel_name
+from rekindle.build.configure import backends, options, patches, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
 from rekindle.build.configure.environment import BuildEnvironment, compute
-from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
 from rekindle.build.progress.watch import Progress
 from rekindle.build.run import orphans, own_python, program, steps
 from rekindle.build.run.choices import Choices
-from rekindle.build.run.fixes import Consent, Fixer, Force
+from rekindle.build.run.fixes import Consent, Fixer, Force, diagnose_log
 from rekindle.build.run.folders import Folders, folder_of, source_of, without_spaces
-from rekindle.build.run.journal import Journal
+from rekindle.build.run.journal import Journal, Remedy
 from rekindle.build.run.lock import held
-from rekindle.build.run.remedy import Remedy
 from rekindle.build.run.tidy import Tidied
 from rekindle.core.errors import Interrupted, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, State
@@ -106,7 +105,7 @@ def prepare(
 ) -> tuple[options.Options, BuildEnvironment, dict[str, str], str]:
     """Options, environment and version of a build in the folder `root`: all that can be said without touching it."""
     chosen = options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
-    version = wheel_name.wheel_version(request)
+    version = wheel_version(request)
     environment = compute(
         request,
         chosen.resolved,
@@ -300,13 +299,13 @@ def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str
 
 def _explain(context: steps.Context, tell: Teller) -> None:
     """The diagnosis of the step's log, where there is one."""
-    from rekindle.build.run import failure
-
-    found = failure.diagnose(context.log, context.request) if context.log else None
+    found = diagnose_log(context.log, context.request) if context.log else None
     context.diagnosis = found
     if found:
+        from rekindle.diagnose import report
+
         tell("")
-        tell(failure.text(found))
+        tell(report.text(found))
         tell("")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -16,11 +17,10 @@ from rekindle.build.configure import patches
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.run.choices import Choices
-from rekindle.build.run.journal import Journal, JournalEntry
-from rekindle.build.run.remedy import Remedy
+from rekindle.build.run.journal import Journal, JournalEntry, Remedy
 from rekindle.build.run.steps import Context
 from rekindle.core.errors import StepFailed
-from rekindle.diagnose.answer import Cause, Diagnosis
+from rekindle.diagnose.answer import Cause, Diagnosis, LogOutcome
 from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
 from rekindle.knowledge.torch import patches as catalogue
 
@@ -197,3 +197,21 @@ def _added(new: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
         name: f"{before[name]} {value}" if name.endswith("FLAGS") and before.get(name) else value
         for name, value in new.items()
     }
+
+
+def diagnose_log(log: Path, request: BuildRequest) -> Diagnosis | None:
+    """The diagnosis of this log, told what the plan knows; None when the log shows nothing."""
+    if not log.exists():
+        return None
+    # Only after a failure: reading the signatures takes longer than starting a build.
+    from rekindle.diagnose import diagnosis, facts
+
+    known = facts.told(
+        gpus=tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets)),
+        system=request.system,
+        torch=request.torch,
+        cuda=str(request.cuda.version.major_minor) if request.cuda else None,
+        toolset=str(request.compiler.toolset) if request.compiler.toolset else None,
+    )
+    found = diagnosis.diagnose_file(log, known=known)
+    return None if found.outcome is LogOutcome.NONE else found

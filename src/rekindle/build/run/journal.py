@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.run.remedy import Remedy
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, NotWritable
 from rekindle.core.files import told
@@ -173,3 +172,23 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_sorted(item) for item in value]
     return value
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done: `jobs` at a time, `variables` in the environment, `patches` in the source, or just again."""
+
+    id: str
+    cause: str
+    step: str
+    text: str
+    jobs: int | None = None
+    variables: dict[str, str] = {}
+    patches: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """One line: the sentence, and what exactly."""
+        exact = [f"{self.jobs} at a time"] if self.jobs else []
+        exact += [f"{name}={value}" for name, value in self.variables.items()]
+        exact += list(self.patches)
+        return self.text + (f" ({', '.join(exact)})" if exact else "")

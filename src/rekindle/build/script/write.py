@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.command import BuildCommand, look, resolve
-from rekindle.build.configure import jobs, options, request
+from rekindle.build.configure import options, request, tools
 from rekindle.build.script import cmd, ps1, script, sh
 from rekindle.build.script.usual_machine import usual
 from rekindle.core import files, paths
@@ -114,7 +114,7 @@ def _composed(command: BuildCommand) -> tuple[script.Script, str]:
     work = (given.as_posix() if resolved.system == "linux" else str(given)) if given else _work(resolved)
     if not resolved.paths.isabs(work):
         work = str(Path(work).resolve())
-    many = command.jobs or jobs.computed(seen, cuda=resolved.cuda is not None)
+    many = command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None)
     return script.compose(resolved, chosen, work=work, jobs=many, beside=elsewhere), work
 
 

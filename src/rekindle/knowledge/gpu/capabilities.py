@@ -1,4 +1,7 @@
-"""What each compute capability can and cannot do: its span of toolkits, drivers and cuDNN, and what will not work."""
+"""What each compute capability can and cannot do: its span of toolkits, drivers and cuDNN, and what will not work.
+
+Also how fast it is by its data sheet, and how to use a card of it, whatever PyTorch is installed.
+"""
 
 import msgspec
 
@@ -58,3 +61,59 @@ def needs() -> tuple[CardNeed, ...]:
 
 def need(id: str) -> CardNeed:
     return next(row for row in needs() if row.id == id)
+
+
+class Throughput(Row, frozen=True, kw_only=True):
+    """`fp16` None: no faster than single precision, or not said."""
+
+    capability: Capability
+    fp32: int
+    fp16: int | None = None
+
+    def nominal(self, multiprocessors: int, megahertz: float) -> tuple[float, float | None]:
+        """TFLOPS in single and in half precision; one multiply-add is two operations."""
+        unit = 2 * multiprocessors * megahertz * 1e6 / 1e12
+        return self.fp32 * unit, self.fp16 * unit if self.fp16 else None
+
+
+@cached
+def _throughputs() -> dict[Capability, Throughput]:
+    return {row.capability: row for row in decided("throughput", dict[str, tuple[Throughput, ...]])["rates"]}
+
+
+def throughput(capability: Capability) -> Throughput | None:
+    """None: a capability that the table does not have."""
+    return _throughputs().get(capability)
+
+
+class CardAdvice(Row, frozen=True, kw_only=True):
+    """For the cards from capability `first` to `last`. `instead`: what to take where PyTorch is the wrong answer."""
+
+    id: str
+    first: Capability
+    last: Capability
+    type: str
+    attention: str
+    bf16: str
+    benchmark: str
+    apps: str
+    instead: str | None = None
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Label and text, in the order they are shown."""
+        rows = [
+            ("compute in", self.type),
+            ("attention", self.attention),
+            ("bfloat16", self.bf16),
+            ("cuDNN", self.benchmark),
+            ("applications", self.apps),
+        ]
+        return (*rows, ("not PyTorch", self.instead)) if self.instead else tuple(rows)
+
+
+@cached
+def advice(capability: Capability) -> CardAdvice | None:
+    """None: a card that no PyTorch runs on, or one newer than the data."""
+    rows = decided("advice", dict[str, tuple[CardAdvice, ...]])["advice"]
+    return next((row for row in rows if row.first <= capability <= row.last), None)

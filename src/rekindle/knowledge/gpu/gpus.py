@@ -1,4 +1,4 @@
-"""Cards: name, PCI id, chip and capability, found from whatever a person or a driver calls them."""
+"""Cards and their chips: name, PCI id, chip and capability, found from whatever a person or a driver calls them."""
 
 import re
 from collections.abc import Iterable
@@ -374,3 +374,25 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
 
 def _listed(names: tuple[str, ...]) -> str:
     return " or ".join(f"`{name}`" for name in names)
+
+
+class Chip(Row, frozen=True, kw_only=True):
+    name: str
+    architecture: str
+    capability: Capability | None
+    last_driver_branch: str | None
+    uncertain: bool = False
+
+
+@cached
+def chips() -> dict[str, Chip]:
+    return {chip.name: chip for chip in observed("chips", dict[str, tuple[Chip, ...]])["chips"]}
+
+
+@cached
+def architecture(capability: Capability) -> str | None:
+    """The architecture's name for a capability: 3.5 is Kepler."""
+    for chip in chips().values():
+        if chip.capability == capability:
+            return chip.architecture
+    return None

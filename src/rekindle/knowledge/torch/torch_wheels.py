@@ -1,14 +1,15 @@
 """The GPU code of the official Linux wheels of the package index, read off the wheels themselves.
 
 One wheel per minor release. The tool that wrote the table also compared every file with NVIDIA's `cuobjdump`.
+What people printed on real machines stands beside it.
 """
 
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 
 class TorchWheel(Row, frozen=True, kw_only=True):
@@ -46,3 +47,23 @@ def torch_wheel(version: str) -> TorchWheel | None:
         if row.version == wanted or row.version.rpartition(".")[0] == wanted:
             return row
     return None
+
+
+class PrintedList(Row, frozen=True, kw_only=True):
+    """`torch.cuda.get_arch_list()` of one wheel; `source` says where it was printed, `observed_at` when."""
+
+    torch: str
+    variant: str
+    system: str
+    targets: tuple[Target, ...]
+
+
+@cached
+def printed_lists() -> tuple[PrintedList, ...]:
+    return decided("printed_lists", dict[str, tuple[PrintedList, ...]])["report"]
+
+
+def printed_list(torch: str, variant: str | None, system: str) -> PrintedList | None:
+    """The report on a wheel; None: nobody's is in the tables."""
+    wanted = (torch, variant, system)
+    return next((row for row in printed_lists() if (row.torch, row.variant, row.system) == wanted), None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import steering_variables
 from rekindle.machine.host import Run, readable
 from rekindle.machine.model import Disk, Surroundings
 from rekindle.machine.system import windows
@@ -164,3 +165,24 @@ def _ask_glibc() -> str | None:
         return os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else None
     except (OSError, ValueError):
         return None
+
+
+def stale_variables(run: Run) -> tuple[str, ...]:
+    """The names of the variables that steer a build and name something that is not there, programs first."""
+    found = [name for name in steering_variables("programs") if (value := run.env(name)) and not _starts(run, value)]
+    for name in steering_variables("folders"):
+        value = run.env(name)
+        if value and not run.exists(value.strip().strip('"').rstrip("\\/")):
+            found.append(name)
+    return tuple(found)
+
+
+def _starts(run: Run, value: str) -> bool:
+    """Is there such a program? `CC` may carry options or a cache in front: `ccache gcc -m64`."""
+    value = value.strip()
+    quoted = re.match(r'"([^"]+)"', value)
+    whole = quoted[1] if quoted else value
+    word = whole if run.exists(whole) else whole.split()[0]
+    if re.search(r"[\\/]", word):
+        return run.exists(word) or run.exists(f"{word}.exe")
+    return bool(run.which(word))

@@ -10,7 +10,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.review.architectures import ArchList, read_list
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
-from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, toolkit_in
 from rekindle.review.trace import Assignment, Invocation
 

@@ -15,7 +15,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_release, torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted
-from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
 from rekindle.review.trace import Invocation
 

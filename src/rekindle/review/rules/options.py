@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.torch import options as known
-from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Assignment
 

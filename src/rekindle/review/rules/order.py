@@ -9,7 +9,7 @@ from itertools import pairwise
 from rekindle.core.version import Version
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
-from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 

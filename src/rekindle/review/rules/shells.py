@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekindle.knowledge.builds.script_rules import outside
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
-from rekindle.review.rules.raised import Raised, raised
+from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 

@@ -10,12 +10,12 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.cuda import cudnn, host_compilers
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.gpu.chips import architecture
+from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install
+from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
-from rekindle.review.rules.raised import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
 from rekindle.review.trace import Invocation
 

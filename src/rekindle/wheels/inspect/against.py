@@ -21,8 +21,7 @@ from rekindle.machine.python.environment import find
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
 from rekindle.wheels.inspect import identity
-from rekindle.wheels.inspect.identity import Identity
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import Identity, read_binaries
 
 
 def read_torch(where: Path) -> TorchLibraries:

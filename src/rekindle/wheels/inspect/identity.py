@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.formats import package
-from rekindle.formats.binary import Binary
+from rekindle.formats.binary import Binary, is_binary
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.model.wheel import WheelIdentity
@@ -206,3 +206,11 @@ def _blas(binaries: Sequence[Binary]) -> str | None:
 def _floor(binaries: Sequence[Binary], family: str) -> Version | None:
     floors = [floor for found in binaries if found.elf and (floor := found.elf.floor(family))]
     return max(floors, default=None)
+
+
+def read_binaries(found: Package, *, units: bool = False) -> list[Binary]:
+    return [
+        found.binary(name, symbols=True, texts=wanted_texts(name), units=units)
+        for name in found.files
+        if is_binary(name)
+    ]

@@ -27,8 +27,7 @@ from rekindle.wheels.closure.linkage import Closure
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
 from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.against import fit_findings, read_torch
-from rekindle.wheels.inspect.identity import Identity
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import Identity, read_binaries
 
 
 class Kernels(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from rekindle.formats.archive import Archive
 from rekindle.knowledge.cuda import redistribution
 from rekindle.knowledge.gpu import gpus
 from rekindle.wheels.inspect import identity
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.repair import linux, rewrite, sbom
 from rekindle.wheels.repair.closure import Completion, complete
 from rekindle.wheels.repair.providers import Providers, Supply

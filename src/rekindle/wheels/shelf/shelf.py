@@ -28,8 +28,8 @@ from rekindle.model.wheel import identity_fields, python_of
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.batch import wheels_in
 from rekindle.wheels.inspect.against import cuda_of, read_torch
+from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
-from rekindle.wheels.inspect.reading import read_binaries
 from rekindle.wheels.repair.closure import cuda_linked
 from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index, label, provenance, store

@@ -7,8 +7,8 @@ from typing import Any
 
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import call
+from rekindle.knowledge.gpu.capabilities import throughput
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.gpu.throughput import throughput
 from rekindle.wheels.verify import trial
 from rekindle.wheels.verify.trial import TrialAnswer, TrialRun
 

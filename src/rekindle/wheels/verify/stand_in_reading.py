@@ -24,7 +24,7 @@ from rekindle.formats.package import Folder, Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.gpu.launch_limits import LaunchLimits
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 
 _NAMED = 8
 # Where the source of 1.13.1 has no way but MAGMA: AT_MAGMA_ENABLED in BatchLinearAlgebra.cpp.

@@ -1,10 +1,13 @@
-"""PyTorch on conda-forge: which CUDA each release was built with, and for which architectures."""
+"""Builds of PyTorch that others make: conda-forge's, and wheels that people built and share.
+
+A shared wheel is listed with who built it, and never recommended silently.
+"""
 
 from __future__ import annotations
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, decided, observed
 from rekindle.knowledge.torch.releases import parse_arch_list
 
 
@@ -28,3 +31,25 @@ class CondaBuild(Row, frozen=True, kw_only=True):
 @cached
 def conda_builds() -> tuple[CondaBuild, ...]:
     return observed("conda_forge", dict[str, tuple[CondaBuild, ...]])["builds"]
+
+
+class CommunityWheel(Row, frozen=True, kw_only=True):
+    """`sha256` None: the file has not been opened by us."""
+
+    id: str
+    builder: str
+    page: str
+    torch: str
+    python: str
+    system: str
+    cuda: Version
+    targets: tuple[Target, ...]
+    blas: str | None = None
+    cpu_floor: str | None = None
+    sha256: str | None = None
+    note: str | None = None
+
+
+@cached
+def community_wheels() -> tuple[CommunityWheel, ...]:
+    return decided("community_wheels", dict[str, tuple[CommunityWheel, ...]])["wheels"]
