@@ -28,7 +28,7 @@ LIMITS = {
     "import circles": 0,
     "classes defined twice": 0,
     "functions over 7 parameters": 14,
-    "modules over 500 lines": 2,
+    "modules over 500 lines": 0,
 }
 """What `--check` holds the tree to. Lower a limit when the tree allows it; never raise one."""
 

@@ -46,7 +46,7 @@ def test_the_gpu_checks_compute_what_they_say(environment: Path) -> None:
     program = f"""
 import sys, importlib.util, torch
 spec = importlib.util.spec_from_file_location("ask_torch", {str(script)!r})
-ask = importlib.util.module_from_spec(spec); spec.loader.exec_module(ask)
+ask = importlib.util.module_from_spec(spec); spec.loader.exec_module(ask); ask = ask.checks
 torch.cuda.get_device_capability = lambda device: (9, 0)
 device = torch.device("cpu")
 for name in ("matmul_fp32", "matmul_fp16", "matmul_bf16", "matmul_tf32", "cublas", "fft", "linalg", "training"):

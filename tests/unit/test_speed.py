@@ -12,7 +12,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
 from rekindle.knowledge.gpu.capabilities import throughput
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.wheels.verify import ask_torch, speed, trial
+from rekindle.wheels.verify import ask_torch_checks, speed, trial
 from support.command import rekindle_command
 
 
@@ -42,10 +42,10 @@ def test_nominal_rates_are_those_of_the_data_sheets(
 
 
 def test_a_share_says_when_the_nominal_rate_is_unknown_or_far() -> None:
-    assert "92 % of the card's nominal 10.00" in ask_torch.share("products", 9.2, 10.0)
-    assert "not known" in ask_torch.share("products", 9.2, 0.0)
-    with pytest.raises(ask_torch.Wrong, match="less than a tenth"):
-        ask_torch.share("products", 0.5, 10.0)
+    assert "92 % of the card's nominal 10.00" in ask_torch_checks.share("products", 9.2, 10.0)
+    assert "not known" in ask_torch_checks.share("products", 9.2, 0.0)
+    with pytest.raises(ask_torch_checks.Wrong, match="less than a tenth"):
+        ask_torch_checks.share("products", 0.5, 10.0)
 
 
 def test_the_clock_is_that_of_the_cards_pci_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,14 +104,14 @@ def _torch(*, damaged: bool = False, nccl: bool = True) -> SimpleNamespace:
 
 
 def test_cards_that_work_together() -> None:
-    assert ask_torch.peer_copy(_torch(), 3) == "6 copies between 3 cards arrive whole, 3 of them card to card"
-    assert "sum over 3 cards is right" in ask_torch.all_reduce(_torch(), 3)
-    with pytest.raises(ask_torch.Wrong, match="arrives changed"):
-        ask_torch.peer_copy(_torch(damaged=True), 2)
-    with pytest.raises(ask_torch.Wrong, match="is wrong on card 2"):
-        ask_torch.all_reduce(_torch(damaged=True), 3)
-    with pytest.raises(ask_torch.NotHere, match="without NCCL"):
-        ask_torch.all_reduce(_torch(nccl=False), 2)
+    assert ask_torch_checks.peer_copy(_torch(), 3) == "6 copies between 3 cards arrive whole, 3 of them card to card"
+    assert "sum over 3 cards is right" in ask_torch_checks.all_reduce(_torch(), 3)
+    with pytest.raises(ask_torch_checks.Wrong, match="arrives changed"):
+        ask_torch_checks.peer_copy(_torch(damaged=True), 2)
+    with pytest.raises(ask_torch_checks.Wrong, match="is wrong on card 2"):
+        ask_torch_checks.all_reduce(_torch(damaged=True), 3)
+    with pytest.raises(ask_torch_checks.NotHere, match="without NCCL"):
+        ask_torch_checks.all_reduce(_torch(nccl=False), 2)
 
 
 def test_measuring_needs_running(tmp_path: Path) -> None:

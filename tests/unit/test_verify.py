@@ -12,7 +12,7 @@ import pytest
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
-from rekindle.wheels.verify import ask_torch, trial, verify
+from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
 from support import small_wheels
 from support.command import Seen, rekindle_command
 
@@ -131,12 +131,13 @@ def test_a_missing_library_is_told_apart_from_the_file_that_is_named() -> None:
 
 
 def test_every_gpu_check_has_its_number_and_its_function() -> None:
-    assert tuple(name for name, _ in ask_torch.CHECKS) == verify.ON_CARD
+    assert tuple(name for name, _ in ask_torch_checks.CHECKS) == verify.ON_CARD
 
 
 def test_the_script_for_the_target_needs_nothing_of_rekindle() -> None:
-    text = Path(ask_torch.__file__).read_text(encoding="utf-8")
-    assert "import rekindle" not in text and "from rekindle" not in text
+    for script in (ask_torch, ask_torch_checks):
+        text = Path(script.__file__).read_text(encoding="utf-8")
+        assert "import rekindle" not in text and "from rekindle" not in text
 
 
 def test_there_is_no_wheel_no_environment_no_torch(tmp_path: Path) -> None:

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import selectors
 import shutil
 import signal
 import socket
-import struct
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -33,11 +30,13 @@ import msgspec
 
 from rekindle.build.governor import record
 from rekindle.build.governor.admission import Compiling, choose
+from rekindle.build.governor.endpoint import listening, own_user, peer_of, plain_number
 from rekindle.build.governor.expectation import Expectation
 from rekindle.build.governor.jobserver import JobServer
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.processes import any_below, held_by, largest_below
 from rekindle.build.governor.record import Compile, GovernorUse
+from rekindle.build.governor.standing import Shown, Standing, size_text
 from rekindle.core import console
 
 VARIABLE = "REKINDLE_GATE"
@@ -55,29 +54,6 @@ _SOON = 0.01
 
 _GROWTH = 256 * 1024**2
 """What a compiler may take between two looks at the memory, half a second apart, and no more than that."""
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One compile, as a reader sees it."""
-
-    object: str
-    since: float
-    """Seconds since 1970: when it began, or when it came to wait."""
-    expected: int
-    held: int | None = None
-    """Bytes now; None for one that waits, or when nobody could say."""
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How things stand at this moment."""
-
-    jobs: int
-    running: tuple[Shown, ...]
-    waiting: tuple[Shown, ...]
-    short: int
-    """How many of those wait for memory, and not only for their turn."""
-    available: int | None
-    total: int | None
 
 
 class Gate(Compiling, kw_only=True):
@@ -136,7 +112,7 @@ class Governor:
         self._server = JobServer(jobs + self._spare, most=8 * jobs + self._spare) if tokens else None
         self._most = 8 * jobs + self._spare
         self._secret = secrets.token_hex(16)
-        self._listening, self._folder = _listening()
+        self._listening, self._folder = listening()
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listening, selectors.EVENT_READ, None)
@@ -158,8 +134,8 @@ class Governor:
         with self._lock:
             gates = sorted(self._gates.values(), key=lambda gate: gate.number)
             self._sample, self._sampled = self._watch.sample(), time.monotonic()
-            running = tuple(_shown(gate, gate.clock, held_by(gate.pid)) for gate in gates if gate.phase == "running")
-            waiting = tuple(_shown(gate, gate.clock, None) for gate in gates if gate.phase == "waiting")
+            running = tuple(_shown(gate, held_by(gate.pid)) for gate in gates if gate.phase == "running")
+            waiting = tuple(_shown(gate, None) for gate in gates if gate.phase == "waiting")
             return Standing(
                 jobs=self.jobs,
                 running=running,
@@ -230,8 +206,8 @@ class Governor:
             return
         if len(self._gates) >= _MOST_GATES:
             self._send_away_idle(time.monotonic())
-        peer = _peer(connection)
-        if len(self._gates) >= _MOST_GATES or (peer is not None and peer[1] != _me()):
+        peer = peer_of(connection)
+        if len(self._gates) >= _MOST_GATES or (peer is not None and peer[1] != own_user()):
             connection.close()
             return
         connection.setblocking(False)
@@ -272,11 +248,11 @@ class Governor:
         if word == "start" and gate.phase == "new":
             pid, _, name = rest.partition(" ")
             # Whom the kernel names is believed before what the client says: what runs below may be ended.
-            gate.pid = gate.pid or _number(pid) or 0
+            gate.pid = gate.pid or plain_number(pid) or 0
             gate.object = console.clean(name.replace("\\", "/"))[:_LONGEST_NAME]
             self._arrive(gate)
         elif word == "end" and gate.phase == "running":
-            numbers = [_number(each) for each in rest.split()]
+            numbers = [plain_number(each) for each in rest.split()]
             if len(numbers) == 3 and numbers[0] is not None and numbers[1] is not None and numbers[2] is not None:
                 self._ended(gate, numbers[0], numbers[1] == 1, max(0, numbers[2]))
 
@@ -476,44 +452,6 @@ class Governor:
             gate.connection.close()
 
 
-def _listening() -> tuple[socket.socket, Path | None]:
-    """Linux: a socket in a folder that only this user can enter. Windows: loopback, and the gate knows a secret."""
-    folder: Path | None = None
-    if sys.platform == "win32":
-        made = socket.create_server(("127.0.0.1", 0), backlog=128)
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-"))
-        if len(os.fsencode(folder)) > 90:
-            folder.rmdir()
-            folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-", dir="/tmp"))
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.bind(str(folder / "gate"))
-        (folder / "gate").chmod(0o600)
-        made.listen(128)
-    made.setblocking(False)
-    return made, folder
-
-
-def _peer(connection: socket.socket) -> tuple[int, int] | None:
-    """(process, user) at the other end, by the kernel's word; None where it gives none."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    family = getattr(socket, "AF_UNIX", None)
-    if option is None or family is None or connection.family != family:
-        return None
-    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
-    return pid, uid
-
-
-def _me() -> int:
-    ask: Callable[[], int] = getattr(os, "geteuid", int)
-    return ask()
-
-
-def _number(text: str) -> int | None:
-    """A number that a gate would send: plain digits, and not too many."""
-    return int(text) if re.fullmatch(r"-?[0-9]{1,15}", text) else None
-
-
 def _free(sample: Sample) -> int:
     """What may be given away: a little is kept back for everybody else. Unknown: memory does not decide."""
     if sample.available is None:
@@ -522,10 +460,5 @@ def _free(sample: Sample) -> int:
     return sample.available - kept
 
 
-def _shown(gate: Gate, since: float, held: int | None) -> Shown:
-    return Shown(object=gate.object, since=since, expected=gate.need, held=held)
-
-
-def size_text(size: int) -> str:
-    """`812 MB`, `3.42 GB`."""
-    return f"{size / 1024**3:.2f} GB" if size >= 1024**3 else f"{size / 1024**2:.0f} MB"
+def _shown(gate: Gate, held: int | None) -> Shown:
+    return Shown(object=gate.object, since=gate.clock, expected=gate.need, held=held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
@@ -14,7 +15,7 @@ from rekindle.wheels.closure.linkage import Brought, LoadTime, MissingLibrary, S
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
 
 
-class Walk:
+class Walk(ABC):
     """`extension`: the package is not torch and is loaded into a process with torch, `torch_here` if it is known."""
 
     def __init__(self, *, extension: bool = False, torch_here: TorchLibraries | None = None) -> None:
@@ -85,8 +86,9 @@ class Walk:
         lacking = {by for item in self.missing.values() for by in item.wanted_by}
         return {family for family, names in families.items() if len(names) > 1 and any(n not in lacking for n in names)}
 
+    @abstractmethod
     def names(self) -> Sequence[str]:
-        raise NotImplementedError
+        """The files of the package that are followed."""
 
     def _with_way(self, item: MissingLibrary) -> MissingLibrary:
         way = [item.wanted_by[0]]
