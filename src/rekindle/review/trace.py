@@ -39,14 +39,17 @@ class Redirect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """`how`: `environment` (programs see it), `shell` (they do not), `cmake` (a -D), `prefix` (for one command)."""
+    """`how`: `environment` (programs see it), `shell` (they do not), `cmake` (a -D), `prefix` (for one command).
+
+    A reader says what the line says; the recorder adds where it stands: order, language, scope, condition.
+    """
 
     name: str
     value: str
     line: int
-    order: int
-    how: str
-    dialect: Dialect
+    order: int = 0
+    how: str = "environment"
+    dialect: Dialect = Dialect.SHELL
     raw: str = ""
     known: bool = True
     conditional: bool = False
@@ -58,17 +61,18 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """A program that is started. `program` is its name without folder and `.exe`, in lower case.
 
+    A reader says what the line says; the recorder adds the program and where it stands.
     `checked`: something looks at how it ended. `piped` is what its output goes through. `called`: `call`, `source` or a
     dot stands before it, so it changes the environment of this script. `after` is the operator behind it.
     """
 
-    program: str
     words: tuple[Word, ...]
     line: int
     last: int
     text: str
-    order: int
-    dialect: Dialect
+    program: str = ""
+    order: int = 0
+    dialect: Dialect = Dialect.SHELL
     scope: int = 0
     directory: str | None = None
     checked: bool = False

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from rekindle.review.document import Dialect
-from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Redirect, Scope, Trace, Value, Word, program_of
+from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Scope, Trace, Value, Word, program_of
 
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 # Programs that only start another one, with the options of theirs that take a value.
@@ -56,78 +58,47 @@ class Recorder:
         """A variable that nobody set so far."""
         self.trace.missing.setdefault((name, self.dialect), line)
 
-    def set(
-        self,
-        name: str,
-        value: str,
-        line: int,
-        *,
-        known: bool = True,
-        how: str = "environment",
-        raw: str = "",
-        text: str = "",
-        appended: bool = False,
-    ) -> Assignment:
-        if len(raw) > LONGEST_VALUE and len(raw) * 1.1 >= len(value):
+    def set(self, seen: Assignment) -> Assignment:
+        """Note an assignment; where it stands (order, language, scope, condition) is filled in here."""
+        value, known = seen.value, seen.known
+        if len(seen.raw) > LONGEST_VALUE and len(seen.raw) * 1.1 >= len(value):
             value, known = value[:200], False  # a long text that the script carries with it, not one that grew
-        elif not self.trace.afford(value, line):
+        elif not self.trace.afford(value, seen.line):
             value, known = value[:200], False
-        order = self.trace.tick()
-        item = Assignment(
-            name=name,
+        item = msgspec.structs.replace(
+            seen,
             value=value,
-            line=line,
-            order=order,
-            how=how,
-            dialect=self.dialect,
-            raw=raw or value,
             known=known,
+            raw=seen.raw or value,
+            order=self.trace.tick(),
+            dialect=self.dialect,
             conditional=self.conditional > 0,
-            appended=appended,
             scope=self.scope.number,
-            text=text,
         )
         self.trace.assignments.append(item)
-        if how in ("environment", "shell"):
-            self.scope.put(name, Value(value, known, line, how == "environment", order))
+        if item.how in ("environment", "shell"):
+            self.scope.put(item.name, Value(value, known, item.line, item.how == "environment", item.order))
         return item
 
-    def run(
-        self,
-        words: Sequence[Word],
-        line: int,
-        last: int,
-        text: str,
-        *,
-        called: bool = False,
-        checked: bool = False,
-        piped: tuple[str, ...] = (),
-        redirects: tuple[Redirect, ...] = (),
-        prefix: tuple[Assignment, ...] = (),
-        after: str = "",
-    ) -> Invocation | None:
-        words, inner = unwrapped(words)
+    def run(self, seen: Invocation) -> Invocation | None:
+        """Note a program that is started, without what only wraps it; where it stands is filled in here."""
+        words, inner = unwrapped(seen.words)
         if not words:
             return None
-        prefix = (*prefix, *self._prefix(inner))
-        item = Invocation(
+        prefix = (*seen.prefix, *self._prefix(inner))
+        item = msgspec.structs.replace(
+            seen,
             program=program_of(words[0].text),
             words=tuple(words),
-            line=line,
-            last=last,
-            text=text.strip(),
+            text=seen.text.strip(),
             order=self.trace.tick(),
             dialect=self.dialect,
             scope=self.scope.number,
             directory=self.directory,
-            checked=checked or self.stops,
+            checked=seen.checked or self.stops,
             conditional=self.conditional > 0,
-            called=called,
-            piped=piped,
             pipefail=self.pipefail,
-            redirects=redirects,
             prefix=prefix,
-            after=after,
             reached=self.reached,
             child=self.child,
             system=self.system,
@@ -161,9 +132,16 @@ class Recorder:
             match = _DEFINE.match(word.text)
             if match:
                 self.set(
-                    match[1], match[2].strip("\"'"), word.line, known=word.known, how="cmake", raw=word.raw,
-                    text=item.text,
-                )  # fmt: skip
+                    Assignment(
+                        name=match[1],
+                        value=match[2].strip("\"'"),
+                        line=word.line,
+                        known=word.known,
+                        how="cmake",
+                        raw=word.raw,
+                        text=item.text,
+                    )
+                )
 
     def go(self, folder: str, *, push: bool = False) -> None:
         if push:

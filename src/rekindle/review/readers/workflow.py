@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from rekindle.review.readers.batch import read_batch
 from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
-from rekindle.review.trace import Image, Scope, Trace, Used
+from rekindle.review.trace import Assignment, Image, Scope, Trace, Used
 
 if TYPE_CHECKING:
     Node = Any  # a node of PyYAML: a scalar, a sequence or a mapping with its marks
@@ -41,6 +41,16 @@ def read_workflow(trace: Trace, text: str, *, gitlab: bool = False) -> None:
         reader.github(root)
 
 
+class _Job(NamedTuple):
+    """What holds for every step of a job, unless the step says otherwise."""
+
+    scope: Scope
+    matrix: dict[str, str]
+    system: str | None = None
+    shell: str | None = None
+    folder: str | None = None
+
+
 class _WorkflowReader:
     def __init__(self, trace: Trace, text: str) -> None:
         self.trace = trace
@@ -55,7 +65,7 @@ class _WorkflowReader:
             self._job(name, job, shell)
         steps = self.path(top.get("runs"), "steps")
         if steps is not None:
-            self._steps(steps, self.trace.open(self.trace.scopes[0], "action"), None, shell, {}, None)
+            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, shell=shell))
 
     def _job(self, name: str, node: Node, shell: str | None) -> None:
         job = self.mapping(node)
@@ -78,25 +88,24 @@ class _WorkflowReader:
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
         if job.get("steps") is not None:
-            self._steps(job["steps"], scope, system, shell, matrix, folder)
+            self._steps(job["steps"], _Job(scope, matrix, system, shell, folder))
 
-    def _steps(
-        self, node: Node, scope: Scope, system: str | None, shell: str | None, matrix: dict[str, str],
-        folder: str | None,
-    ) -> None:  # fmt: skip
+    def _steps(self, node: Node, job: _Job) -> None:
         for item in self.sequence(node):
             if self.trace.full:
                 return
             step = self.mapping(item)
             if "uses" in step:
-                self._uses(step, scope, system, matrix)
+                self._uses(step, job.scope, job.system, job.matrix)
             if "run" not in step:
                 continue
-            inner = self.trace.open(scope, "step")
-            self.variables(step.get("env"), inner, matrix)
-            where = self.text(step.get("working-directory")) or folder
-            chosen = self.text(step.get("shell")) or shell
-            self._run(step["run"], inner, scope, system, chosen, matrix, where, "if" in step)
+            inner = self.trace.open(job.scope, "step")
+            self.variables(step.get("env"), inner, job.matrix)
+            chosen = job._replace(
+                folder=self.text(step.get("working-directory")) or job.folder,
+                shell=self.text(step.get("shell")) or job.shell,
+            )
+            self._run(step["run"], inner, chosen, conditional="if" in step)
 
     def _uses(self, step: dict[str, Node], scope: Scope, system: str | None, matrix: dict[str, str]) -> None:
         given = {
@@ -114,15 +123,13 @@ class _WorkflowReader:
             )
         )
 
-    def _run(
-        self, node: Node, inner: Scope, job: Scope, system: str | None, shell: str | None, matrix: dict[str, str],
-        folder: str | None, conditional: bool,
-    ) -> None:  # fmt: skip
+    def _run(self, node: Node, inner: Scope, job: _Job, *, conditional: bool) -> None:
+        shell, system = job.shell, job.system
         text = self.text(node) or ""
         block = getattr(node, "style", None) in ("|", ">")
         first = node.start_mark.line + (2 if block else 1)
         text = self._literal(node, text) if block else text
-        filled = _EXPRESSION.sub(lambda match: self._expression(match, matrix), text)
+        filled = _EXPRESSION.sub(lambda match: self._expression(match, job.matrix), text)
         name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
         dialect = {"pwsh": Dialect.POWERSHELL, "powershell": Dialect.POWERSHELL, "cmd": Dialect.BATCH}.get(
             name, Dialect.SHELL
@@ -130,7 +137,7 @@ class _WorkflowReader:
         if name in ("python", "node", "perl"):
             return
         recorder = Recorder(self.trace, dialect, inner, system=system)
-        recorder.directory = self.filled(folder, matrix)[0] if folder else None
+        recorder.directory = self.filled(job.folder, job.matrix)[0] if job.folder else None
         recorder.conditional = int(conditional)
         before = len(self.trace.assignments)
         if dialect is Dialect.SHELL:
@@ -143,7 +150,7 @@ class _WorkflowReader:
         else:
             read_batch(self.trace, filled, first=first, scope=inner)
             self._last_counts(recorder)
-        self._kept(filled, first, job, recorder, before)
+        self._kept(filled, first, job.scope, recorder, before)
 
     def _last_counts(self, recorder: Recorder) -> None:
         """pwsh and cmd steps end with the exit code of their last command."""
@@ -160,7 +167,15 @@ class _WorkflowReader:
             if match:
                 outer = Recorder(self.trace, recorder.dialect, job)
                 value = match[2].strip()
-                outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
+                outer.set(
+                    Assignment(
+                        name=match[1],
+                        value=value,
+                        line=first + row,
+                        known="$" not in value and "%" not in value,
+                        text=line.strip(),
+                    )
+                )
 
     def gitlab(self, root: Node) -> None:
         top = self.mapping(root)
@@ -238,7 +253,11 @@ class _WorkflowReader:
             if plain is None:
                 continue
             text, known = self.filled(plain, matrix or {})
-            recorder.set(key, text, value.start_mark.line + 1, known=known, raw=plain, text=f"{key}: {plain}")
+            recorder.set(
+                Assignment(
+                    name=key, value=text, line=value.start_mark.line + 1, known=known, raw=plain, text=f"{key}: {plain}"
+                )
+            )
 
     def _matrix(self, node: Node | None) -> dict[str, str]:
         """What has one value only; of several it is not known which one a run has."""
