@@ -40,6 +40,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "site": ("rekindle.cli.site", 'Write "Which PyTorch runs on my GPU?" as static files'),
     "mcp": ("rekindle.cli.mcp", "Answer an assistant's questions (Model Context Protocol)"),
     "report": ("rekindle.cli.report", "Draw what a build did as a page: timeline, slowest files, memory"),
+    "fleet": ("rekindle.cli.fleet", "Build a matrix of wheels on many machines"),
     "extension": ("rekindle.cli.extension", "Build CUDA extensions for the torch and the cards that are here"),
 }
 

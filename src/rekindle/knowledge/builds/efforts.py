@@ -36,10 +36,18 @@ class MemoryEffort(Row, frozen=True, kw_only=True):
     least_gb: float
 
 
+class FurtherPython(Row, frozen=True, kw_only=True):
+    """What a build for one more Python takes of the first one's time, with what that compiled in a cache."""
+
+    id: str
+    share: float
+
+
 class _Tables(msgspec.Struct, frozen=True):
     ready_made: tuple[ReadyMadeEffort, ...]
     source_build: tuple[BuildEffort, ...]
     memory: tuple[MemoryEffort, ...]
+    further_python: tuple[FurtherPython, ...]
 
 
 @cached
@@ -62,6 +70,10 @@ def source_build(minor: Version) -> BuildEffort | None:
 
 def memory() -> MemoryEffort:
     return _tables().memory[0]
+
+
+def further_python() -> FurtherPython:
+    return _tables().further_python[0]
 
 
 def jobs(cores: int | None, memory: int | None, *, cuda: bool = True) -> int | None:

@@ -1,0 +1,138 @@
+"""One job of a fleet: what is built, locked down to the byte where that is known. Its key is the hash of its lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from enum import Enum
+
+import msgspec
+
+from rekindle.core import codec
+from rekindle.core.version import Version
+from rekindle.fleet.matrix_file import MatrixCell
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.stack.plan import Pinned
+
+
+class JobKind(str, Enum):
+    """What makes the wheel: `rekindle build` of a plan, of a build file, or `rekindle extension build`."""
+
+    TORCH = "torch"
+    CMAKE = "cmake"
+    EXTENSION = "extension"
+
+
+class JobState(str, Enum):
+    BUILD = "build"
+    DONE = "done"
+    NOT_NEEDED = "not-needed"
+    IMPOSSIBLE = "impossible"
+
+
+class FleetLock(msgspec.Struct, frozen=True, kw_only=True):
+    """All that decides which bytes come out, and nothing else: two jobs with one lock are one job."""
+
+    schema: str = "rekindle.fleet-lock/1"
+    project: str
+    kind: JobKind
+    source: str | None = None
+    """The SHA-256 of a folder's files, or the requirement."""
+    torch: str | None = None
+    variant: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    arch_list: str = ""
+    python: str | None = None
+    """None: the wheel is the same for every Python."""
+    system: str
+    machine: str
+    profile: str = "fast"
+    backend: str | None = None
+    commit: str | None = None
+    version: str | None = None
+    options: dict[str, str] = {}
+    patches: tuple[Pinned, ...] = ()
+    requires: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """One line of sorted JSON, hashed: the same on every machine."""
+        plain = json.dumps(codec.to_builtins(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(plain.encode("ascii")).hexdigest()
+
+    @property
+    def compiles_like(self) -> str:
+        """Jobs that differ in their Python alone share nearly all of what they compile."""
+        return msgspec.structs.replace(self, python=None, requires=()).key
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return parse_arch_list(self.arch_list)
+
+    @property
+    def cuda_version(self) -> Version | None:
+        return Version(self.cuda) if self.cuda else None
+
+
+class JobEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Rough. `minutes` None: nobody knows."""
+
+    minutes: int | None = None
+    disk_gb: float = 1.0
+    memory_gb: float = 2.0
+    download_gb: float = 0.0
+
+
+class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the plan. `lock` and `key` are there unless nothing can be built."""
+
+    name: str
+    state: JobState
+    reason: str = ""
+    key: str | None = None
+    cells: tuple[MatrixCell, ...]
+    """The combinations that this one wheel serves."""
+    lock: FleetLock | None = None
+    cards: tuple[str, ...] = ()
+    wheel: str | None = None
+    """On the shelf, when it is done."""
+    needs: tuple[str, ...] = ()
+    """The keys of jobs that come before it."""
+    order: int | None = None
+    estimate: JobEstimate = JobEstimate()
+
+    @property
+    def short(self) -> str:
+        return (self.key or "")[:12]
+
+
+def name_of(lock: FleetLock) -> str:
+    """`torch-2.15.0-cu126-sm50.sm60.sm70-py312-linux-x86_64`: for people and folders; the key is what counts."""
+    targets = dict.fromkeys(str(target).replace("_", "") for target in lock.targets)
+    version = lock.torch if lock.kind is JobKind.TORCH else None
+    parts = [
+        lock.project,
+        version,
+        f"torch{lock.torch}" if lock.kind is JobKind.EXTENSION else None,
+        f"cu{lock.cuda.replace('.', '')}" if lock.cuda else "cpu",
+        ".".join(targets) or None,
+        f"py{lock.python.replace('.', '')}" if lock.python else None,
+        lock.system,
+        lock.machine,
+        lock.profile if lock.profile != "fast" else None,
+    ]
+    return plain_name("-".join(part for part in parts if part))
+
+
+def plain_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
+
+
+def cell_name(cell: MatrixCell) -> str:
+    """What a combination is called that has no lock because it cannot be built."""
+    cards = (cell.machine or cell.gpu or "").rpartition("/")[2]
+    parts = [cell.project, cell.torch, f"cu{cell.cuda}" if cell.cuda else None, cards, cell.python, cell.os]
+    return plain_name("-".join(part for part in parts if part))[:120]

@@ -1,0 +1,188 @@
+"""`matrix.toml`: which wheels are wanted, as lists whose every combination is one job.
+
+Each entry of `gpu` is the cards of one wheel. `[[include]]` adds combinations (what it leaves out is taken from the
+lists above), `[[exclude]]` takes some away, `[[override]]` changes the options of some. `machines` are snapshots that
+stand for `gpu`, `os`, `arch` and `python` together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, NotFound
+
+SCHEMA = "rekindle.matrix-file/1"
+CPU = "cpu"
+"""Written for a CUDA version: a wheel without GPU code."""
+_LIMIT = 4 * 1024 * 1024
+MOST_JOBS = 100_000
+
+Words = str | tuple[str, ...]
+
+
+class ProjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A project of your own: `build` is a build file of a CMake project, `source` the folder of a torch extension."""
+
+    build: str | None = None
+    source: str | None = None
+    minutes: int | None = None
+    """How long it takes, where you know."""
+    disk_gb: float | None = None
+    memory_gb: float | None = None
+
+
+class MatrixInclude(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """More combinations. What is left out is taken from the lists of the matrix."""
+
+    project: Words = ()
+    torch: Words = ()
+    cuda: Words = ()
+    gpu: Words = ()
+    python: Words = ()
+    os: Words = ()
+    arch: Words = ()
+    profile: Words = ()
+
+
+class MatrixOverride(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes for the jobs that match every word of `when`."""
+
+    when: dict[str, str]
+    options: dict[str, str] = {}
+    minutes: int | None = None
+    always: bool = False
+    """Build it even where an official wheel serves."""
+
+
+class MatrixFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: str = SCHEMA
+    project: Words = ("torch",)
+    torch: Words = ()
+    cuda: Words = ()
+    gpu: Words = ()
+    python: Words = ()
+    os: Words = ("linux",)
+    arch: Words = ("x86_64",)
+    profile: Words = ("fast",)
+    machines: Words = ()
+    include: tuple[MatrixInclude, ...] = ()
+    exclude: tuple[dict[str, str], ...] = ()
+    override: tuple[MatrixOverride, ...] = ()
+    projects: dict[str, ProjectEntry] = {}
+    configured_index: bool = False
+    """Only wheels of the index that pip is configured for count as official."""
+
+
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination, as it is written."""
+
+    project: str
+    torch: str | None = None
+    cuda: str | None = None
+    gpu: str | None = None
+    python: str | None = None
+    os: str = "linux"
+    arch: str = "x86_64"
+    profile: str = "fast"
+    machine: str | None = None
+    """The snapshot it is for."""
+
+
+AXES = ("project", "torch", "cuda", "gpu", "python", "os", "arch", "profile")
+_NAMED = (*AXES, "machine")
+
+
+def read(path: Path) -> MatrixFile:
+    name = f"`{path}`"
+    data = files.read_bytes(path, limit=_LIMIT)
+    head = codec.from_toml(data, dict[str, Any], name=name)
+    if (schema := head.get("schema", SCHEMA)) != SCHEMA:
+        message = f"{name} is not a matrix: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
+        raise BadInput(message, hint="docs/guides/fleet.md shows a matrix")
+    if unknown := sorted(head.keys() - set(MatrixFile.__struct_fields__)):
+        message = f"{name}: a matrix has no `{unknown[0][:60]}`"
+        raise BadInput(message, hint=f"it has {', '.join(f'`{each}`' for each in MatrixFile.__struct_fields__)}")
+    found = codec.from_toml(data, MatrixFile, name=name)
+    _check(found, name)
+    return found
+
+
+def _check(matrix: MatrixFile, name: str) -> None:
+    for said in (*matrix.exclude, *(each.when for each in matrix.override)):
+        if not said or (wrong := sorted(said.keys() - set(_NAMED))):
+            what = f"`{wrong[0][:60]}`" if said else "an empty `exclude` or `when`"
+            message = f"{name}: {what} names no axis of the matrix"
+            raise BadInput(message, hint=f"the axes are {', '.join(_NAMED)}")
+    for project, entry in matrix.projects.items():
+        if (entry.build is None) is (entry.source is None):
+            message = f"{name}: project `{project[:60]}` needs either `build` or `source`"
+            hint = "`build` is the build file of a CMake project, `source` the folder of a torch extension"
+            raise BadInput(message, hint=hint)
+
+
+def cells(matrix: MatrixFile, machines: tuple[str, ...] = ()) -> Iterator[MatrixCell]:
+    """Every combination once, in the order of the file. `machines` are the snapshots of the file and of the command."""
+    blocks = [{axis: _words(getattr(matrix, axis)) for axis in AXES}]
+    for more in matrix.include:
+        own = {axis: _words(getattr(more, axis)) for axis in AXES}
+        blocks.append({axis: own[axis] or blocks[0][axis] for axis in AXES})
+    seen: set[MatrixCell] = set()
+    for block in blocks:
+        if block["gpu"] or not machines:
+            _bounded(block)
+            for values in itertools.product(*(block[axis] or (None,) for axis in AXES)):
+                cell = codec.from_builtins(dict(zip(AXES, values, strict=True)), MatrixCell)
+                yield from _admitted(cell, matrix, seen)
+    for machine, values in itertools.product(machines, _for_machines(blocks[0])):
+        cell = MatrixCell(machine=machine, **values)
+        yield from _admitted(cell, matrix, seen)
+
+
+def _for_machines(block: dict[str, tuple[str, ...]]) -> list[dict[str, Any]]:
+    axes = ("project", "torch", "cuda", "profile")
+    return [
+        dict(zip(axes, values, strict=True)) for values in itertools.product(*(block[axis] or (None,) for axis in axes))
+    ]
+
+
+def _admitted(cell: MatrixCell, matrix: MatrixFile, seen: set[MatrixCell]) -> Iterator[MatrixCell]:
+    if cell in seen or any(matches(cell, said) for said in matrix.exclude):
+        return
+    seen.add(cell)
+    yield cell
+
+
+def matches(cell: MatrixCell, said: dict[str, str]) -> bool:
+    return all(getattr(cell, axis) == value for axis, value in said.items())
+
+
+def _bounded(block: dict[str, tuple[str, ...]]) -> None:
+    count = 1
+    for words in block.values():
+        count *= len(words) or 1
+    if count > MOST_JOBS:
+        raise BadInput(f"the matrix has {count:,} combinations", hint=f"at most {MOST_JOBS:,} are planned at once")
+
+
+def _words(value: Words) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def snapshots_of(matrix: MatrixFile, root: Path) -> dict[str, Path]:
+    """The snapshot files that `machines` names, by the word; a pattern stands for every file it finds."""
+    found: dict[str, Path] = {}
+    for word in _words(matrix.machines):
+        if any(sign in word for sign in "*?["):
+            named = sorted(root.glob(word)) if not Path(word).is_absolute() else []
+        else:
+            named = [root / word]
+        if not named or not all(path.is_file() for path in named):
+            raise NotFound(f"there is no snapshot `{word[:120]}`", hint="`rekindle doctor --save FILE` writes one")
+        found |= {str(path): path for path in named}
+    return found

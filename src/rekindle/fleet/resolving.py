@@ -1,0 +1,341 @@
+"""From one combination of the matrix to its lock, through the resolver; what cannot be or need not be says why.
+
+Ten thousand combinations ask far fewer questions: cards of one compute capability are one card, and each question is
+asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.configure import request as build_request
+from rekindle.build.configure.request import BuildFile
+from rekindle.core.errors import RekindleError, UnknownName
+from rekindle.core.version import Version
+from rekindle.fleet import sources
+from rekindle.fleet.job import FleetLock, JobEstimate, JobKind, JobState
+from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, matches
+from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch.companions import PROJECTS, version_for
+from rekindle.machine import snapshot
+from rekindle.stack import source_build
+from rekindle.stack.driver import window_of
+from rekindle.stack.from_machine import situation_of
+from rekindle.stack.offers import Offer
+from rekindle.stack.plan import Plan, plan_of
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route, spread
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Card, Situation, Wish, arch_of, cards_named, os_of, python_of, version_of
+from rekindle.stack.verdict import Verdict
+
+_INSTALLED = (RouteKind.SHELF, RouteKind.OFFICIAL_WHEEL)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a combination. `torch` is the lock of the torch that has to be built first."""
+
+    state: JobState
+    reason: str = ""
+    lock: FleetLock | None = None
+    plan: Plan | None = None
+    wheel: str | None = None
+    cards: tuple[str, ...] = ()
+    torch: FleetLock | None = None
+    estimate: JobEstimate = JobEstimate()
+
+
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A combination as the resolver is asked for it."""
+
+    situation: Situation
+    wish: Wish
+    python: str | None
+    options: dict[str, str]
+    always: bool
+
+
+class Resolving:
+    """Answers for the combinations of one matrix. `root` is the folder that its paths are meant from."""
+
+    def __init__(self, matrix: MatrixFile, root: Path, shelf: tuple[Offer, ...] = ()) -> None:
+        self.matrix = matrix
+        self.root = root
+        self.shelf = shelf
+        self.asked = 0
+        self._verdicts: dict[tuple[object, ...], Verdict] = {}
+        self._plans: dict[int, Plan] = {}
+        self._cards: dict[str, tuple[Card, ...]] = {}
+        self._machines: dict[str, Situation] = {}
+        self._digests: dict[str, str] = {}
+        self._files: dict[str, BuildFile] = {}
+
+    def outcome(self, cell: MatrixCell) -> Outcome:
+        """What to do for this combination; an error of its own words makes it impossible, and stops no other."""
+        try:
+            wanted = self._wanted(cell)
+            found = self._way(cell.project)(cell, wanted)
+        except RekindleError as error:
+            return Outcome(state=JobState.IMPOSSIBLE, reason=error.message)
+        return found
+
+    def _way(self, project: str) -> Callable[[MatrixCell, _Wanted], Outcome]:
+        entry = self.matrix.projects.get(project)
+        if entry is not None:
+            return self._cmake if entry.build is not None else self._extension
+        if project == "torch":
+            return self._torch
+        if project in PROJECTS:
+            return self._extension
+        known = ", ".join(("torch", *PROJECTS, *self.matrix.projects))
+        raise UnknownName(f"unknown project `{project[:60]}`; the matrix knows {known}")
+
+    # -- the question ---------------------------------------------------------------------------------------------
+
+    def _wanted(self, cell: MatrixCell) -> _Wanted:
+        python = python_of(cell.python)[0]
+        if cell.machine is not None:
+            situation = self._machine(cell.machine)
+            python = python or situation.python
+        else:
+            system, release = os_of(cell.os)
+            cards = () if cell.cuda == CPU and not cell.gpu else self._alike(cell.gpu)
+            machine = arch_of(cell.arch) or "x86_64"
+            situation = Situation(system=system, release=release, machine=machine, cards=cards, python=python)
+        overrides = [each for each in self.matrix.override if matches(cell, each.when)]
+        options = {name: value for each in overrides for name, value in each.options.items()}
+        wish = Wish(
+            torch=cell.torch,
+            cuda=version_of(cell.cuda, "--cuda") if cell.cuda != CPU else None,
+            profile=cell.profile if cell.machine is None else None,
+            configured_index=self.matrix.configured_index,
+        )
+        always = any(each.always for each in overrides)
+        return _Wanted(situation=situation, wish=wish, python=python, options=options, always=always)
+
+    def _machine(self, name: str) -> Situation:
+        if name not in self._machines:
+            self._machines[name] = situation_of(snapshot.load(Path(name)))
+        return self._machines[name]
+
+    def _alike(self, text: str | None) -> tuple[Card, ...]:
+        """The cards of an entry; cards that differ in nothing but their name are the same card."""
+        if text is None:
+            raise UnknownName("no GPU is named", hint="add `gpu` to the matrix")
+        if text not in self._cards:
+            found: dict[Card, None] = {}
+            for card in cards_named([text.replace(";", ",")]):
+                if not card.ambiguous and card.jetson is None:
+                    name = f"compute capability {card.capabilities[0]}"
+                    card = msgspec.structs.replace(card, name=name, count=1, notes=())
+                found[card] = None
+            self._cards[text] = tuple(sorted(found, key=lambda card: card.capabilities))
+        return self._cards[text]
+
+    def _verdict(self, wanted: _Wanted) -> Verdict:
+        key = (wanted.situation, wanted.wish)
+        if key not in self._verdicts:
+            self.asked += 1
+            self._verdicts[key] = resolve(wanted.situation, wanted.wish, self.shelf)
+        return self._verdicts[key]
+
+    def _plan(self, verdict: Verdict, route: Route) -> Plan:
+        if id(route) not in self._plans:
+            self._plans[id(route)] = plan_of(msgspec.structs.replace(verdict, recommended=route))
+        return self._plans[id(route)]
+
+    # -- PyTorch itself -------------------------------------------------------------------------------------------
+
+    def _torch(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
+        verdict = self._verdict(wanted)
+        best = verdict.recommended
+        if best.route is RouteKind.NONE or best.torch is None:
+            return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
+        if refused := _python(best.torch, wanted):
+            return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
+        if best.route is RouteKind.SHELF:
+            wheel = Path(best.location or "").name
+            return Outcome(state=JobState.DONE, reason=best.summary, wheel=wheel)
+        if best.route is RouteKind.OFFICIAL_WHEEL and not wanted.always:
+            return Outcome(state=JobState.NOT_NEEDED, reason=best.summary)
+        source = _first(verdict, (RouteKind.SOURCE_BUILD,))
+        if source is None:
+            return Outcome(state=JobState.NOT_NEEDED, reason=best.summary)
+        plan = self._plan(verdict, source)
+        return Outcome(
+            state=JobState.BUILD,
+            reason=source.summary,
+            lock=torch_lock(plan, wanted.options),
+            plan=msgspec.structs.replace(plan, options={**plan.options, **wanted.options}),
+            cards=source.targets,
+            estimate=_estimate(source),
+        )
+
+    # -- extensions of it -----------------------------------------------------------------------------------------
+
+    def _extension(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
+        if cell.cuda == CPU:
+            raise UnknownName("a torch extension needs a CUDA version", hint="leave `cpu` to CMake projects")
+        verdict = self._verdict(wanted)
+        best = verdict.recommended
+        if best.route is RouteKind.NONE or best.torch is None:
+            return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
+        if refused := _python(best.torch, wanted):
+            return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
+        entry = self.matrix.projects.get(cell.project)
+        if entry is None and best.route is RouteKind.OFFICIAL_WHEEL and not wanted.always:
+            reason = f"{best.summary}; PyTorch's index has the {cell.project} that belongs to it"
+            return Outcome(state=JobState.NOT_NEEDED, reason=reason)
+        route = _first(verdict, _INSTALLED) or _first(verdict, (RouteKind.SOURCE_BUILD,))
+        if route is None:
+            return Outcome(state=JobState.IMPOSSIBLE, reason=f"no torch wheel to build it for: {best.summary}")
+        plan = self._plan(verdict, route)
+        built = route.route is RouteKind.SOURCE_BUILD
+        situation = wanted.situation
+        lock = FleetLock(
+            project=cell.project,
+            kind=JobKind.EXTENSION,
+            source=self._digest(entry.source) if entry and entry.source else _requirement(cell.project, plan.torch),
+            torch=plan.torch,
+            variant=route.variant,
+            cuda=str(route.cuda),
+            arch_list=";".join(str(each) for each in situation.capabilities),
+            python=plan.python,
+            system=situation.system,
+            machine=situation.machine,
+            options=wanted.options,
+        )
+        return Outcome(
+            state=JobState.BUILD,
+            reason=f"for torch {route.version}",
+            lock=lock,
+            plan=plan,
+            cards=tuple(each.sm for each in situation.capabilities),
+            torch=torch_lock(plan, {}) if built else None,
+            estimate=_told(entry),
+        )
+
+    # -- CMake projects -------------------------------------------------------------------------------------------
+
+    def _cmake(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
+        entry = self.matrix.projects[cell.project]
+        file = self._file(str(entry.build))
+        situation = wanted.situation
+        if wanted.wish.cuda is not None and (refused := _toolkit(wanted)):
+            return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
+        cards = situation.capabilities if wanted.wish.cuda is not None else ()
+        lock = FleetLock(
+            project=cell.project,
+            kind=JobKind.CMAKE,
+            source=self._digest(str((self.root / str(entry.build)).parent / (file.source or "."))),
+            cuda=str(wanted.wish.cuda) if wanted.wish.cuda is not None else None,
+            arch_list=";".join(str(each) for each in cards),
+            # The wheel that Rekindle packs of a CMake project has no Python in it.
+            python=None if file.backend in (None, "cmake") else wanted.python,
+            system=situation.system,
+            machine=situation.machine,
+            profile=cell.profile,
+            backend=file.backend,
+            version=_labelled(file.version, wanted.wish.cuda, tuple(each.sm for each in cards)),
+            options={**file.options, **wanted.options},
+            requires=file.requires,
+        )
+        return Outcome(
+            state=JobState.BUILD,
+            reason=f"CUDA {lock.cuda} for {lock.arch_list}" if lock.cuda else "without GPU code",
+            lock=lock,
+            cards=tuple(each.sm for each in cards),
+            estimate=_told(entry),
+        )
+
+    def _file(self, name: str) -> BuildFile:
+        if name not in self._files:
+            self._files[name] = build_request.read(self.root / name)
+        return self._files[name]
+
+    def _digest(self, folder: str) -> str:
+        if folder not in self._digests:
+            self._digests[folder] = sources.digest(self.root / folder)
+        return self._digests[folder]
+
+
+def torch_lock(plan: Plan, options: dict[str, str]) -> FleetLock:
+    return FleetLock(
+        project="torch",
+        kind=JobKind.TORCH,
+        torch=plan.torch,
+        cuda=str(plan.cuda) if plan.cuda else None,
+        cudnn=str(plan.cudnn) if plan.cudnn else None,
+        arch_list=plan.arch_list or "",
+        python=plan.python,
+        system=plan.system,
+        machine=plan.machine,
+        profile=plan.profile,
+        backend=plan.backend,
+        commit=plan.commit,
+        options={**plan.options, **options},
+        patches=plan.patches,
+        requires=plan.requires,
+    )
+
+
+def _python(torch: str, wanted: _Wanted) -> str | None:
+    """Why there is no PyTorch for the Python that was asked for; None when there is."""
+    have = releases.torch_release(torch).pythons(wanted.situation.system)
+    if wanted.python is None or wanted.python in have:
+        return None
+    return f"PyTorch {torch} is for Python {spread(have)}, not {wanted.python}"
+
+
+def _toolkit(wanted: _Wanted) -> str | None:
+    """Why the toolkit does not compile for the cards; None when it does."""
+    situation = wanted.situation
+    usable, rejected = source_build.usable_toolkits(situation, window_of(situation), wanted.wish)
+    if usable:
+        return None
+    said = next((each.sentence for each in rejected if each.candidate.cuda and _is(each.candidate.cuda, wanted)), None)
+    return said or f"CUDA {wanted.wish.cuda} is not in Rekindle's data"
+
+
+def _is(cuda: Version, wanted: _Wanted) -> bool:
+    return wanted.wish.admits_cuda(cuda)
+
+
+def _first(verdict: Verdict, kinds: tuple[RouteKind, ...]) -> Route | None:
+    return next((route for route in (verdict.recommended, *verdict.routes) if route.route in kinds), None)
+
+
+def _requirement(project: str, torch: str) -> str:
+    version = version_for(project, torch)
+    if version is None:
+        raise UnknownName(f"which {project} belongs to torch {torch} is not in Rekindle's data")
+    return f"{project}=={version}"
+
+
+def _labelled(version: str | None, cuda: Version | None, cards: tuple[str, ...]) -> str | None:
+    """`1.0+cu118.sm35`: builds of one release lie side by side on the shelf."""
+    if version is None or "+" in version:
+        return version
+    parts = [f"cu{cuda.major}{cuda.minor}", *(card.replace("_", "") for card in cards)] if cuda else ["cpu"]
+    return f"{version}+{'.'.join(parts)}"
+
+
+def _estimate(route: Route) -> JobEstimate:
+    found = route.estimate
+    if found is None:
+        return JobEstimate(disk_gb=40.0, memory_gb=8.0)
+    return JobEstimate(
+        minutes=found.minutes,
+        disk_gb=found.disk_gb,
+        memory_gb=found.memory_gb or 8.0,
+        download_gb=found.download_gb,
+    )
+
+
+def _told(entry: ProjectEntry | None) -> JobEstimate:
+    if entry is None:
+        return JobEstimate(disk_gb=10.0, memory_gb=4.0)
+    return JobEstimate(minutes=entry.minutes, disk_gb=entry.disk_gb or 1.0, memory_gb=entry.memory_gb or 2.0)

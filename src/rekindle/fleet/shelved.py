@@ -1,0 +1,58 @@
+"""Which jobs are on a shelf already: one small record per key beside its wheels.
+
+A record counts while the wheel it names is on the shelf with the hash it had. So a job that is finished anywhere, by
+whom and when ever, is not built again by anybody who has the shelf.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core import codec, files
+from rekindle.core.errors import RekindleError
+from rekindle.fleet.job import FleetLock
+from rekindle.wheels.shelf import shelf
+from rekindle.wheels.shelf.entry import ShelvedWheel
+
+FOLDER = "fleet"
+_KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
+
+
+class ShelvedJob(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = "rekindle.shelved-job/1"
+    key: str
+    wheel: str
+    sha256: str
+    lock: FleetLock
+    minutes: float | None = None
+    """How long it took, for the next estimate."""
+
+
+def record(folder: Path, job: ShelvedJob) -> None:
+    """Written last: the wheel is on the shelf before anybody reads that it is."""
+    files.write_text(folder / FOLDER / f"{job.key}.json", codec.to_json(job) + "\n")
+
+
+def jobs_on(folder: Path) -> dict[str, ShelvedJob]:
+    """The finished jobs of a shelf by key. A record whose wheel is gone, or another, is as if it were not there."""
+    place = folder / FOLDER
+    if not place.is_dir():
+        return {}
+    wheels = {entry.file: entry.sha256 for entry in shelf.entries(folder) if entry.yanked is None}
+    found = (_read(path) for path in sorted(place.iterdir()) if _KEY.match(path.name))
+    return {job.key: job for job in found if job and wheels.get(job.wheel) == job.sha256}
+
+
+def entry_of(folder: Path, job: ShelvedJob) -> ShelvedWheel | None:
+    return next((entry for entry in shelf.entries(folder) if entry.file == job.wheel), None)
+
+
+def _read(path: Path) -> ShelvedJob | None:
+    try:
+        found = codec.from_json(files.read_bytes(path, limit=1024 * 1024), ShelvedJob, name=f"`{path.name}`")
+    except RekindleError:
+        return None
+    return found if found.key == path.name.removesuffix(".json") == found.lock.key else None

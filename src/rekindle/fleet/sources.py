@@ -1,0 +1,66 @@
+"""The source of a project of your own: its hash, and the one archive in which it travels to another machine."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from pathlib import Path
+
+from rekindle.build.configure import tree
+from rekindle.core.errors import BadInput, NotFound
+
+MOST = 256 * 1024 * 1024
+
+
+def digest(root: Path) -> str:
+    """One hash over the names and bytes of every file; times, modes and owners do not count."""
+    found = hashlib.sha256()
+    for name in _names(root):
+        found.update(f"{name}\0".encode())
+        found.update(hashlib.sha256((root / name).read_bytes()).digest())
+    return found.hexdigest()
+
+
+def pack(root: Path) -> bytes:
+    """The same bytes for the same files, on every machine."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in _names(root):
+            data = (root / name).read_bytes()
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(data), 1_000_000_000
+            member.mode = 0o755 if _runs(root / name) else 0o644
+            archive.addfile(member, io.BytesIO(data))
+            if stream.tell() > MOST:
+                hint = "keep data and build folders out of the project's folder"
+                raise BadInput(f"`{root}` has more than {MOST // 1024**2} MiB of files", hint=hint)
+    return stream.getvalue()
+
+
+def unpack(data: bytes, into: Path) -> None:
+    """Only plain files with plain names below `into`; anything else is refused."""
+    into.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            parts = member.name.split("/")
+            if not member.isreg() or "\\" in member.name or ":" in member.name or {"", ".", ".."} & set(parts):
+                raise BadInput(f"the source holds `{member.name[:80]}`, which is no plain file", hint="send it again")
+            content = archive.extractfile(member)
+            target = into.joinpath(*parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content.read() if content else b"")
+            target.chmod(0o755 if member.mode & 0o100 else 0o644)
+            # The build tells by their times that files have not changed: they are the same wherever it goes on.
+            os.utime(target, (member.mtime, member.mtime))
+
+
+def _names(root: Path) -> list[str]:
+    if not root.is_dir():
+        raise NotFound(f"there is no folder `{root}`", hint="a project's `source` is relative to the matrix")
+    return sorted(name for name in tree.manifest(root) if (root / name).is_file() and not (root / name).is_symlink())
+
+
+def _runs(path: Path) -> bool:
+    return os.name != "nt" and bool(path.stat().st_mode & 0o100)

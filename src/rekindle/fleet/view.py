@@ -1,0 +1,47 @@
+"""What a person reads of a fleet: the plan, the state of a run, its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rekindle.fleet.job import JobState
+from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
+
+_TITLES = {
+    JobState.BUILD: "To build, in this order",
+    JobState.DONE: "Done already",
+    JobState.NOT_NEEDED: "Not needed: an official wheel serves",
+    JobState.IMPOSSIBLE: "Impossible",
+}
+_MOST = 200
+
+
+def plan_lines(plan: FleetPlan) -> Iterator[str]:
+    for state, title in _TITLES.items():
+        jobs = [job for job in plan.jobs if job.state is state]
+        if not jobs:
+            continue
+        yield f"{title} ({len(jobs)})"
+        for job in jobs[:_MOST]:
+            time = f"{guessed(job.estimate):>10}  {job.estimate.disk_gb:>5.1f} GB  " if state is JobState.BUILD else ""
+            serves = f"  ({len(job.cells)} combinations)" if len(job.cells) > 1 else ""
+            yield f"  {time}{job.name}{serves}"
+            if state is not JobState.BUILD:
+                yield f"      {job.reason}"
+        if len(jobs) > _MOST:
+            yield f"  … and {len(jobs) - _MOST} more (`--json` lists them all)"
+        yield ""
+    yield from _totals(plan)
+
+
+def _totals(plan: FleetPlan) -> Iterator[str]:
+    all_ = plan.totals
+    machines = "1 machine" if all_.workers == 1 else f"{all_.workers} machines"
+    yield f"{all_.build} to build, {all_.done} done, {all_.not_needed} not needed, {all_.impossible} impossible"
+    if all_.build:
+        unknown = f"; no time is known for {all_.unknown} of them" if all_.unknown else ""
+        yield (
+            f"about {spoken_minutes(all_.wall_minutes)} on {machines} of eight cores "
+            f"({spoken_minutes(all_.minutes)} one after another){unknown}"
+        )
+        yield f"{all_.disk_gb:.0f} GB of disk at once, {all_.download_gb:.0f} GB to download"

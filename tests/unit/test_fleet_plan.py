@@ -1,0 +1,245 @@
+"""`rekindle fleet plan`: a matrix, its jobs, their reasons and their order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rekindle.core.errors import BadInput
+from rekindle.fleet import matrix_file, planning, shelved, sources
+from rekindle.fleet.job import JobState
+from rekindle.fleet.shelved import ShelvedJob
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Wish, named, version_of
+from support.command import rekindle_command
+from support.cuda import project
+from support.small_wheels import make as small_wheel
+
+ORPHANS = """
+torch = ["2.15.0"]
+cuda = ["12.6"]
+gpu = ["5.0;6.0;7.0"]
+python = ["3.11", "3.12", "3.8"]
+os = ["linux", "windows"]
+
+[[include]]
+torch = "2.7.1"
+cuda = "11.8"
+gpu = "Tesla K40c"
+
+[[include]]
+torch = "2.15.0"
+cuda = "12.6"
+gpu = "Tesla K40c"
+os = "linux"
+python = "3.12"
+
+[[include]]
+torch = "2.7.1"
+cuda = "12.6"
+gpu = "GTX 1080 Ti"
+os = "windows"
+python = "3.11"
+
+[[exclude]]
+os = "windows"
+python = "3.12"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "matrix.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def by_state(made: planning.Planned, state: JobState) -> list[str]:
+    return [job.name for job in made.plan.jobs if job.state is state]
+
+
+@pytest.fixture
+def orphans(tmp_path: Path) -> planning.Planned:
+    return planning.make(written(tmp_path, ORPHANS), workers=20)
+
+
+def test_every_combination_is_built_or_says_why_not(orphans: planning.Planned) -> None:
+    assert set(by_state(orphans, JobState.BUILD)) == {
+        "torch-2.15.0-cu126-sm50.sm60.sm70-py311-linux-x86_64",
+        "torch-2.15.0-cu126-sm50.sm60.sm70-py312-linux-x86_64",
+        "torch-2.15.0-cu126-sm50.sm60.sm70-py311-windows-x86_64",
+        "torch-2.7.1-cu118-sm35-py311-linux-x86_64",
+        "torch-2.7.1-cu118-sm35-py312-linux-x86_64",
+        "torch-2.7.1-cu118-sm35-py311-windows-x86_64",
+    }
+    reasons = {job.name: job.reason for job in orphans.plan.jobs if job.state is JobState.IMPOSSIBLE}
+    assert "sm_35" in reasons.pop("torch-2.15.0-cu12.6-Tesla_K40c-3.12-linux")
+    assert len(reasons) == 4 and all("is for Python 3." in reason for reason in reasons.values())
+
+
+def test_a_job_that_an_official_wheel_serves_is_not_needed_as_the_resolver_says(orphans: planning.Planned) -> None:
+    (job,) = [job for job in orphans.plan.jobs if job.state is JobState.NOT_NEEDED]
+    alone = resolve(
+        named(["GTX 1080 Ti"], system="windows", python="3.11"), Wish(torch="2.7.1", cuda=version_of("12.6", "--cuda"))
+    ).recommended
+    assert alone.route is RouteKind.OFFICIAL_WHEEL
+    assert "2.7.1+cu126" in job.reason and "2.7.1+cu126" in alone.summary
+
+
+def test_the_longest_come_first_and_a_further_python_takes_a_share(orphans: planning.Planned) -> None:
+    building = [job for job in orphans.plan.jobs if job.state is JobState.BUILD]
+    assert [job.order for job in building] == list(range(1, 7))
+    minutes = {job.name: job.estimate.minutes or 0 for job in building}
+    first = minutes["torch-2.15.0-cu126-sm50.sm60.sm70-py311-linux-x86_64"]
+    assert minutes["torch-2.15.0-cu126-sm50.sm60.sm70-py312-linux-x86_64"] == round(first / 10)
+    assert building[0].estimate.minutes == max(minutes.values())
+    totals = orphans.plan.totals
+    assert totals.minutes == sum(minutes.values())
+    assert totals.wall_minutes == first + round(first / 10), "on enough machines the longest chain decides"
+
+
+def test_cards_of_one_capability_are_one_job_and_one_question(tmp_path: Path) -> None:
+    text = 'torch = "2.15.0"\ncuda = "12.6"\npython = "3.12"\ngpu = ["GTX 1080 Ti", "GTX 1070", "Tesla P40", "sm_61"]\n'
+    made = planning.make(written(tmp_path, text))
+    (job,) = [job for job in made.plan.jobs if job.state is JobState.BUILD]
+    assert [cell.gpu for cell in job.cells] == ["GTX 1080 Ti", "GTX 1070", "Tesla P40", "sm_61"]
+    assert made.plan.questions < 4
+
+
+def test_the_key_is_the_hash_of_the_lock_and_not_of_names_or_dates(tmp_path: Path) -> None:
+    text = 'torch = "2.15.0"\ncuda = "12.6"\npython = "3.12"\ngpu = "{}"\n'
+    keys = {planning.make(written(tmp_path, text.format(gpu))).plan.jobs[0].key for gpu in ("P40", "GTX 1060", "6.1")}
+    assert len(keys) == 1
+    other = planning.make(written(tmp_path, text.format("6.0"))).plan.jobs[0]
+    assert other.key not in keys
+    assert other.lock is not None and other.key == other.lock.key
+
+
+def test_an_option_of_an_override_makes_another_job(tmp_path: Path) -> None:
+    text = 'torch = "2.15.0"\ncuda = "12.6"\npython = "3.12"\ngpu = "6.1"\n'
+    plain = planning.make(written(tmp_path, text)).plan.jobs[0]
+    text += '[[override]]\nwhen = { torch = "2.15.0" }\noptions = { USE_FLASH_ATTENTION = "OFF" }\n'
+    made = planning.make(written(tmp_path, text))
+    changed = made.plan.jobs[0]
+    assert changed.key != plain.key
+    assert changed.key is not None and made.plans[changed.key].options == {"USE_FLASH_ATTENTION": "OFF"}
+
+
+def test_torchvision_waits_for_the_torch_that_has_to_be_built(tmp_path: Path) -> None:
+    text = 'torch = "2.15.0"\ncuda = "12.6"\npython = "3.12"\ngpu = "6.1"\n'
+    made = planning.make(written(tmp_path, 'project = ["torchvision", "torch"]\n' + text))
+    torch, vision = made.plan.jobs
+    assert vision.needs == (torch.key,) and (torch.order, vision.order) == (1, 2)
+    alone = planning.make(written(tmp_path, 'project = ["torchvision"]\n' + text)).plan.jobs[0]
+    assert alone.state is JobState.IMPOSSIBLE and "add project `torch`" in alone.reason
+
+
+CMAKE = """
+project = ["spark"]
+cuda = ["11.8", "13.0"]
+gpu = ["3.5", "7.5"]
+python = ["3.11", "3.12"]
+arch = "aarch64"
+
+[projects.spark]
+build = "spark/build.toml"
+minutes = 3
+"""
+
+
+def test_a_project_of_your_own_is_planned_with_the_toolkits_that_compile_for_the_cards(tmp_path: Path) -> None:
+    shutil.copytree(project("spark"), tmp_path / "spark")
+    made = planning.make(written(tmp_path, CMAKE))
+    assert sorted(by_state(made, JobState.BUILD)) == [
+        "spark-cu118-sm35-linux-aarch64", "spark-cu118-sm75-linux-aarch64", "spark-cu130-sm75-linux-aarch64",
+    ]  # fmt: skip
+    assert all(len(job.cells) == 2 for job in made.plan.jobs if job.state is JobState.BUILD), "a Python is not in it"
+    versions = {job.lock.version for job in made.plan.jobs if job.lock}
+    assert versions == {"1.0+cu118.sm35", "1.0+cu118.sm75", "1.0+cu130.sm75"}
+    before = {job.key for job in made.plan.jobs}
+    (tmp_path / "spark" / "spark" / "__init__.py").write_text("changed = 1\n", encoding="utf-8")
+    after = {job.key for job in planning.make(written(tmp_path, CMAKE)).plan.jobs if job.key}
+    assert not before & after, "another source is another job"
+
+
+def test_what_is_on_the_shelf_is_done_until_the_wheel_is_gone(tmp_path: Path) -> None:
+    from rekindle.wheels.shelf import shelf
+
+    shutil.copytree(project("spark"), tmp_path / "spark")
+    place = tmp_path / "shelf"
+    (entry,) = shelf.add(place, [small_wheel(tmp_path)])
+    first = planning.make(written(tmp_path, CMAKE)).plan.jobs[0]
+    assert first.lock is not None and first.key is not None
+    shelved.record(place, ShelvedJob(key=first.key, wheel=entry.file, sha256=entry.sha256, lock=first.lock, minutes=7))
+    again = planning.make(written(tmp_path, CMAKE), shelf_folder=place)
+    (done,) = [job for job in again.plan.jobs if job.state is JobState.DONE]
+    assert (done.key, done.wheel) == (first.key, entry.file)
+    shelf.remove(place, [entry.file])
+    assert not by_state(planning.make(written(tmp_path, CMAKE), shelf_folder=place), JobState.DONE)
+
+
+def test_a_record_that_was_changed_by_hand_does_not_count(tmp_path: Path) -> None:
+    from rekindle.wheels.shelf import shelf
+
+    shutil.copytree(project("spark"), tmp_path / "spark")
+    (entry,) = shelf.add(tmp_path / "shelf", [small_wheel(tmp_path)])
+    first, second, *_ = planning.make(written(tmp_path, CMAKE)).plan.jobs
+    assert first.lock is not None and second.key is not None
+    told = ShelvedJob(key=second.key, wheel=entry.file, sha256=entry.sha256, lock=first.lock)
+    shelved.record(tmp_path / "shelf", told)
+    assert shelved.jobs_on(tmp_path / "shelf") == {}
+
+
+def test_snapshots_can_be_the_matrix(tmp_path: Path) -> None:
+    machines = sorted((Path(__file__).parents[1] / "machines").glob("*.json"))[:3]
+    assert machines
+    seen = rekindle_command(
+        "fleet", "plan", str(written(tmp_path, 'torch = "2.7.1"\n')), "--shelf", str(tmp_path / "s"), "--json",
+        *(word for path in machines for word in ("--machine", str(path))),
+    )  # fmt: skip
+    assert seen.code == 0, seen.err
+    cells = [cell for job in seen.json()["jobs"] for cell in job["cells"]]
+    assert sorted(cell["machine"] for cell in cells) == sorted(map(str, machines))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('torc = "2.7"\n', "has no `torc`"),
+        ('schema = "other/1"\n', "is not a matrix"),
+        ('[[exclude]]\ncolour = "red"\n', "`colour` names no axis"),
+        ("[[exclude]]\n", "names no axis"),
+        ("[projects.a]\n", "needs either `build` or `source`"),
+        ("gpu = [1]\n", "cannot be read"),
+    ],
+)
+def test_a_matrix_that_was_not_understood_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        matrix_file.read(written(tmp_path, text))
+    assert said in caught.value.message
+
+
+def test_a_matrix_without_end_is_refused(tmp_path: Path) -> None:
+    words = json.dumps([str(number) for number in range(400)])
+    made = matrix_file.read(written(tmp_path, f"torch = {words}\ncuda = {words}\n"))
+    with pytest.raises(BadInput, match="160,000 combinations"):
+        list(matrix_file.cells(made))
+
+
+def test_a_source_travels_as_the_same_bytes_and_nothing_escapes(tmp_path: Path) -> None:
+    import io
+    import tarfile
+
+    packed = sources.pack(project("spark"))
+    sources.unpack(packed, tmp_path / "a")
+    assert sources.digest(tmp_path / "a") == sources.digest(project("spark"))
+    assert sources.pack(tmp_path / "a") == packed
+    for name in ("../out", "/abs", "a/../../b", "c:d"):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo(name))
+        with pytest.raises(BadInput):
+            sources.unpack(stream.getvalue(), tmp_path / "b")
