@@ -55,7 +55,7 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
     if isinstance(driving, Rejection) or fatal:
         # What it would have cost besides is of no interest any more.
         return None, fatal
-    route = _route(offer, situation, driving, found)
+    route = _route(offer, situation, wish, driving, found)
     if situation.python is not None and route.python != situation.python:
         words: dict[str, Any] = {"torch": offer.torch, "pythons": spread(offer.pythons), "python": situation.python}
         found.append(broken("torch-python", candidate, row=offer.row, **words))
@@ -136,8 +136,8 @@ def _share(code: GpuCode, capability: Capability) -> str:
     return f"{state.native + state.jit} of {state.containers} containers"
 
 
-def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rejection]) -> Route:
-    choice = choose_python(situation, offer.pythons, offer.torch)
+def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, found: list[Rejection]) -> Route:
+    choice = choose_python(situation, _pythons(offer, situation, wish), offer.torch)
     official = offer.route is RouteKind.OFFICIAL_WHEEL
     beside = _companions(offer, choice.python) if official else {}
     requirements = _requirements(offer, beside) if official else ()
@@ -190,6 +190,18 @@ def _route(offer: Offer, situation: Situation, driving: Driving, found: list[Rej
         consent=offer.route is not RouteKind.COMMUNITY,
         summary=_summary(offer, situation),
     )
+
+
+def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
+    """The Pythons to choose from: those with a torchvision too, where nobody named a Python or torchvision is asked for."""
+    if offer.route is not RouteKind.OFFICIAL_WHEEL or (situation.python is not None and wish.torchvision is None):
+        return offer.pythons
+    line = offer.variant or "cpu"
+    row = companions.companion(
+        "torchvision", offer.torch, line=line, python=None, system=offer.system, machine=offer.machine
+    )
+    both = tuple(each for each in offer.pythons if row is not None and each in row.pythons)
+    return both or offer.pythons
 
 
 def _companions(offer: Offer, python: str | None) -> dict[str, str]:
