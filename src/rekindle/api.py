@@ -42,10 +42,12 @@ def plan(
     """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer."""
     from rekindle.stack.from_machine import asked
     from rekindle.stack.resolver import resolve
-    from rekindle.stack.situation import Wish, version_of
+    from rekindle.stack.situation import Wish
+    from rekindle.stack.typed import torch_of
 
     situation = asked(gpus=gpus, system=os, driver=driver, python=python, snapshot=machine)
-    return resolve(situation, Wish(torch=torch, cuda=version_of(cuda, "--cuda")))
+    release, line = torch_of(torch, cuda)
+    return resolve(situation, Wish(torch=release, cuda=line))
 
 
 def gpu(name: str) -> CardAnswer:

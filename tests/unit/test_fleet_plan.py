@@ -14,7 +14,8 @@ from rekindle.fleet.job import JobState
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Wish, named, version_of
+from rekindle.stack.situation import Wish, named
+from rekindle.stack.typed import version_of
 from support.command import rekindle_command
 from support.cuda import project
 from support.small_wheels import make as small_wheel

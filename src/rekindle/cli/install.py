@@ -10,7 +10,8 @@ from rekindle.cli import options
 from rekindle.core import console
 from rekindle.install.apply import InstallReport
 from rekindle.install.shelf_offers import Shelves
-from rekindle.stack.situation import Prefer, Wish, version_of
+from rekindle.stack.situation import Prefer, Wish
+from rekindle.stack.typed import torch_of
 
 
 @click.command("install")
@@ -55,9 +56,8 @@ def command(
     if undo:
         report = verb.undo(environment)
     else:
-        wish = Wish(
-            torch=torch, cuda=version_of(cuda, "--cuda"), prefer=Prefer(prefer), configured_index=configured_index
-        )
+        release, line = torch_of(torch, cuda)
+        wish = Wish(torch=release, cuda=line, prefer=Prefer(prefer), configured_index=configured_index)
         report = verb.install(
             environment,
             wish,

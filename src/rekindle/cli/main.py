@@ -125,7 +125,12 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         return Interrupted("interrupted", hint="rerun the command to resume")
     except click.ClickException as wrong:
         verb = next((word for word in argv if word in VERBS), "")
-        return UsageError(wrong.format_message(), hint=f"see `rekindle {verb + ' ' if verb else ''}--help`")
+        card = (
+            "a card is named with `--gpu NAME`; "
+            if verb in ("plan", "install") and "extra argument" in str(wrong)
+            else ""
+        )
+        return UsageError(wrong.format_message(), hint=f"{card}see `rekindle {verb + ' ' if verb else ''}--help`")
     except MemoryError:
         return RekindleError("not enough memory", hint="close other programs and rerun the command")
     except OSError as error:

@@ -73,6 +73,13 @@ def build_question(command: F) -> F:
     return command
 
 
+class Several(click.Choice):  # type: ignore[type-arg]
+    """One of the choices, or several with commas between."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return ",".join(super(Several, self).convert(each.strip(), param, ctx) for each in str(value).split(","))
+
+
 def given(*names: str) -> list[str]:
     """Which of these options are on the command line."""
     context = click.get_current_context()

@@ -18,7 +18,8 @@ from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import asked
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Prefer, Situation, Wish, version_of
+from rekindle.stack.situation import Prefer, Situation, Wish
+from rekindle.stack.typed import torch_of, version_of
 from rekindle.stack.verdict import Verdict
 
 
@@ -36,7 +37,7 @@ from rekindle.stack.verdict import Verdict
 @click.option(
     "--needs",
     multiple=True,
-    type=click.Choice([each.id for each in needs()]),
+    type=options.Several([each.id for each in needs()]),
     help="What the card must be able to do. May be repeated.",
 )
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
@@ -141,13 +142,14 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wish(self) -> Wish:
+        release, line = torch_of(self.torch, self.cuda)
         return Wish(
-            torch=self.torch,
+            torch=release,
             torchvision=self.torchvision,
-            cuda=version_of(self.cuda, "--cuda"),
+            cuda=line,
             toolset=version_of(self.toolset, "--toolset"),
             profile=self.profile,
-            needs=self.needs,
+            needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
             prefer=Prefer(self.prefer),
             community=self.community,
             configured_index=self.configured_index,

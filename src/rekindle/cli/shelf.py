@@ -98,7 +98,7 @@ def find(
     """Find the wheel to install for these cards, this torch and this Python. Exits with 5 if there is none."""
     from rekindle.core.errors import NoRoute
     from rekindle.knowledge.gpu.gpus import capabilities_of
-    from rekindle.stack.situation import python_of, version_of
+    from rekindle.stack.typed import python_of, version_of
     from rekindle.wheels.shelf import report as shelf_report
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf

@@ -29,7 +29,8 @@ from rekindle.stack.plan import Plan, plan_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, spread
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Card, Situation, Wish, arch_of, cards_named, os_of, python_of, version_of
+from rekindle.stack.situation import Card, Situation, Wish, cards_named
+from rekindle.stack.typed import arch_of, python_of, system_of, version_of
 from rekindle.stack.verdict import Verdict
 
 _INSTALLED = (RouteKind.SHELF, RouteKind.OFFICIAL_WHEEL)
@@ -101,10 +102,18 @@ class Resolving:
             situation = self._machine(cell.machine)
             python = python or situation.python
         else:
-            system, release = os_of(cell.os)
+            place = system_of(cell.os)
             cards = () if cell.cuda == CPU and not cell.gpu else self._alike(cell.gpu)
             machine = arch_of(cell.arch) or "x86_64"
-            situation = Situation(system=system, release=release, machine=machine, cards=cards, python=python)
+            situation = Situation(
+                system=place.system,
+                release=place.release,
+                libc=place.libc,
+                glibc=place.glibc,
+                machine=machine,
+                cards=cards,
+                python=python,
+            )
         overrides = [each for each in self.matrix.override if matches(cell, each.when)]
         options = {name: value for each in overrides for name, value in each.options.items()}
         wish = Wish(

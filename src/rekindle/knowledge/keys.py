@@ -80,6 +80,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/field_reports": {"reports": ("report", "card")},
+    "torch/linux_systems": {"system": ("id",)},
     "torch/option_parents": {"parent": ("name",)},
     "torch/option_verdicts": {"verdicts": ("name",)},
     "torch/patches/*": {},

@@ -118,7 +118,8 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         lines += ["", "  missing"]
         for piece in route.missing:
             have = f" (here: {piece.have})" if piece.have else ""
-            lines.append(console.wrap(f"{piece.need}{have}", first="    - ", indent="      "))
+            need = f"Python {piece.need}" if piece.what == "python" else piece.need
+            lines.append(console.wrap(f"{need}{have}", first="    - ", indent="      "))
             lines += [f"        {line}" for line in piece.commands]
     if route.change:
         lines += ["", console.wrap(f"what would help: {route.change.text}", indent="  ")]
@@ -162,7 +163,7 @@ def _items(title: str, items: Iterable[str]) -> list[str]:
 def _cheaper(route: Route, best: Route) -> list[str]:
     """The quicker way, with what it costs and what is lost, beside the complete one."""
     lines = [f"Or, quicker: {route.route.value} torch {route.version}, {takes(route)} instead of {takes(best)}"]
-    lines += [console.wrap(f"without {loss}", first="  - ", indent="    ") for loss in route.loses]
+    lines += [console.wrap(f"loses: {loss}", first="  - ", indent="    ") for loss in route.loses]
     lines += ["  Run", *(f"    {line}" for line in route.commands)]
     return [*lines, "  `--prefer quickest` chooses this one, `--prefer complete` hides it"]
 

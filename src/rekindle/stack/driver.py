@@ -89,7 +89,8 @@ def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Can
         need=need,
         full=full,
         jit=jit,
-        text=_text(max(full, need) if reachable else need, window.last),
+        # A driver that is known and runs native code only meets what it has to meet, not what a fresh one would.
+        text=_text(max(full, need) if reachable and jit else need, window.last),
         detail=_detail(toolkit, situation.system, full, need, window.last, reachable),
     )
 

@@ -15,7 +15,8 @@ from rekindle.knowledge.gpu.drivers import typed_driver
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, FoundTorch, Machine
-from rekindle.stack.situation import Card, Installed, Situation, arch_of, cards_named, named, os_of, python_of
+from rekindle.stack.situation import Card, Installed, Situation, cards_named, named
+from rekindle.stack.typed import arch_of, python_of, system_of
 
 
 def situation_of(
@@ -126,7 +127,7 @@ def asked(
     if snapshot is not None:
         return situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
     own = paths.system()
-    elsewhere = system is not None and os_of(system)[0] != own
+    elsewhere = system is not None and system_of(system).system != own
     if gpus or elsewhere or machine is not None:
         return named(gpus, system=system or own, machine=arch_of(machine), driver=driver, python=python)
     return situation_of(snapshots.here(), driver=driver, python=python)

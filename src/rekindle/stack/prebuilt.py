@@ -28,6 +28,7 @@ from rekindle.stack.route import (
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Situation, Wish
 
+_ARM_ONLY = (Capability(8, 7), Capability(10, 1), Capability(11, 0))
 BY_JIT = "wheel-jit"
 """The rule of a build that reaches a card only through PTX."""
 
@@ -119,7 +120,9 @@ def _libraries(offer: Offer, card: Card, capability: Capability, candidate: Cand
 
 def cudnn_serves(offer: Offer, capability: Capability) -> bool | None:
     if offer.cudnn is not None:
-        return cudnn.serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
+        answer = cudnn.serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
+        # The rows were read off x86_64 files: they say nothing of a chip that is sold with an Arm processor only.
+        return None if answer is False and offer.machine != "x86_64" and capability in _ARM_ONLY else answer
     last = cudnn.last_for(capability)
     if offer.cudnn_pin is not None and last is not None and last < Version.parse(offer.cudnn_pin).major_minor:
         return False
@@ -193,7 +196,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
 
 
 def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
-    """The Pythons to choose from: those with a torchvision too, where nobody named a Python or torchvision is asked for."""
+    """The Pythons to choose from: those with a torchvision, where no Python was named or torchvision is asked for."""
     if offer.route is not RouteKind.OFFICIAL_WHEEL or (situation.python is not None and wish.torchvision is None):
         return offer.pythons
     line = offer.variant or "cpu"

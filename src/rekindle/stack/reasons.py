@@ -91,7 +91,10 @@ def _against(version: str, best: Route, rejections: Sequence[Rejection], routes:
     losing = next((each for each in routes if each.torch == version and each.loses), None)
     if losing is not None:
         return f"not {losing.version}: {losing.loses[0]}"
-    if any(each.torch == version and each.route is best.route for each in routes):
+    same = next((each for each in routes if each.torch == version and each.route is best.route), None)
+    if same is not None and same.python != best.python:
+        return f"not {version}: it needs another Python ({same.python} instead of {best.python})"
+    if same is not None:
         return f"not {version}: it works by the same route and is less tested (`--torch {version}` plans it)"
     # A wheel without the card's code would not be saved by another driver: that comes first.
     order = ("wheel-glibc", "wheel-code", "wheel-code-partial", "driver-branch", "driver-too-old", "torch-python")

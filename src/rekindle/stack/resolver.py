@@ -20,6 +20,9 @@ from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
 from rekindle.stack.verdict import AnswerFor, Verdict
 
+_NCCL_FLOOR = Capability(5, 0)
+"""No NCCL of these wheels has code for Kepler (see the table of capabilities)."""
+
 
 def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Verdict:
     """The verdict for this situation and wish. `shelf` are the wheels the user has built or collected."""
@@ -142,5 +145,9 @@ def several_cards(situation: Situation, route: Route) -> list[str]:
     if situation.system == "windows":
         found.append("this build has no NCCL: on Windows several cards train together with `gloo` only")
     elif route.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CONDA_FORGE):
-        found.append("this build has NCCL, through which several cards train together")
+        without = [card.name for card in situation.cards if min(card.capabilities) < _NCCL_FLOOR]
+        if without:
+            found.append(f"NCCL has no code for {without[0]}: several cards train together with `gloo` only")
+        else:
+            found.append("this build has NCCL, through which several cards train together")
     return found

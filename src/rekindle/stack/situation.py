@@ -6,21 +6,19 @@ not known: None means "not known", and then the answer says what is needed inste
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 
 import msgspec
 
-from rekindle.core.errors import UsageError
-from rekindle.core.paths import ARCHITECTURES
-from rekindle.core.version import Range, Version, typed
+from rekindle.core.version import Range, Version
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import drivers, gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease
+from rekindle.stack.typed import python_of, system_of
 
 SYSTEMS = ("windows", "linux")
 
@@ -188,12 +186,15 @@ def named(
 ) -> Situation:
     """The situation of cards that were only named: nothing else is known of the machine."""
     cards = cards_named(queries)
-    os, release = os_of(system)
-    asked = drivers.typed_driver(driver, os) if driver is not None else None
+    place = system_of(system)
+    asked = drivers.typed_driver(driver, place.system) if driver is not None else None
     version, bits = python_of(python)
     return Situation(
-        system=os,
-        release=release,
+        system=place.system,
+        release=place.release,
+        libc=place.libc,
+        glibc=place.glibc,
+        distribution=place.distribution,
         machine=machine or machine_of(cards),
         cards=cards,
         driver=asked.version if asked else None,
@@ -207,57 +208,3 @@ def machine_of(cards: Sequence[Card]) -> str:
     """A Jetson, a DGX Spark or a GH200 says by itself which processor it comes with."""
     arm = any(card.jetson or jetson.only_on_arm(card.name) for card in cards)
     return "aarch64" if arm else "x86_64"
-
-
-_SYSTEMS = {
-    "windows": "windows",
-    "win": "windows",
-    "win64": "windows",
-    "linux": "linux",
-    "ubuntu": "linux",
-    "debian": "linux",
-    "wsl": "linux",
-    "wsl2": "linux",
-}
-_OLD_WINDOWS = ("7", "8", "8.1", "xp", "vista")
-
-
-def os_of(text: str) -> tuple[str, str | None]:
-    """`windows`, `linux`, and of an old Windows which: `windows 7`."""
-    name, _, release = text.strip().lower().replace("_", " ").partition(" ")
-    match = re.fullmatch(r"(windows|win)(\d[\d.]*)?", name)
-    if match and match[2] and match[2] != "64":
-        name, release = match[1], match[2]
-    if name in ("macos", "mac", "darwin", "osx"):
-        message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
-        raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
-    if name not in _SYSTEMS:
-        raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
-    return _SYSTEMS[name], release if release in _OLD_WINDOWS else None
-
-
-def arch_of(text: str | None) -> str | None:
-    """`x86_64` or `aarch64`, however a system calls it."""
-    if text is None:
-        return None
-    if text.strip().lower() not in ARCHITECTURES:
-        raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")
-    return ARCHITECTURES[text.strip().lower()]
-
-
-def version_of(text: str | None, option: str) -> Version | None:
-    """What an option says, or None where it was not given."""
-    example = {"--driver": "550.54.14", "--cuda": "12.6", "--toolset": "14.39"}.get(option, "11.8")
-    return typed(text, f"`{option}`", example) if text is not None else None
-
-
-def python_of(text: str | None) -> tuple[str | None, int | None]:
-    """`3.11` of `3.11`, `3.11.9` or `cp311`; `3.13t` stays free-threaded; `3.7-32` is a 32-bit one."""
-    if text is None:
-        return None, None
-    plain = text.strip().lower().removeprefix("python").removeprefix("py").strip()
-    match = re.fullmatch(r"(?:cp)?(\d)\.?(\d{1,2})(?:\.\d+)?(t?)(?:-(32|64))?", plain)
-    if not match or match[1] not in "23" or (match[1] == "2" and match[2] != "7"):
-        message = f"`{text[:40]}` is not a Python version"
-        raise UsageError(message, hint="write `--python 3.11`")
-    return f"{match[1]}.{int(match[2])}{match[3]}", int(match[4]) if match[4] else None

@@ -13,10 +13,11 @@ from rekindle.knowledge.torch import releases
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, spread
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
-from rekindle.stack.situation import Situation, Wish, python_of
+from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.typed import python_of
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
-_QUESTION = re.compile(r"(torch|cuda|python)\s*={1,2}\s*([\w.+]+)\Z", re.IGNORECASE)
+_QUESTION = re.compile(r"(?:(torch|cuda|python)\s*(?:={1,2}|\s)\s*)?v?(\d[\w.+]*)\Z", re.IGNORECASE)
 
 
 def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
@@ -27,7 +28,8 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
         pair = "a pair as `--torch 2.7.1 --why-not cuda==12.3`"
         hint = f"ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`; {pair}"
         raise UsageError(message, hint=hint)
-    name, value = match[1].lower(), match[2]
+    # A bare version is one of PyTorch.
+    name, value = (match[1] or "torch").lower(), match[2]
     ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
     return ask(f"{name}=={value}", value, situation, wish, verdict)
 

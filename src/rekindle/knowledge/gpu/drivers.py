@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
+from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
@@ -82,7 +85,11 @@ def branch_of(driver: Version) -> int:
 
 def typed_driver(text: str, system: str) -> TypedDriver:
     """A driver as people write it: `550.54.14`, or a bare branch, which means its newest release."""
-    version = typed(text.strip().lower().removeprefix("r"), "`--driver`", "550.54.14")
+    # As nvidia-smi shows it, with the CUDA beside it, or as a branch: `R550`.
+    plain = re.sub(r"(?i)^(nvidia[- ]?)?(driver )?(version:? )?r?|[ (,|]*cuda.*$", "", text.strip()).strip()
+    version = typed(plain, "`--driver`", "550.54.14")
+    if version.major >= 1000:
+        raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, system))
     if len(version.parts) > 1 or version.major < 100:
         return TypedDriver(version=version)
     rows = decided("driver_branches", _BranchTables).newest
@@ -91,6 +98,16 @@ def typed_driver(text: str, system: str) -> TypedDriver:
         return TypedDriver(version=version, note=f"driver {text} is taken as {version}, the first of that number")
     newest = row.windows if system == "windows" else row.linux
     return TypedDriver(version=newest, note=f"driver {text} is taken as {newest}, the newest of branch R{row.branch}")
+
+
+def _of_cuda(number: int, system: str) -> str:
+    """PyTorch says `found version 11040` of a driver that ends with CUDA 11.4."""
+    cuda = Version(f"{number // 1000}.{number % 1000 // 10}")
+    row = next((row for row in toolkits.toolkits() if row.version == cuda), None)
+    full = row.full_driver(system) if row else None
+    if full is None:
+        return "`nvidia-smi` shows the driver's version, for example 550.54.14"
+    return f"that is the driver's CUDA ({cuda}): `nvidia-smi` shows its own version; the branch is R{branch_of(full)}"
 
 
 def packages(branch: int, system: str, distribution: str | None = None) -> tuple[DriverPackage, ...]:

@@ -56,5 +56,6 @@ def jetpacks(chip: str) -> tuple[JetPack, ...]:
 @cached
 def only_on_arm(name: str) -> bool:
     """Is this GPU sold with an Arm processor only?"""
-    first = name.removeprefix("NVIDIA ").split()[0] if name else ""
-    return any(first in row.names for row in _tables().arm)
+    plain = name.removeprefix("NVIDIA ")
+    first = plain.split()[0] if plain else ""
+    return any(first in row.names or plain in row.names for row in _tables().arm)

@@ -50,6 +50,8 @@ class Vendor(Row, frozen=True, kw_only=True):
     pattern: str
     sentence: str
     hint: str
+    own: bool = False
+    """NVIDIA's own cards that are out of reach."""
 
 
 class _Tables(msgspec.Struct, frozen=True):
@@ -92,9 +94,9 @@ def vendors() -> tuple[Vendor, ...]:
 
 def vendor(text: str) -> Vendor | None:
     lowered = " ".join(text.lower().replace("-", " ").split())
-    if re.search(r"\b(nvidia|geforce|gtx|rtx|quadro|tesla)\b", lowered):
-        return None
-    return next((row for row in _tables().vendor if re.search(row.pattern, lowered)), None)
+    own = re.search(r"\b(nvidia|geforce|gtx|rtx|quadro|tesla)\b", lowered) is not None
+    rows = [row for row in _tables().vendor if row.own or not own]
+    return next((row for row in rows if re.search(row.pattern, lowered)), None)
 
 
 def pieces(text: str) -> list[str]:
