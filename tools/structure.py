@@ -27,7 +27,7 @@ LARGE = 500
 LIMITS = {
     "import circles": 0,
     "classes defined twice": 0,
-    "functions over 7 parameters": 14,
+    "functions over 7 parameters": 0,
     "modules over 500 lines": 0,
 }
 """What `--check` holds the tree to. Lower a limit when the tree allows it; never raise one."""

@@ -20,7 +20,7 @@ from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.core.errors import StepFailed
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.extension.build import ExtensionReport, build
+from rekindle.extension.build import ExtensionReport, ExtensionRequest, build
 from rekindle.extension.prepare import Preparation
 from rekindle.extension.wheel import make
 from rekindle.machine.model import Machine
@@ -61,7 +61,7 @@ def needs_cuda(major: int) -> Machine:
 
 def built(project: str, place: Path, output: Path, *gpus: str) -> ExtensionReport:
     cards, _ = cards_for(gpus, None, None)
-    return build(project, place, cards=cards, machine=machine(), output=output)
+    return build(ExtensionRequest(project=project, environment=place, output=output), cards=cards, machine=machine())
 
 
 @pytest.mark.long
@@ -96,9 +96,8 @@ def test_somebody_elses_extension_from_its_sdist(cuda130: Path, tmp_path: Path) 
     """chamferdist: no wheels, CUDA only if FORCE_CUDA says so where no card is."""
     said: list[str] = []
     cards, _ = cards_for(["H200"], None, None)
-    report = build(
-        "chamferdist==1.0.3", cuda130, cards=cards, machine=machine(), output=tmp_path, tell=said.append
-    )  # fmt: skip
+    wanted = ExtensionRequest(project="chamferdist==1.0.3", environment=cuda130, output=tmp_path)
+    report = build(wanted, cards=cards, machine=machine(), tell=said.append)
     assert "pip would build it from source" in said[0]
     assert report.state is State.PASS, report.findings
     assert report.targets == {"sm_90": 1}
@@ -114,7 +113,8 @@ def test_torchvision_for_this_torch(cuda130: Path, tmp_path: Path) -> None:
     if subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode:
         unverified("the repository of torchvision cannot be reached")
     cards, _ = cards_for(["H200"], None, None)
-    report = build("torchvision", cuda130, cards=cards, machine=machine(), output=tmp_path, from_source=True)
+    wanted = ExtensionRequest(project="torchvision", environment=cuda130, output=tmp_path, from_source=True)
+    report = build(wanted, cards=cards, machine=machine())
     assert report.state is State.PASS, report.findings
     assert Path(str(report.wheel)).name.startswith("torchvision-0.26.0-")
     assert set(report.targets) == {"sm_90"}

@@ -177,10 +177,10 @@ def test_an_index_that_cannot_be_reached_shows_the_command(env: Environment, mon
 
 def test_a_wheel_of_ones_own_through_the_verb(env: Environment, house: Path) -> None:
     wheel = next(house.glob("torch-2.7.1*"))
-    dry = verb.install(Path(env.root), Wish(), gpus=["Tesla K80"], wheel=wheel, dry_run=True)
+    dry = verb.install(Path(env.root), verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, dry_run=True))
     assert dry.state == "would-install"
     assert "torch" not in versions(env)
-    report = verb.install(Path(env.root), Wish(), gpus=["Tesla K80"], wheel=wheel)
+    report = verb.install(Path(env.root), verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel))
     assert (report.route, report.torch) == (RouteKind.SHELF, "2.7.1+cu118")
     assert verb.undo(Path(env.root)).state == "undone"
     with pytest.raises(NotFound, match="nothing was installed by Rekindle"):
@@ -300,7 +300,7 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     venv.create(folder, with_pip=True)
     environment = locate(folder)
     before = distributions.freeze(distributions.installed(environment.site))
-    report = verb.install(folder, Wish(configured_index=True), gpus=[card])
+    report = verb.install(folder, verb.InstallRequest(wish=Wish(configured_index=True), gpus=(card,)))
     assert report.coverage == {capability: "SERVES"}
     pip(environment, "install", "-U", "torchvision")
     assert versions(environment)["torch"] == report.torch
@@ -324,7 +324,8 @@ def test_an_environment_without_pip_is_served_by_uv(
     monkeypatch.setenv("PATH", f"{tmp_path / 'uv' / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(house))
-    report = verb.install(folder, Wish(), gpus=["Tesla K80"], wheel=next(house.glob("torch-2.7.1*")))
+    wanted = verb.InstallRequest(gpus=("Tesla K80",), wheel=next(house.glob("torch-2.7.1*")))
+    report = verb.install(folder, wanted)
     assert (report.torch, report.coverage) == ("2.7.1+cu118", {"3.7": "SERVES"})
     assert [each.after for each in verb.undo(folder).changes] == [None]
     assert "torch" not in versions(locate(folder))

@@ -72,7 +72,12 @@ def test_the_tree_reads_what_the_script_sets(torch: str, cuda: str, arch: str, p
         cudnn=request.BuildCudnn(root="C:\\cudnn", version=Version("8.7.0")),
         mkl=None,
     )
-    made = environment.compute(wanted, options.resolve(wanted).resolved, temp="C:\\t", version="1", tools="C:\\e")
+    made = environment.compute(
+        wanted,
+        options.resolve(wanted).resolved,
+        places=environment.BuildPlaces(temp="C:\\t", tools="C:\\e"),
+        version="1",
+    )
     names = {change.name for change in made.changes if change.action is Action.SET} - set(OTHERS)
     # torch/__init__.py puts this name together: 'CUDA_PATH_V' + '11_4'.
     patterns = {name: "CUDA_PATH_V" if name.startswith("CUDA_PATH_V") else rf"\b{re.escape(name)}\b" for name in names}

@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.build.configure.environment import Action, BuildEnvironment, VariableChange, compute, difference
+from rekindle.build.configure.environment import (
+    Action,
+    BuildEnvironment,
+    BuildPlaces,
+    VariableChange,
+    compute,
+    difference,
+)
 from rekindle.build.configure.render import cmd_value, render
 from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, resolve
 from rekindle.build.run import build
@@ -144,7 +151,7 @@ def test_the_toolset_is_one_that_this_cuda_takes() -> None:
 
 def test_vcvars_is_called_with_the_exact_toolset_where_it_is_not_captured() -> None:
     request = request_for("k40c-windows", torch="1.12.1", cuda=Version("11.4"), arch_list="3.5")
-    command = compute(request, temp=r"C:\t").vcvars
+    command = compute(request, places=BuildPlaces(temp=r"C:\t")).vcvars
     assert command is not None and command.endswith('vcvarsall.bat" x64 -vcvars_ver=14.29.30133')
 
 
@@ -153,7 +160,9 @@ def test_captured_variables_lie_between_cuda_and_the_rest() -> None:
     captured = VcVars(
         studio="x", toolset=Version("14.29.30133"), target="x64", prepends={"PATH": (r"C:\VC\bin",)}, sets={"VCX": "1"}
     )
-    made = compute(request, temp=r"C:\t", vcvars=captured).over({"Path": r"C:\Git\usr\bin;C:\Windows"})
+    made = compute(request, places=BuildPlaces(temp=r"C:\t"), vcvars=captured).over(
+        {"Path": r"C:\Git\usr\bin;C:\Windows"}
+    )
     entries = made["Path"].split(";")
     assert entries.index(rf"{CUDA}\v11.4\bin") < entries.index(r"C:\VC\bin") < entries.index(r"C:\Git\usr\bin")
     assert made["VCX"] == "1" and "PATH" not in made, "the name keeps its spelling"
@@ -161,7 +170,7 @@ def test_captured_variables_lie_between_cuda_and_the_rest() -> None:
 
 def test_clang_cl_keeps_cl_as_the_host_of_nvcc_and_another_compiler_is_refused() -> None:
     request = request_for("k40c-windows", cuda=Version("11.4"), arch_list="3.5", compiler="clang-cl", torch="1.12.1")
-    made = compute(request, temp=r"C:\t")
+    made = compute(request, places=BuildPlaces(temp=r"C:\t"))
     assert made.value("CXX") == "clang-cl"
     assert (made.value("CUDAHOSTCXX") or "").endswith(r"14.29.30133\bin\Hostx64\x64\cl.exe")
     with pytest.raises(BadInput, match="gcc"):
@@ -173,7 +182,9 @@ def test_debians_cuda_wins_over_another_in_usr_local_without_hiding_the_rest() -
         BuildFile(source="/src", torch="1.13.1", cuda=Version("11.8"), arch_list="3.5"),
         load(MACHINES / "debian-two-cudas.json"),
     )
-    made = compute(request, temp="/t").over({"PATH": "/home/me/env/bin:/usr/local/bin:/usr/bin:/bin"})
+    made = compute(request, places=BuildPlaces(temp="/t")).over(
+        {"PATH": "/home/me/env/bin:/usr/local/bin:/usr/bin:/bin"}
+    )
     entries = made["PATH"].split(":")
     assert entries.index("/usr/bin") < entries.index("/usr/local/bin"), "or nvcc 11.8 calls ptxas 13.0"
     assert entries.index("/home/me/env/bin") < entries.index("/usr/bin")
@@ -183,7 +194,7 @@ def test_debians_cuda_wins_over_another_in_usr_local_without_hiding_the_rest() -
 def test_nothing_is_applied_to_this_process() -> None:
     before = dict(os.environ)
     request = request_for("k40c-windows", torch="1.12.1", cuda=Version("11.4"), arch_list="3.5")
-    compute(request, temp=r"C:\t").over(os.environ)
+    compute(request, places=BuildPlaces(temp=r"C:\t")).over(os.environ)
     assert dict(os.environ) == before
 
 
@@ -205,7 +216,7 @@ def test_a_list_that_names_no_architectures_is_refused(listed: str) -> None:
 def test_every_difference_has_its_reason() -> None:
     request = request_for("rtx5070-windows", torch="2.7.1", cuda=Version("12.9"), arch_list="12.0")
     machine = load(MACHINES / "rtx5070-windows.json")
-    found = difference(machine.environment, compute(request, temp=r"C:\t"))
+    found = difference(machine.environment, compute(request, places=BuildPlaces(temp=r"C:\t")))
     assert found and [each.name for each in found if not each.why] == []
     assert {each.name: each.after for each in found}["VSCMD_VER"] is None, "another prompt's toolset is not mixed in"
 

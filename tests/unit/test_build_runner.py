@@ -22,11 +22,15 @@ from rekindle.core.errors import Locked, MissingTool
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows ends a group by its Job Object")
 
 
+def _record(log: Path, journal: Journal, step: str) -> program.StepLog:
+    return program.StepLog(step=step, log=log, journal=journal)
+
+
 def run_python(tmp_path: Path, code: str, mark: str = "m") -> program.ProgramResult:
     env = {**os.environ, MARK: mark}
     args = [sys.executable, "-c", code]
     journal = Journal(tmp_path / "journal.jsonl")
-    return program.run(args, env=env, cwd=tmp_path, log=tmp_path / "step.log", journal=journal, step="compile")
+    return program.run(args, _record(tmp_path / "step.log", journal, "compile"), env=env, cwd=tmp_path)
 
 
 def test_every_line_of_the_log_has_its_time_and_the_command_is_first(tmp_path: Path) -> None:
@@ -50,7 +54,7 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
     with pytest.raises(MissingTool, match="no-such-program"):
-        program.run(["no-such-program"], env=os.environ, cwd=tmp_path, log=tmp_path / "l", journal=journal, step="x")
+        program.run(["no-such-program"], _record(tmp_path / "l", journal, "x"), env=os.environ, cwd=tmp_path)
 
 
 def test_the_journal_names_the_process_before_it_ends(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_oneapis_openmp_is_told_to_findmkl() -> None:
     mkl = "C:\\Program Files (x86)\\Intel\\oneAPI\\mkl\\2023.2.0"
     omp = "C:\\Program Files (x86)\\Intel\\oneAPI\\compiler\\2023.2.0"
     own = msgspec.structs.replace(plain, mkl=mkl, openmp=omp)
-    made = environment.compute(own, resolve(own).resolved, temp="C:\\t", tools="C:\\e")
+    made = environment.compute(own, resolve(own).resolved, places=environment.BuildPlaces(temp="C:\\t", tools="C:\\e"))
     after = made.over({})
     assert after["INTEL_OMP_DIR"] == omp
     assert f"{omp}\\windows\\compiler\\lib\\intel64_win" in after["LIB"].split(";")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard
+from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension.prepare import Preparation, arch_list, prepare
@@ -59,7 +59,9 @@ def cards(*names: str) -> tuple[AuditedCard, ...]:
 
 def prepared(cuda: str | None, *names: str, place: Environment = PLACE, machine: Machine = MACHINE) -> Preparation:
     version = Version(cuda) if cuda else None
-    return prepare(place, "2.0.1", version, cards(*names), machine, temp="/tmp/x", jobs=3)
+    return prepare(
+        place, Torch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, temp="/tmp/x", jobs=3
+    )
 
 
 def states(found: Preparation) -> dict[str, State]:

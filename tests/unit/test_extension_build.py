@@ -411,11 +411,12 @@ def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path
         (root / "include" / "Python.h").touch()
         (root / "python.exe").touch()
         pythons.append(FoundPython(path=str(root / "python.exe"), version=Version(f"{version}.4")))
-    alone = prepare(portable, "2.7.1", None, [], Machine(os="windows", arch="x86_64"), temp="t", jobs=1)
+    torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
+    alone = prepare(portable, torch, [], Machine(os="windows", arch="x86_64"), temp="t", jobs=1)
     assert alone.findings[0].state is State.FAIL
     assert alone.findings[0].fix is not None
     assert "full Python 3.11" in alone.findings[0].fix.text
     machine = Machine(os="windows", arch="x86_64", pythons=tuple(pythons))
-    found = prepare(portable, "2.7.1", None, [], machine, temp="t", jobs=1)
+    found = prepare(portable, torch, [], machine, temp="t", jobs=1)
     assert found.findings[0].state is State.PASS
     assert pythons[1].path in found.findings[0].found

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,10 @@ def files(root: Path) -> dict[str, str]:
         for path, body in trees.fingerprint(root).items()
         if not path.startswith((".git/", ".rekindle")) and path != ".git"
     }
+
+
+def wanted(release: str = "1.13.0", **given: Any) -> checkout.WantedTree:
+    return checkout.WantedTree(release=release, **given)
 
 
 def assemble(root: Path, mirrors: Path) -> int:
@@ -176,7 +181,7 @@ def test_a_folder_can_be_named_from_here(
 
 def test_a_builds_copy_does_not_ask_for_what_was_left_out(mirrors: Path, tmp_path: Path) -> None:
     """PyTorch's setup.py stops at the first submodule of `.gitmodules` that is not there."""
-    checkout.assemble(tmp_path / "tree", "1.13.0", Mirrors(mirrors), without=["third_party/fbgemm"])
+    checkout.assemble(tmp_path / "tree", wanted(without=("third_party/fbgemm",)), Mirrors(mirrors))
     listed = tmp_path / "tree/.gitmodules"
     assert "third_party/fbgemm" in listed.read_text() and "third_party/fmt" in listed.read_text()
     checkout.forget_left_out(tmp_path / "tree")
@@ -195,8 +200,8 @@ def test_a_mirror_with_an_absent_file_says_which(mirrors: Path, tmp_path: Path) 
     path.chmod(0o644)
     path.unlink()
     with pytest.raises(NotFound, match=r"absent, e\.g\. `android/big\.bin`"):
-        checkout.assemble(tmp_path / "tree", "1.13.0", Mirrors(poor))
-    whole = checkout.assemble(tmp_path / "tree", "1.13.0", Mirrors(poor), without=["android"])
+        checkout.assemble(tmp_path / "tree", wanted(), Mirrors(poor))
+    whole = checkout.assemble(tmp_path / "tree", wanted(without=("android",)), Mirrors(poor))
     assert len(whole.repositories) == 4
 
 
@@ -217,19 +222,19 @@ def test_the_network_way_fetches_one_commit_each(tmp_path: Path, monkeypatch: py
         original = "FBGEMM" if name == "fbgemm" else name.removesuffix(".git")
         shutil.copytree(served / original, target)
     root = tmp_path / "tree"
-    found = checkout.assemble(root, "v1.13.0", Network(), url=(served / "pytorch").as_uri())
+    found = checkout.assemble(root, wanted("v1.13.0", url=(served / "pytorch").as_uri()), Network())
     assert found.commit == commit
     assert (root / "third_party/fbgemm/third_party/asmjit/src/asm.h").exists()
     assert repositories.git(root, "rev-list", "--count", "HEAD") == "1"
     with pytest.raises(NotFound, match=r"has no tag `v9\.9\.9`"):
-        checkout.assemble(tmp_path / "other", "9.9.9", Network(), url=(served / "pytorch").as_uri())
+        checkout.assemble(tmp_path / "other", wanted("9.9.9", url=(served / "pytorch").as_uri()), Network())
 
 
 def test_somebody_elses_folder_is_not_touched(mirrors: Path, tmp_path: Path) -> None:
     root = tmp_path / "mine"
     trees.write(root, {"thesis.tex": "years of work\n"})
     with pytest.raises(NotWritable, match="not empty"):
-        checkout.assemble(root, "1.13.0", Mirrors(mirrors))
+        checkout.assemble(root, wanted(), Mirrors(mirrors))
     assert (root / "thesis.tex").read_text() == "years of work\n"
 
 

@@ -115,7 +115,7 @@ def test_a_command_line_is_not_a_place_for_commands() -> None:
             command_line(STUDIO, toolset=bad)
     with pytest.raises(BadInput):
         command_line('C:\\VS" & calc "')
-    assert command_line("S", target="arm64", sdk="10.0.19041.0").endswith(" x64_arm64 10.0.19041.0 1>&2")
+    assert command_line("S", toolset="14.29").endswith('vcvarsall.bat" x64 -vcvars_ver=14.29 1>&2')
 
 
 def test_set_prints_drive_folders_and_values_of_several_lines() -> None:

@@ -17,7 +17,7 @@ from rekindle.install.shelf_offers import on_shelf
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import WheelIdentity
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import named
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.shelf import shelf
 from support import torch_like
@@ -84,10 +84,12 @@ def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkey
     monkeypatch.setattr(command, "_situation", lambda *given: old)
     wheel = torch_like.wheel(tmp_path, libraries={LIBRARY: (("sm_61", "sm_50"),)})
     with pytest.raises(NoRoute, match=r"glibc 2\.28"):
-        command.install(None, Wish(), wheel=wheel, dry_run=True)
+        command.install(None, command.InstallRequest(wheel=wheel, dry_run=True))
     new = msgspec.structs.replace(old, glibc=Version("2.31"))
     monkeypatch.setattr(command, "_situation", lambda *given: new)
-    assert command.install(None, Wish(), wheel=wheel, dry_run=True).commands == (f"pip install {_quoted(wheel)}",)
+    assert command.install(None, command.InstallRequest(wheel=wheel, dry_run=True)).commands == (
+        f"pip install {_quoted(wheel)}",
+    )
 
 
 def _quoted(path: Path) -> str:

@@ -41,13 +41,13 @@ def build_command(
     mirror: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """A wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) that serves the cards."""
-    from rekindle.extension.build import build
+    from rekindle.extension.build import ExtensionRequest, build
 
     cards, machine = _here(gpus)
-    report = build(
-        project, place, cards=cards, machine=machine, output=output or Path(), from_source=from_source, mirror=mirror,
-        tell=console.say,
-    )  # fmt: skip
+    wanted = ExtensionRequest(
+        project=project, environment=place, output=output or Path(), from_source=from_source, mirror=mirror
+    )
+    report = build(wanted, cards=cards, machine=machine, tell=console.say)
     _print(report, as_json=as_json)
     return exit_code(report.state)
 

@@ -58,9 +58,8 @@ def command(
     else:
         release, line = torch_of(torch, cuda)
         wish = Wish(torch=release, cuda=line, prefer=Prefer(prefer), configured_index=configured_index)
-        report = verb.install(
-            environment,
-            wish,
+        request = verb.InstallRequest(
+            wish=wish,
             gpus=gpus,
             driver=driver,
             shelves=Shelves(addresses=shelves, trust=trust, signed=require_signed),
@@ -69,6 +68,7 @@ def command(
             tool=tool,
             dry_run=dry_run,
         )
+        report = verb.install(environment, request)
     if as_json:
         console.out_json(report)
     else:

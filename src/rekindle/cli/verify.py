@@ -9,6 +9,7 @@ from rekindle.cli import options
 from rekindle.core import console
 
 if TYPE_CHECKING:
+    from rekindle.wheels.verify.stand_in import StandInRequest
     from rekindle.wheels.verify.verify import Verification
 
 
@@ -75,7 +76,8 @@ def command(
         if len(subjects) > 1:
             raise UsageError("`--stand-in` takes one wheel", hint="run it once per wheel")
         one = subjects[0] if subjects else None
-        return _stand_in(one, gpus, python, no_run, trial, old_driver, time_limit, output, as_json)
+        wanted = _stand_in_request(gpus, python, trial, old_driver, time_limit, run=not no_run)
+        return _stand_in(one, wanted, output, as_json=as_json)
     if trial or old_driver or time_limit:
         raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
     if no_run and (bench or all_gpus):
@@ -131,37 +133,40 @@ def _keep(done: Verification, subject: Path | None, output: Path | None, junit: 
         files.write_text(junit, report.junit(done))
 
 
-def _stand_in(
-    subject: Path | None,
+def _stand_in_request(
     gpus: tuple[str, ...],
     python: str | None,
-    no_run: bool,
     trial: Path | None,
     old_driver: Path | None,
     time_limit: float | None,
-    output: Path | None,
-    as_json: bool,
-) -> int:
+    *,
+    run: bool,
+) -> StandInRequest:
     import os
 
-    from rekindle.core import codec, files, findings
     from rekindle.core.errors import NotFound, UsageError
-    from rekindle.wheels.verify import stand_in, stand_in_report
+    from rekindle.wheels.verify.stand_in import StandInRequest
 
     if len(gpus) > 1:
         raise UsageError("`--stand-in` takes one old card", hint="run it once per card")
     for path in (trial, old_driver):
         if path is not None and not path.is_file():
             raise NotFound(f"no such file: `{path}`", hint="check the path; quote it if it has spaces")
-    request = stand_in.StandInRequest(
+    return StandInRequest(
         gpu=gpus[0] if gpus else None,
         python=python,
         trial=trial.resolve() if trial else None,
         old_driver=old_driver,
         processes=max(1, min(16, os.cpu_count() or 1)),
         seconds=time_limit or 1800.0,
-        run=not no_run,
+        run=run,
     )
+
+
+def _stand_in(subject: Path | None, request: StandInRequest, output: Path | None, *, as_json: bool) -> int:
+    from rekindle.core import codec, files, findings
+    from rekindle.wheels.verify import stand_in, stand_in_report
+
     done = stand_in.stand_in(subject, request)
     if output is not None:
         files.write_text(output, codec.to_json(done) + "\n")

@@ -64,8 +64,7 @@ def ready(
         raise NotFound(message, hint="an extension is built for one torch: install that first with `rekindle install`")
     found = prepare(
         environment,
-        torch.version,
-        torch.cuda,
+        torch,
         cards,
         machine,
         temp=temp,
@@ -104,24 +103,29 @@ def shell_environment(
     return ShellEnvironment(shell=chosen, arch_list=found.arch_list, changes=found.environment.changes, text=text)
 
 
+class ExtensionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be built (a folder or a requirement), for which environment, and where the wheel goes."""
+
+    project: str
+    environment: Path | None = None
+    output: Path
+    from_source: bool = False
+    mirror: Path | None = None
+    """A folder of repositories from which the source of torchvision or torchaudio is taken."""
+
+
 def build(
-    project: str,
-    place: Path | None,
+    request: ExtensionRequest,
     *,
     cards: Sequence[AuditedCard],
     machine: Machine,
-    output: Path,
-    from_source: bool = False,
-    mirror: Path | None = None,
     tell: Teller = lambda _: None,
 ) -> ExtensionReport:
-    """A wheel of `project` (a folder or a requirement) that serves the cards: found on the index, else built here.
-
-    `mirror` is a folder of repositories from which the source of torchvision or torchaudio is taken.
-    """
+    """A wheel of the project that serves the cards: found on the index, else built here."""
+    project, output = request.project, request.output
     with tempfile.TemporaryDirectory(prefix="rekindle-ext-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
-        environment, torch, found = ready(place, cards, machine, temp=str(work))
+        environment, torch, found = ready(request.environment, cards, machine, temp=str(work))
         report = _Report(project, environment, torch.version, found)
         source = Path(project) if Path(project).is_dir() else None
         if source is None and not _REQUIREMENT.match(project):
@@ -134,7 +138,7 @@ def build(
             found = found.with_changes(companions.changes(companion))
         if source is None:
             found = found.with_changes(companions.told(project, found.arch_list))
-        if source is None and not from_source:
+        if source is None and not request.from_source:
             wheel, finding = candidate(project, environment, torch, cards, work, tell)
             if wheel is not None and finding is not None:
                 kept = keep(wheel, output)
@@ -143,7 +147,7 @@ def build(
         if found.environment is None or found.request is None:
             return report.of(wheel=None, built=False)
         if companion is not None:
-            source = companions.bring(companion, work / "source", mirror, tell)
+            source = companions.bring(companion, work / "source", request.mirror, tell)
         tell(f"building {project} for {found.arch_list} with CUDA in {found.toolkit}")
         built, log = make(project, source, environment, found, work=work, output=output, tell=tell)
         verdict = judged(built, found.arch_list, cards, environment, torch, work)

@@ -103,7 +103,8 @@ def bring(this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[
     origin: Origin = Mirrors(mirror) if mirror else Network()
     project = this.project
     tell(f"fetching {project.repository} at v{this.version}")
-    checkout.assemble(root, this.version, origin, url=project.repository, without=project.without)
+    wanted = checkout.WantedTree(release=this.version, url=project.repository, without=project.without)
+    checkout.assemble(root, wanted, origin)
     return root
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import AuditedCard
-from rekindle.build.configure.environment import Action, VariableChange, compute
+from rekindle.audit.answer import AuditedCard, Torch
+from rekindle.build.configure.environment import Action, BuildPlaces, VariableChange, compute
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
 from rekindle.core.errors import MissingTool, StepFailed
@@ -47,8 +47,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare(
     place: Environment,
-    torch: str,
-    cuda: Version | None,
+    torch: Torch,
     cards: Sequence[AuditedCard],
     machine: Machine,
     *,
@@ -60,10 +59,11 @@ def prepare(
 
     `capture` gives what the compiler's own set-up (`vcvarsall.bat`) changes in the environment.
     """
+    cuda = torch.cuda
     builder = _builder(place, machine)
     findings = [_python(place, builder)]
     kit = _toolkit(machine.toolkits, cuda, cards) if cuda else None
-    findings.append(_toolkit_finding(kit, torch, cuda, machine.toolkits))
+    findings.append(_toolkit_finding(kit, torch.version, cuda, machine.toolkits))
     if kit is not None and kit.own_ptxas is False:
         findings.append(_ptxas(kit))
     architectures = arch_list([card.capability for card in cards], kit.targets if kit else ())
@@ -125,7 +125,7 @@ def arch_list(cards: Sequence[Capability], targets: Sequence[Target], *, ptx: bo
 def _environment(
     request: BuildRequest, architectures: str, compiler: VcVars | None, *, temp: str, jobs: int
 ) -> BuildEnvironment:
-    base = compute(request, temp=temp, vcvars=compiler)
+    base = compute(request, places=BuildPlaces(temp=temp), vcvars=compiler)
     more = [
         VariableChange(
             name="TORCH_CUDA_ARCH_LIST",

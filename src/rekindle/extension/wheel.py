@@ -62,11 +62,9 @@ def make(
     with program.stoppable(), _governed(found, environ, work, tell) as governed:
         outcome = program.run(
             python.pip(found.builder, *words),
+            program.StepLog(step="the extension", log=log, journal=Journal(work / "journal.jsonl")),
             env=governed,
             cwd=work,
-            log=log,
-            journal=Journal(work / "journal.jsonl"),
-            step="the extension",
             observe=_progress(tell),
         )
     wheel = next(iter(wheels.glob("*.whl")), None)

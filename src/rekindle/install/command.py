@@ -31,37 +31,39 @@ from rekindle.stack.verdict import Verdict
 from rekindle.wheels.inspect import inspection
 
 
-def install(
-    where: Path | None,
-    wish: Wish,
-    *,
-    gpus: Sequence[str] = (),
-    driver: str | None = None,
-    shelves: Shelves | None = None,
-    wheel: Path | None = None,
-    plan: Path | None = None,
-    tool: str | None = None,
-    dry_run: bool = False,
-) -> InstallReport:
-    """Resolve for this environment and carry the recommended route out."""
+class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be installed: by a wish and what is here, from a `wheel`, or as a `plan` says."""
+
+    wish: Wish = Wish()
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+    shelves: Shelves = Shelves()
+    wheel: Path | None = None
+    plan: Path | None = None
+    tool: str | None = None
+    dry_run: bool = False
+
+
+def install(where: Path | None, request: InstallRequest) -> InstallReport:
+    """Resolve for this environment and install the recommended route."""
     environment = locate(where)
-    if plan is not None:
-        situation, route = _planned(lock.read(plan), environment)
+    if request.plan is not None:
+        situation, route = _planned(lock.read(request.plan), environment)
     else:
-        situation = _situation(environment, gpus, driver)
-        shelves = shelves or Shelves()
+        situation = _situation(environment, request.gpus, request.driver)
+        shelves, wheel = request.shelves, request.wheel
         if wheel is not None and shelves.signed:
             require_signed(wheel, shelves.trust)
         own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelves(shelves)
-        verdict = resolve(situation, wish, own)
+        verdict = resolve(situation, request.wish, own)
         route = verdict.recommended if wheel is None else _route_of(wheel, own[0], verdict)
         for note in verdict.notes:
             console.say(note)
     apply.check(route, environment)
     for note in notes(environment, situation.capabilities):
         console.say(note)
-    installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, tool)
-    return apply.install(environment, route, installer, situation.capabilities, dry_run=dry_run)
+    installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, request.tool)
+    return apply.install(environment, route, installer, situation.capabilities, dry_run=request.dry_run)
 
 
 def undo(where: Path | None) -> InstallReport:

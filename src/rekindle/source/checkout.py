@@ -85,20 +85,30 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     parent: Path | None
 
 
+class WantedTree(msgspec.Struct, frozen=True, kw_only=True):
+    """Which release, of which repository, without which submodules. A plan pins the `commit` of the release."""
+
+    release: str
+    url: str = UPSTREAM
+    without: tuple[str, ...] = ()
+    commit: str | None = None
+
+    @property
+    def tag(self) -> str:
+        return f"v{self.release.removeprefix('v')}"
+
+
 def assemble(
     root: Path,
-    torch: str,
+    wanted: WantedTree,
     origin: Origin,
     *,
-    url: str = UPSTREAM,
-    without: Sequence[str] = (),
     jobs: int = 4,
     say: Callable[[str], None] = lambda _: None,
-    commit: str | None = None,
 ) -> Tree:
-    """Bring the tree into `root`, or complete what is there. A plan pins the `commit` of the release."""
+    """Bring the tree into `root`, or complete what is there."""
     begun = time.monotonic()
-    tag = f"v{torch.removeprefix('v')}"
+    tag, url, commit = wanted.tag, wanted.url, wanted.commit
     with _held(root):
         git_dir = root / ".git"
         trust.check(git_dir, root)
@@ -108,7 +118,7 @@ def assemble(
         if commit is not None and mark.commit != commit:
             message = f"{tag} is {mark.commit[:12]} here, but the plan pins {commit[:12]}"
             raise BadInput(message, hint="the tag was moved; fetch the source from another place")
-        mark = msgspec.structs.replace(mark, without=tuple(without) or mark.without)
+        mark = msgspec.structs.replace(mark, without=wanted.without or mark.without)
         _admit(root, mark)
         files.write_text(root / STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")
         top = _Job(path=".", git_dir=git_dir, commit=mark.commit, url=url, name="", parent=None)

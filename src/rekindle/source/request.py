@@ -61,7 +61,8 @@ def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree |
     checkout.check_space(root, size.gigabytes if not root.exists() else 0.5)
     place: Origin = Network() if mirror is None and origin is None else Mirrors(mirror or Path(str(origin)))
     wanted = command.commit or known_commit(release)
-    return checkout.assemble(root, release, place, without=without, jobs=command.jobs, say=say, commit=wanted)
+    tree_wanted = checkout.WantedTree(release=release, without=tuple(without), commit=wanted)
+    return checkout.assemble(root, tree_wanted, place, jobs=command.jobs, say=say)
 
 
 def known_commit(release: str) -> str | None:

@@ -78,27 +78,34 @@ class VariableDifference(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class BuildPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders that a build's environment names."""
+
+    temp: str
+    """A folder of its own for temporary files, without spaces."""
+    tools: str | None = None
+    """The build's own Python environment."""
+    git_ceiling: str | None = None
+    """git looks for no repository from here upwards."""
+    mark: str = ""
+    """The folder by which the processes of this build are told apart."""
+
+
 def compute(
     request: BuildRequest,
     options: Sequence[Resolved] = (),
     *,
-    temp: str,
-    mark: str = "",
+    places: BuildPlaces,
     vcvars: VcVars | None = None,
     launcher: str | None = None,
     version: str | None = None,
-    tools: str | None = None,
-    git_ceiling: str | None = None,
 ) -> BuildEnvironment:
-    """Every change that this build needs.
-
-    `temp` is a folder of its own for temporary files, without spaces; `tools` the build's own Python environment.
-    """
+    """Every change that this build needs."""
     changes = [
         *_cleared(request),
         *_compiler(request, vcvars),
-        *_python(request, tools),
-        *_math(request, options, tools),
+        *_python(request, places.tools),
+        *_math(request, options, places.tools),
         *_cudnn(request),
         *_cuda(request),
         *_generator(request, launcher),
@@ -106,14 +113,14 @@ def compute(
     ]
     changes += [_set(each.name, each.environment_value, each.why) for each in options if each.via == "environment"]
     changes += [
-        _set(name, temp, "a private folder without spaces: nvcc's temporary files collide and break on spaces")
+        _set(name, places.temp, "a private folder without spaces: nvcc's temporary files collide and break on spaces")
         for name in (("TEMP", "TMP") if request.system == "windows" else ("TMPDIR",))
     ]
-    if git_ceiling:
+    if places.git_ceiling:
         why = "git answers for the source, not for a repository that the build's folder happens to lie in"
-        changes.append(_set("GIT_CEILING_DIRECTORIES", git_ceiling, why))
-    if mark:
-        changes.append(_set(MARK, mark, "tells the processes of this build apart"))
+        changes.append(_set("GIT_CEILING_DIRECTORIES", places.git_ceiling, why))
+    if places.mark:
+        changes.append(_set(MARK, places.mark, "tells the processes of this build apart"))
     called = vcvars_command(request) if request.system == "windows" and vcvars is None else None
     return BuildEnvironment(system=request.system, changes=tuple(changes), vcvars=called)
 

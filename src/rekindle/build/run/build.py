@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle.build.configure import backends, options, patches, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
-from rekindle.build.configure.environment import BuildEnvironment, compute
+from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
@@ -109,13 +109,12 @@ def prepare(
     environment = compute(
         request,
         chosen.resolved,
-        temp=request.paths.join(root, "t"),
-        mark=root,
+        places=BuildPlaces(
+            temp=request.paths.join(root, "t"), tools=request.paths.join(root, "env"), git_ceiling=root, mark=root
+        ),
         vcvars=captured(request, environ) if capture else None,
         launcher=choices.launcher,
         version=version,
-        tools=request.paths.join(root, "env"),
-        git_ceiling=root,
     ).with_variables(variables or {}, "a fix made on the way")
     return chosen, environment, {**environment.over(environ), **choices.cache_place}, version
 

@@ -60,8 +60,9 @@ def make(
     log.unlink(missing_ok=True)
     kept = {name: value for name, value in environ.items() if name.upper() not in _FOREIGN}
     own = {**kept, "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", MARK: str(folders.root)}
+    record = program.StepLog(step=STEP, log=log, journal=journal)
     for words in commands(request, folders.tools, bundle):
-        done = program.run(words, env=own, cwd=folders.root, log=log, journal=journal, step=STEP)
+        done = program.run(words, record, env=own, cwd=folders.root)
         if not done.ok:
             last = " ".join(_tail(log))
             message = f"cannot install what the build requires: {last or f'exited with code {done.code}'}"

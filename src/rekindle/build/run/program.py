@@ -35,18 +35,25 @@ class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.code == 0
 
 
+class StepLog(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a step's programs are written down: what they say in `log`, that they ran in `journal`."""
+
+    step: str
+    log: Path
+    journal: Journal
+
+
 def run(
     args: Sequence[str],
+    record: StepLog,
     *,
     env: Mapping[str, str],
     cwd: Path,
-    log: Path,
-    journal: Journal,
-    step: str,
     observe: Observer | None = None,
     started: Callable[[int], None] | None = None,
 ) -> ProgramResult:
     """Run a program to its end. Ctrl-C ends it with all it has started before it goes on up."""
+    step, log, journal = record.step, record.log, record.journal
     begun = time.monotonic()
     count = 0
     with _opened(log) as stream:

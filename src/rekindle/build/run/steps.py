@@ -345,14 +345,13 @@ def _plain(value: Any) -> Any:
 
 def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[str, str] | None = None) -> None:
     assert context.log is not None
+    record = program.StepLog(step=step, log=context.log, journal=context.journal)
     for command in commands:
         outcome = program.run(
             command.args,
+            record,
             env={**(context.environ if environ is None else environ), "NINJA_STATUS": pending.STATUS},
             cwd=Path(command.cwd),
-            log=context.log,
-            journal=context.journal,
-            step=step,
             observe=context.progress.line if context.progress else None,
             started=context.progress.started if context.progress else None,
         )

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rekindle.build.configure import backends, patches, smoke
-from rekindle.build.configure.environment import BuildEnvironment, compute
+from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.configure.tools import Tool, Tools
@@ -114,9 +114,8 @@ class _Composer:
         self.given = request.source
         self.beside = beside and bool(request.source) and not self.paths.isabs(request.source)
         self.source = self._in("s") if self.backend.copies else request.source
-        self.environment = compute(
-            request, chosen.resolved, temp=self._in("t"), version=self.version, tools=self._in("env"), git_ceiling=work
-        )
+        places = BuildPlaces(temp=self._in("t"), tools=self._in("env"), git_ceiling=work)
+        self.environment = compute(request, chosen.resolved, places=places, version=self.version)
         self.jobs = jobs or 4  # not known: with 16 GB of memory it fits
         self.patches = _edits(request)
 

@@ -23,6 +23,7 @@ Call = Callable[..., run.Result]
 
 _LISTS = ("PATH", "INCLUDE", "LIB", "LIBPATH", "EXTERNAL_INCLUDE")
 _COMMAND = "REKINDLE_VCVARS"
+_TARGET = "x64"
 # Left by an earlier vcvars in the same shell. A second one on top of them mixes two toolsets.
 _VISITED = (
     "VSCMD_", "__VSCMD_", "VCTOOLS", "VCINSTALLDIR", "VCIDEINSTALLDIR", "VSINSTALLDIR", "WINDOWSSDK", "WINDOWSLIBPATH",
@@ -69,9 +70,6 @@ def capture(
     studio: str,
     *,
     toolset: str | None = None,
-    target: str = "x64",
-    host: str = "x64",
-    sdk: str | None = None,
     environ: Mapping[str, str],
     timeout: float = 180.0,
     call: Call = run.call,
@@ -84,7 +82,7 @@ def capture(
     comspec = _get(before, "COMSPEC")
     shell = comspec if ntpath.basename(comspec).lower() == "cmd.exe" else _system_cmd(before)
     mark = f"rekindle-{secrets.token_hex(8)}"
-    asked = {**before, _COMMAND: command_line(studio, toolset=toolset, target=target, host=host, sdk=sdk)}
+    asked = {**before, _COMMAND: command_line(studio, toolset=toolset)}
     # Telemetry starts a PowerShell that outlives the batch file and holds our pipes open.
     asked |= {"VSCMD_SKIP_SENDTELEMETRY": "1"}
     line = f"set&&echo,{mark}&&%{_COMMAND}%&&echo,{mark}&&set"
@@ -94,27 +92,22 @@ def capture(
     if not said.ok or len(parts) != 3 or "[ERROR:" in said.err:
         raise StepFailed(_failure(studio, toolset, said), hint=hint)
     old, new = parse_set(parts[0]), parse_set(parts[2])
-    problem = _problem(new, toolset, target)
+    problem = _problem(new, toolset, _TARGET)
     if problem:
         message = f"`vcvarsall.bat` of `{studio}` ended without an error, but {problem}"
         raise StepFailed(message, hint=hint)
-    return difference(old, new, studio=studio, target=target)
+    return difference(old, new, studio=studio, target=_TARGET)
 
 
-def command_line(
-    studio: str, *, toolset: str | None = None, target: str = "x64", host: str = "x64", sdk: str | None = None
-) -> str:
+def command_line(studio: str, *, toolset: str | None = None) -> str:
     """The words for `cmd`: the batch file with its arguments, its talk sent to stderr so that stdout stays UTF-16."""
-    for word in (toolset, sdk):
-        if word is not None and (not word or set(word) - set("0123456789.")):
-            message = f"`{word}` is not a version of a toolset or SDK"
-            raise BadInput(message, hint="write it like `14.29`")
+    if toolset is not None and (not toolset or set(toolset) - set("0123456789.")):
+        message = f"`{toolset}` is not a version of a toolset"
+        raise BadInput(message, hint="write it like `14.29`")
     if '"' in studio:
         message = f"`{studio}` cannot be the folder of a Visual Studio"
         raise BadInput(message, hint="give the folder that `vswhere` names")
-    words = [f'"{ntpath.join(studio, "VC", "Auxiliary", "Build", "vcvarsall.bat")}"']
-    words.append(target if host == target else f"{host}_{target}")
-    words += [sdk] if sdk else []
+    words = [f'"{ntpath.join(studio, "VC", "Auxiliary", "Build", "vcvarsall.bat")}"', _TARGET]
     words += [f"-vcvars_ver={toolset}"] if toolset else []
     return " ".join([*words, "1>&2"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -147,7 +147,7 @@ def _of_package(
     elif against is None and found.kind == "installed" and isinstance(found, package.Folder):
         against = _torch_beside(found.root)
     links = _closure(found, binaries, known, against)
-    return _answer(
+    read = _Read(
         kind=found.kind,
         name=found.name,
         size=sum(found.files.values()),
@@ -163,9 +163,8 @@ def _of_package(
             *integrity.cpu_findings(binaries, known.cpu),
             *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
         ],
-        asked=asked,
-        kernels=kernels,
     )
+    return _answer(read, asked, kernels=kernels)
 
 
 def _torch_beside(root: Path) -> TorchLibraries | None:
@@ -199,45 +198,45 @@ def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool, beside: 
         raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
     if found.problem:
         raise BadInput(found.problem, hint="download or build the file again")
-    return _answer(
+    read = _Read(
         kind=found.format,
         name=found.name,
         size=found.size,
         binaries=[found],
         known=identity.of_binary(found),
-        parts={},
         closure=closure_of([found], elsewhere=beside),
         alone=True,
         findings=integrity.header_findings([found]),
-        asked=asked,
-        kernels=kernels,
     )
+    return _answer(read, asked, kernels=kernels)
 
 
-def _answer(
-    *,
-    kind: str,
-    name: str,
-    size: int,
-    binaries: Sequence[Binary],
-    known: Identity,
-    parts: dict[str, int],
-    closure: Closure | None,
-    findings: Iterable[Finding],
-    asked: Sequence[gpus.Match],
-    kernels: bool,
-    alone: bool = False,
-) -> Inspection:
-    codes = [found.code for found in binaries if found.containers]
-    lists = {found.name: _kernels(found) for found in binaries} if kernels else {}
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of a package, or of a library `alone`."""
+
+    kind: str
+    name: str
+    size: int
+    binaries: Sequence[Binary]
+    known: Identity
+    parts: dict[str, int] = {}
+    closure: Closure | None
+    findings: Sequence[Finding]
+    alone: bool = False
+
+
+def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspection:
+    known, closure = read.known, read.closure
+    codes = [found.code for found in read.binaries if found.containers]
+    lists = {found.name: _kernels(found) for found in read.binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
     whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
     return Inspection(
-        kind=kind,
-        name=name,
-        size=size,
+        kind=read.kind,
+        name=read.name,
+        size=read.size,
         **identity_fields(known),
         min_driver=_drivers(known.cuda, full=False),
         full_driver=_drivers(known.cuda, full=True),
@@ -255,11 +254,11 @@ def _answer(
             for match in asked
             for card in match.capabilities
         ),
-        parts=parts,
+        parts=read.parts,
         closure=closure,
         findings=(
-            *findings,
-            *(linkage.findings(closure, alone=alone) if closure else ()),
+            *read.findings,
+            *(linkage.findings(closure, alone=read.alone) if closure else ()),
             *integrity.vendor_findings([code.file for code in codes]),
         ),
     )

@@ -35,21 +35,28 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
+class LibraryPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a wheel keeps its libraries, and the platform that they must be for."""
+
+    folder: str
+    system: str
+    machine: str = "x86_64"
+
+
 def complete(
     binaries: Sequence[Binary],
     known: Identity,
-    *,
-    folder: str,
-    system: str,
+    place: LibraryPlace,
     sources: Providers,
+    *,
     exclude: Collection[str] = (),
-    machine: str = "x86_64",
     cards: Sequence[Capability] = (),
 ) -> Completion:
-    """Bring what is missing into `folder`, then what that needs in turn, until the closure is closed.
+    """Bring what is missing into the place's folder, then what that needs in turn, until the closure is closed.
 
     `cards` must be served by what is brought; without any, those count for which the wheel itself has code.
     """
+    folder, system = place.folder, place.system
     files = list(binaries)
     served_cards = tuple(cards) or own_cards(binaries)
     cuda = known.cuda or cuda_linked(binaries)
@@ -67,7 +74,7 @@ def complete(
         for item in news:
             wanted = WantedLibrary(
                 system=system,
-                machine=machine,
+                machine=place.machine,
                 python=known.python,
                 cuda=cuda,
                 cards=served_cards,

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from packaging.tags import Tag
@@ -22,7 +23,7 @@ from rekindle.knowledge.gpu import gpus
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.repair import linux, rewrite, sbom
-from rekindle.wheels.repair.closure import Completion, complete
+from rekindle.wheels.repair.closure import Completion, LibraryPlace, complete
 from rekindle.wheels.repair.providers import Providers, Supply
 from rekindle.wheels.repair.rewrite import Contents
 from rekindle.wheels.tags import check_machine, file_name, library_folder, machine_of, place_of, system_of, wheel_tags
@@ -91,7 +92,11 @@ def repair(
         gone = _removals(archive, remove)
         given = _additions(archive, tags, add)
         place = library_folder(archive, tags)
-        found = _completed(archive, tags, place, gone, given, wish, ending, dry_run) if wish else None
+        found = None
+        if wish:
+            sources = _sources(tags, wish, fetch=not dry_run)
+            ending.callback(sources.close)
+            found = _completed(_Changed(archive, tags, gone, given), place, wish, sources)
         supplies = found.supplies if found else {}
         added = (*(note for _, note in given.values()), *(_note(member, one) for member, one in supplies.items()))
         findings = found.findings if found else ()
@@ -165,20 +170,23 @@ def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) ->
     return found
 
 
-def _completed(
-    archive: Archive,
-    tags: Collection[Tag],
-    place: str,
-    gone: Collection[str],
-    given: Mapping[str, tuple[Path, Added]],
-    wish: RepairWish,
-    ending: contextlib.ExitStack,
-    dry_run: bool,
-) -> Completion:
+class _Changed(NamedTuple):
+    """A wheel, and what is taken out of it and put into it."""
+
+    archive: Archive
+    tags: Collection[Tag]
+    gone: Collection[str]
+    given: Mapping[str, tuple[Path, Added]]
+
+
+def _sources(tags: Collection[Tag], wish: RepairWish, *, fetch: bool) -> Providers:
+    here = machine_of(tags) == ("elf", platform.machine()) and sys.platform == "linux"
+    return Providers(wish.folders, index=wish.index, fetch=fetch, linked_here=here)
+
+
+def _completed(changed: _Changed, folder: str, wish: RepairWish, sources: Providers) -> Completion:
+    archive, tags, gone, given = changed
     made = machine_of(tags)
-    here = made == ("elf", platform.machine()) and sys.platform == "linux"
-    sources = Providers(wish.folders, index=wish.index, fetch=not dry_run, linked_here=here)
-    ending.callback(sources.close)
     whole = package.Wheel(archive)
     binaries = read_binaries(whole)
     known = identity.identify(whole, binaries)
@@ -188,16 +196,8 @@ def _completed(
             with File(path, member) as file:
                 binaries.append(binary.read(file, symbols=True))
     cards = gpus.capabilities_of(wish.cards)
-    found = complete(
-        binaries,
-        known,
-        folder=place,
-        system=system_of(tags),
-        machine=made[1] if made else "x86_64",
-        sources=sources,
-        exclude=wish.exclude,
-        cards=cards,
-    )
+    place = LibraryPlace(folder=folder, system=system_of(tags), machine=made[1] if made else "x86_64")
+    found = complete(binaries, known, place, sources, exclude=wish.exclude, cards=cards)
     if made and made[0] == "elf":
         every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]
         found = msgspec.structs.replace(found, findings=(*found.findings, *linux.floor_findings(every, tags)))
