@@ -40,7 +40,7 @@ def found(name: str, text: str, *, gpu: str | None = None, torch: str | None = N
         ("12.O", "architecture-list", "12.0"),
         ("12,0", "architecture-separator", None),
         ("12.0PTX", "architecture-list", "12.0+PTX"),
-        ("Blackwell", "architecture-list", None),
+        ("Lovelace", "architecture-list", None),
         ("8.9,12.0", "architecture-separator", "8.9;12.0"),
         ("sm120", "architecture-list", "12.0"),
         ("sm_120", "architecture-list", "12.0"),

@@ -38,6 +38,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "mathlibs": (),
     "upstream_builds": (TORCH,),
     "torch_options": (TORCH,),
+    "architecture_lists": (TORCH,),
     "conda_forge": ("a clone of conda-forge/pytorch-cpu-feedstock",),
     "chips": ("pci.ids, from the package hwdata or pci-ids.ucw.cz",),
     "gpus": (

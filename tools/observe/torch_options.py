@@ -29,7 +29,7 @@ _FOREIGN = re.compile(r"Modules_CUDA_fix|ProtoBuf")
 def observe(clone: str) -> dict[str, list[dict[str, Any]]]:
     current = copy.deepcopy(table.read("torch_options")["options"])
     releases = [row["minor"] for row in table.read("torch_releases")["releases"]]
-    seen = {minor: found for minor in releases if (found := options_at(clone, _tag(minor)))}
+    seen = {minor: found for minor in releases if (found := options_at(clone, tag_of(minor)))}
     print("tags read:", *seen, file=sys.stderr)
     names = {row["name"]: row for row in current}
     for name in sorted({name for found in seen.values() for name in found} - set(names)):
@@ -41,11 +41,11 @@ def observe(clone: str) -> dict[str, list[dict[str, Any]]]:
 
 def options_at(clone: str, tag: str) -> dict[str, str | None]:
     """The options that the tree declares, with their defaults."""
-    listed = _git(clone, "ls-tree", "-r", "--name-only", tag, "CMakeLists.txt", "cmake").split()
+    listed = git(clone, "ls-tree", "-r", "--name-only", tag, "CMakeLists.txt", "cmake").split()
     found: dict[str, str | None] = {}
     for path in listed:
         if path.endswith((".txt", ".cmake")) and not _FOREIGN.search(path):
-            for name, default in _OPTION.findall(_git(clone, "show", f"{tag}:{path}")):
+            for name, default in _OPTION.findall(git(clone, "show", f"{tag}:{path}")):
                 found.setdefault(name, default if default in ("ON", "OFF") else None)
     return found
 
@@ -56,11 +56,11 @@ def _ranges(name: str, seen: dict[str, dict[str, str | None]]) -> list[dict[str,
     return [{"first": with_it[0], "last": with_it[-1]} | ({"default": default} if default else {})]
 
 
-def _tag(minor: str) -> str:
+def tag_of(minor: str) -> str:
     row = next(row for row in table.read("torch_releases")["releases"] if row["minor"] == minor)
     return f"v{max(row['patches'], key=Version)}"
 
 
-def _git(clone: str, *words: str) -> str:
+def git(clone: str, *words: str) -> str:
     done = subprocess.run(["git", "-C", clone, *words], capture_output=True, text=True, check=False, errors="replace")
     return done.stdout if done.returncode == 0 else ""

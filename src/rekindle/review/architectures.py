@@ -7,9 +7,9 @@ import re
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import arch_names
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.torch import architecture_lists
 
 _ENTRY = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?\Z")
 _LOOKALIKE = str.maketrans({"l": "1", "I": "1", "O": "0", "o": "0", "S": "5", "B": "8"})
@@ -28,6 +28,8 @@ class ArchList(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     comma: bool = False
     right: str | None = None
+    names: tuple[tuple[str, str], ...] = ()
+    """Names of architectures, each with the numbers it stands for."""
 
     @property
     def shown(self) -> str:
@@ -46,6 +48,7 @@ def read_list(text: str, *, builds_torch: bool = True, torch: Version | None = N
     targets: list[Target] = []
     faults: list[Fault] = []
     right: list[str] = []
+    names: list[tuple[str, str]] = []
     for part in re.split(r"[;\s,]+", text.strip()):
         if not part:
             continue
@@ -59,8 +62,10 @@ def read_list(text: str, *, builds_torch: bool = True, torch: Version | None = N
         else:
             targets += found
             right.append(part)
+            if part[0].isalpha():
+                names.append((part, _named(part, builds_torch, torch) or ""))
     whole = ";".join(right) if not any(fault.right is None for fault in faults) else None
-    return ArchList(targets=tuple(targets), faults=tuple(faults), comma=comma, right=whole)
+    return ArchList(targets=tuple(targets), faults=tuple(faults), comma=comma, right=whole, names=tuple(names))
 
 
 def _entry(part: str, builds_torch: bool, torch: Version | None) -> list[Target] | Fault:
@@ -72,18 +77,34 @@ def _entry(part: str, builds_torch: bool, torch: Version | None) -> list[Target]
             return Fault(
                 part, f"no GPU has the capability {capability}", str(near) if near in capabilities.known() else None
             )
-        return _targets(match)
-    row = arch_names().get(part.removesuffix("+PTX")) or arch_names().get(part)
-    if row is not None:
-        late = not builds_torch and row.extension_from is not None and torch is not None and torch >= row.extension_from
-        if (builds_torch and row.cmake) or (not builds_torch and row.extension_from is None) or late:
-            return [
-                target for entry in row.archs.split(";") if (got := _ENTRY.match(entry)) for target in _targets(got)
-            ]
-        return Fault(part, "torch does not know this name; write the numbers", None)
+        return _targets(match) if builds_torch else _by_extension(match, torch)
+    numbers = _named(part, builds_torch, torch)
+    if numbers is not None:
+        entries = (_ENTRY.match(entry) for entry in numbers.split(";"))
+        return [target for entry in entries if entry for target in _targets(entry)]
+    first = architecture_lists.first_naming(part.removesuffix("+PTX"), builds_torch=builds_torch)
+    if first is not None:
+        return Fault(part, f"torch {torch} does not know the name (torch {first} is the first): write the numbers")
     if builds_torch and part in ("All", "Auto", "Common"):
         return []
     return _fault(part)
+
+
+def _named(part: str, builds_torch: bool, torch: Version | None) -> str | None:
+    """The numbers that a name stands for: PyTorch's own build and that of an extension know different ones."""
+    names = architecture_lists.taken_by(torch).names(builds_torch=builds_torch)
+    return names.get(part) or names.get(part.removesuffix("+PTX"))
+
+
+def _by_extension(match: re.Match[str], torch: Version | None) -> list[Target] | Fault:
+    """A number that the release of an extension's build has in its list, or what is wrong with it."""
+    number = match[0].removesuffix("+PTX")
+    if torch is None or number in architecture_lists.taken_by(torch).extension:
+        return _targets(match)
+    first = architecture_lists.first_taking(number)
+    if first is None or Version(first) < torch.major_minor:
+        return _targets(match)
+    return Fault(match[0], f"torch {torch} refuses it (Unknown CUDA arch); torch {first} is the first that takes it")
 
 
 def _fault(part: str) -> Fault:

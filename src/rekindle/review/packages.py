@@ -87,7 +87,7 @@ def install_of(item: Invocation) -> Install | None:
             editable = True
         elif text.startswith(("--index-url=", "--extra-index-url=", "--find-links=", "--index=")):
             index, index_line = text.partition("=")[2], word.line
-        elif text.startswith(("--prefer-binary", "--only-binary")):
+        elif text.startswith(("--prefer-binary", "--only-binary", "--no-index")):
             binary = True
         elif text in _VALUED and not (tool == "conda" and text in ("-t", "-w")):
             skip = text

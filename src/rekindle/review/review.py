@@ -15,7 +15,17 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.document import Document, load
 from rekindle.review.reading import trace_of
 from rekindle.review.remark import Raised, Remark, raised
-from rekindle.review.rules import architecture, installs, options, order, shells, toolchain
+from rekindle.review.rules import (
+    architecture,
+    environments,
+    failures,
+    installs,
+    options,
+    order,
+    shells,
+    toolchain,
+    words,
+)
 from rekindle.review.subject import Subject
 from rekindle.review.trace import NotUnderstood
 
@@ -78,7 +88,7 @@ def release(text: str | None) -> Version | None:
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (architecture, toolchain, options, installs, order, shells)
+    parts = (architecture, toolchain, options, installs, order, environments, words, shells, failures)
     found = [each for part in parts for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]

@@ -72,15 +72,6 @@ class ExtensionRow(Row, frozen=True, kw_only=True):
     heavy: bool
 
 
-class ArchName(Row, frozen=True, kw_only=True):
-    """A family name in an architecture list. `cmake`: a build of torch reads it; `extension_from`: extensions do."""
-
-    name: str
-    archs: str
-    cmake: bool = True
-    extension_from: Version | None = None
-
-
 class Outside(Row, frozen=True, kw_only=True):
     """Variables that a system or a tool sets; a script may use them without setting them."""
 
@@ -94,7 +85,6 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     switch: tuple[Switch, ...]
     renamed: tuple[Renamed, ...]
     extension: tuple[ExtensionRow, ...]
-    arch_name: tuple[ArchName, ...]
     outside: tuple[Outside, ...]
 
 
@@ -125,11 +115,6 @@ def extension(name: str) -> ExtensionRow | None:
     if row is None and "#" in name:
         row = _extensions().get(re.sub(r"[-_./]+", "-", name.lower().rpartition("/")[2]))
     return row
-
-
-@cached
-def arch_names() -> dict[str, ArchName]:
-    return {row.name: row for row in script_rules().arch_name}
 
 
 @cached

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.torch import architecture_lists
 from rekindle.review.architectures import ArchList, read_list
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
@@ -55,6 +56,13 @@ def _spelling(subject: Subject, item: Assignment) -> Iterator[Raised]:
             "architecture-list", item.line, part=fault.part, problem=fault.problem, right=right,
             corrected=corrected if not found.comma else None,
         )  # fmt: skip
+    builds_torch = bool(subject.torch_builds) or not subject.builds
+    for name, numbers in found.names:
+        first = architecture_lists.first_naming(name.removesuffix("+PTX"), builds_torch=builds_torch)
+        several = architecture_lists.meanings(name.removesuffix("+PTX"), builds_torch=builds_torch)
+        if len(several) > 1 and first is not None:
+            shown = numbers.replace(";", " and ")
+            yield raised("architecture-name", item.line, name=name, numbers=shown, first=first)
 
 
 def seen_by(subject: Subject, step: ScriptBuild, settings: list[Assignment]) -> Assignment | None:

@@ -198,7 +198,7 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     if first is not None and torch.version >= first:
         return
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
-    if any(_excludes(item.requirement, "2.0.0") for item in every if item.requirement):
+    if any(_below_two(item.requirement) for item in every if item.requirement):
         return
     python = python_of(subject)
     if python is not None and python.version < Version("3.9"):
@@ -223,6 +223,11 @@ def intended(found: Install, item: Wanted) -> str:
     return f"{redirect.sign}{redirect.target}" if item is found.wanted[-1] else ""
 
 
+def meant(found: Install, item: Wanted) -> bool:
+    """A version is asked for, if only where the shell takes its sign for a redirection."""
+    return bool(item.requirement) or any(each.glued and each.line == item.line for each in found.item.redirects)
+
+
 def _glued(found: Install, item: Wanted) -> str | None:
     """`2.0` when the requirement asks for NumPy 2, empty when it asks for nothing, None when it does not."""
     specifier = intended(found, item)
@@ -230,7 +235,15 @@ def _glued(found: Install, item: Wanted) -> str | None:
         return ""
     if re.match(r"(?:>=?|==|~=)\s*2", specifier):
         return re.sub(r"^[<>=~!\s]+", "", specifier)
-    return None if _excludes(specifier, "2.0.0") else ""
+    return None if _below_two(specifier) else ""
+
+
+def _below_two(specifier: str | None) -> bool:
+    """No NumPy 2 at all fits."""
+    exact = exact_version(specifier)
+    if exact is not None:
+        return exact.major < 2
+    return all(_excludes(specifier, version) for version in ("2.0.0", "2.0.2", "2.1.0", "2.2.0", "2.4.0", "2.99.0"))
 
 
 def _admits(specifier: str, version: Version) -> bool:
@@ -323,7 +336,7 @@ def _setuptools(subject: Subject) -> Iterator[Raised]:
                 yield Raised(rule="setuptools-pin", line=item.line, fields={"version": str(exact), **fields})
                 return
         lists = [found for found in subject.installs if len(found.wanted) >= _LIST and found.verb == "install"]
-        if wanted and not any(item.requirement for _, item in wanted) and row.setuptools.startswith("<"):
+        if wanted and not any(meant(*each) for each in wanted) and row.setuptools.startswith("<"):
             yield Raised(rule="setuptools-free", line=wanted[0][1].line, fields=fields)
         elif not wanted and lists and subject.notes and row.setuptools.startswith("<"):
             yield Raised(rule="setuptools-free", line=lists[0].item.line, fields=fields)
@@ -363,6 +376,16 @@ def _lists(subject: Subject) -> Iterator[Raised]:
 
 def python_of(subject: Subject) -> Known | None:
     """The Python that the script chooses: the environment it makes, else the one it names."""
+    made, named = _pythons(subject)
+    return made or named
+
+
+def environment_python(subject: Subject) -> Known | None:
+    """The Python of the environment that the script makes."""
+    return _pythons(subject)[0]
+
+
+def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
     made: Known | None = None
     named: Known | None = None
     for item in subject.trace.invocations:
@@ -391,7 +414,7 @@ def python_of(subject: Subject) -> Known | None:
         match = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", given[0]) if given else None
         if "setup-python" in used.action and match and given:
             made = Known(Version(match[1]), given[1])
-    return made or named
+    return made, named
 
 
 def _python(subject: Subject) -> Iterator[Raised]:
@@ -422,7 +445,8 @@ def _questions(subject: Subject) -> Iterator[Raised]:
         fed = any(redirect.sign == "<" for redirect in item.redirects) or (item.program, item.line) in piped
         if fed or subject.notes:
             continue
-        if ("uninstall" in words and (item.program == "pip" or "pip" in words)) and not item.has("-y", "--yes"):
+        removes = "uninstall" in words and (item.program == "pip" or "pip" in words) and item.program != "uv"
+        if removes and not item.has("-y", "--yes"):
             if "uninstall" not in told:
                 yield raised("uninstall-asks", item.line)
             told.add("uninstall")
@@ -431,6 +455,12 @@ def _questions(subject: Subject) -> Iterator[Raised]:
         apt = item.program in ("apt", "apt-get", "yum", "dnf") and "install" in words
         conda = item.program in ("conda", "mamba") and bool({"install", "create"} & set(words)) and "env" not in words
         yes = any(re.match(r"-[a-z]*y[a-z]*$|--yes|--assume-yes|--assumeyes|-qq\b|-q=2", word) for word in words)
-        if (apt or conda) and not yes and item.program not in told and "always_yes" not in subject.document.text:
+        answered = "always_yes" in subject.document.text or (
+            conda
+            and any(
+                "setup-miniconda" in used.action or "setup-micromamba" in used.action for used in subject.trace.used
+            )
+        )
+        if (apt or conda) and not yes and item.program not in told and not answered:
             told.add(item.program)
             yield raised("install-asks", item.line, tool=item.program)

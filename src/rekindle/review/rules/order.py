@@ -1,4 +1,4 @@
-"""The order of things: what is set too late, lost between steps, never activated; the source and its submodules."""
+"""The order of things: what is set too late or lost between steps; the source and its submodules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Invocation
+from rekindle.review.trace import Assignment, Invocation
 
 _READ_BY_BUILD = re.compile(
     r"(?:TORCH_CUDA_ARCH_LIST|MAX_JOBS|FORCE_CUDA|USE_[A-Z0-9_]+|BUILD_[A-Z0-9_]+|CUDA_HOME|CUDA_PATH|CUDACXX|CC|CXX"
@@ -25,14 +25,10 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _lost(subject)
         yield from _lasting(subject)
         yield from _not_exported(subject)
-        yield from _activated(subject)
-        yield from _conda(subject)
         yield from _background(subject)
         yield from _twice(subject)
         yield from _left_source(subject)
         yield from _not_filled_in(subject)
-    else:
-        yield from (found for found in _activated(subject) if found.rule == "environment-other")
     yield from _source(subject)
     yield from _jobs(subject)
     yield from _commands(subject)
@@ -57,9 +53,12 @@ def _too_late(subject: Subject) -> Iterator[Raised]:
         if not reaching or any(step.item.order > item.order for step in reaching):
             continue
         last = reaching[-1]
-        if subject.visible(item.name, last.item) is not None or any(own.name == item.name for own in last.item.prefix):
+        seen = subject.visible(item.name, last.item)
+        again = seen is not None and item.name == "TORCH_CUDA_ARCH_LIST" and item.known and seen.text != item.value
+        if not again and (seen is not None or any(own.name == item.name for own in last.item.prefix)):
             continue
-        if any(other.name == item.name and other.order < last.item.order for other in subject.trace.assignments):
+        earlier = any(other.name == item.name and other.order < last.item.order for other in subject.trace.assignments)
+        if earlier and not again:
             continue
         told.add(item.name)
         rule = "architecture-after-build" if item.name == "TORCH_CUDA_ARCH_LIST" else "setting-after-build"
@@ -150,7 +149,8 @@ def _lasting(subject: Subject) -> Iterator[Raised]:
 def _not_exported(subject: Subject) -> Iterator[Raised]:
     for step in _real(subject):
         for item in subject.trace.assignments:
-            if item.how != "shell" or item.dialect is not Dialect.SHELL or not _READ_BY_BUILD.match(item.name):
+            shells = (Dialect.SHELL, Dialect.POWERSHELL)
+            if item.how != "shell" or item.dialect not in shells or not _READ_BY_BUILD.match(item.name):
                 continue
             value = subject.visible(item.name, step.item)
             if value is None or value.exported or value.order != item.order or not item.value:
@@ -161,130 +161,24 @@ def _not_exported(subject: Subject) -> Iterator[Raised]:
                 ("TORCH_CUDA", "MAX_JOBS")
             ):
                 continue
-            yield raised("not-exported", item.line, name=item.name, corrected=_exported(subject, item.line, item.name))
+            if item.dialect is Dialect.POWERSHELL and re.search(rf"(?i)\$\{{?{item.name}\b", _behind(subject, item)):
+                continue
+            rule = "not-exported" if item.dialect is Dialect.SHELL else "not-environment"
+            yield raised(rule, item.line, name=item.name, corrected=_exported(subject, item.line, item.name))
         break
+
+
+def _behind(subject: Subject, item: Assignment) -> str:
+    """The script behind a setting."""
+    return "\n".join(subject.document.lines[item.line :])
 
 
 def _exported(subject: Subject, line: int, name: str) -> str | None:
     text = subject.document.line(line)
+    shell = re.match(rf"(?i)(\s*)\$({name})(\s*=)", text)
+    if shell:
+        return f"{shell[1]}$env:{text[shell.start(2) :]}"
     return re.sub(rf"^(\s*)({name}=)", r"\1export \2", text) if re.match(rf"\s*{name}=", text) else None
-
-
-def _activated(subject: Subject) -> Iterator[Raised]:
-    """An environment that is made, and python or pip used without it."""
-    for item in subject.trace.invocations:
-        env = _made(item)
-        if env is None or not item.reached:
-            continue
-        short = re.split(r"[\\/]", env.rstrip("\\/"))[-1]
-        later = [each for each in subject.trace.invocations if each.order > item.order and each.reached]
-        other = _entered(later)
-        if (
-            other is not None
-            and short not in other
-            and re.fullmatch(r"[\w.-]+", short)
-            and not _made_elsewhere(subject, other)
-        ):
-            yield raised("environment-other", item.line, env=short, other=other)
-            return
-        if _enters(subject, later, env, short, item):
-            continue
-        used = next((each for each in later if each.program in ("pip", "python") and _bare(each)), None)
-        if used is not None and subject.document.dialect is not Dialect.WORKFLOW:
-            yield raised("environment-not-activated", item.line, env=short or env, line_used=used.line)
-            return
-
-
-def _made(item: Invocation) -> str | None:
-    words = item.arguments
-    if "-m" in words and words.index("-m") + 1 < len(words) and words[words.index("-m") + 1] in ("venv", "virtualenv"):
-        rest = [word for word in words[words.index("-m") + 2 :] if not word.startswith("-")]
-        return rest[-1] if rest else None
-    if item.program == "virtualenv":
-        rest = [word for word in words if not word.startswith("-")]
-        return rest[-1] if rest else None
-    if item.program in ("conda", "mamba", "micromamba") and "create" in words:
-        for option in ("-n", "--name", "-p", "--prefix"):
-            if option in words and words.index(option) + 1 < len(words):
-                return words[words.index(option) + 1]
-    return None
-
-
-def _enters(subject: Subject, later: list[Invocation], env: str, short: str, made: Invocation) -> bool:
-    for each in later:
-        text = each.text + " " + " ".join(word.text for word in each.words)
-        if (
-            each.program in ("activate", "activate.bat", "activate.ps1", "activate.fish")
-            or "activate" in each.arguments
-        ):
-            return True
-        if re.search(r"(?i)[\\/](?:bin|scripts)[\\/](?:python|pip|activate)", text) and (short in text or env in text):
-            return True
-        if (
-            re.search(r"(?:conda|mamba|micromamba) run\b|\buv pip\b|\buv sync\b|\buv run\b", text)
-            or each.program == "uv"
-        ):
-            return True
-    used = next((each for each in later if each.program in ("pip", "python") and _bare(each)), None)
-    path = subject.visible("PATH", used) if used is not None else None
-    if path is not None and path.order > 0 and (short in path.text or env in path.text) and path.line != made.line:
-        return True
-    return bool(
-        re.search(
-            r"(?i)\bactivate\b",
-            "\n".join(line for line in subject.document.lines if not re.match(r"\s*(?:#|rem|::)", line, re.IGNORECASE)),
-        )
-    )
-
-
-def _entered(later: list[Invocation]) -> str | None:
-    """The environment that is activated next, by its plain name; None when it is not said plainly."""
-    for each in later:
-        text = each.words[0].text
-        if each.program in ("activate", "activate.bat", "activate.ps1") and re.search(
-            r"[\\/](?:bin|Scripts)[\\/]", text
-        ):
-            parts = [part for part in re.split(r"[\\/]", text) if part]
-            name = parts[-3] if len(parts) > 2 else ""
-            return name if re.fullmatch(r"[\w.-]+", name) else None
-        if (
-            each.program in ("conda", "mamba", "micromamba")
-            and each.arguments[:1] == ("activate",)
-            and len(each.arguments) > 1
-        ):
-            name = each.arguments[1]
-            return name if re.fullmatch(r"[\w.-]+", name) else None
-    return None
-
-
-def _made_elsewhere(subject: Subject, name: str) -> bool:
-    made = [_made(item) for item in subject.trace.invocations]
-    return any(env is not None and re.split(r"[\\/]", env.rstrip("\\/"))[-1] == name for env in made)
-
-
-def _bare(item: Invocation) -> bool:
-    """`pip`, not `/env/bin/pip`; and not what makes the environment itself."""
-    return (
-        not re.search(r"[\\/$%{]", item.words[0].raw)
-        and "venv" not in item.arguments
-        and "virtualenv" not in item.arguments
-    )
-
-
-def _conda(subject: Subject) -> Iterator[Raised]:
-    if subject.document.dialect is not Dialect.SHELL:
-        return
-    text = subject.document.text
-    if re.search(
-        r"conda\.sh|shell\.(?:bash|zsh|posix) hook|conda init|micromamba shell|bash -[il]|#!.*bash.*-[il]\b"
-        r"|miniconda\S*/bin/activate",
-        text,
-    ):
-        return
-    for item in subject.trace.ran("conda", "mamba"):
-        if item.arguments[:1] == ("activate",) and item.reached:
-            yield raised("conda-not-initialised", item.line)
-            return
 
 
 def _background(subject: Subject) -> Iterator[Raised]:
@@ -300,6 +194,14 @@ def _background(subject: Subject) -> Iterator[Raised]:
             and not waits
         ):
             yield raised("background", step.line, build=following.line)
+            return
+    for step in builds:
+        later = [item for item in subject.trace.invocations if item.order > step.item.order and item.reached]
+        uses = [item for item in later if item.program not in ("echo", "tail", "disown", "jobs", "printf")]
+        waits = any(item.program == "wait" for item in later)
+        if step.item.after == "&" and step.item.dialect is Dialect.SHELL and uses and not waits:
+            yield raised("background-unwaited", step.line, line_after=uses[0].line)
+            return
 
 
 def _twice(subject: Subject) -> Iterator[Raised]:

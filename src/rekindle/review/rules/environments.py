@@ -1,0 +1,183 @@
+"""Environments: made and never activated, another one activated, a Python that is not the environment's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rekindle.core.version import Version
+from rekindle.review.document import Dialect
+from rekindle.review.remark import Raised, raised
+from rekindle.review.rules import installs
+from rekindle.review.subject import Subject
+from rekindle.review.trace import Invocation
+
+
+def check(subject: Subject) -> Iterator[Raised]:
+    if subject.notes:
+        yield from (found for found in _activated(subject) if found.rule == "environment-other")
+        return
+    yield from _activated(subject)
+    yield from _conda(subject)
+    yield from _other_python(subject)
+
+
+def _activated(subject: Subject) -> Iterator[Raised]:
+    """An environment that is made, and python or pip used without it."""
+    for item in subject.trace.invocations:
+        env = _made(item)
+        if env is None or not item.reached:
+            continue
+        short = re.split(r"[\\/]", env.rstrip("\\/"))[-1]
+        later = [each for each in subject.trace.invocations if each.order > item.order and each.reached]
+        other = _entered(later)
+        if (
+            other is not None
+            and short not in other
+            and re.fullmatch(r"[\w.-]+", short)
+            and not _made_elsewhere(subject, other)
+        ):
+            yield raised("environment-other", item.line, env=short, other=other)
+            return
+        if _enters(subject, later, env, short, item):
+            yield from _build_outside(subject, later, env, short)
+            continue
+        used = next((each for each in later if each.program in ("pip", "python") and _bare(each)), None)
+        if used is not None and subject.document.dialect is not Dialect.WORKFLOW:
+            yield raised("environment-not-activated", item.line, env=short or env, line_used=used.line)
+            return
+
+
+def _build_outside(subject: Subject, later: list[Invocation], env: str, short: str) -> Iterator[Raised]:
+    """The environment's own pip installs, by its path, and the build is started with the system's Python."""
+    if any(_activates(each) for each in later) or _on_path(subject, later, env, short) or _runs_in(subject, later):
+        return
+    own = [each for each in later if _by_path(each, env, short)]
+    for step in subject.builds:
+        if own and step.item.order > own[0].order and step.item.program in ("python", "pip") and _bare(step.item):
+            yield raised("environment-not-used", step.line, env=short or env, line_used=own[0].line)
+            return
+
+
+def _other_python(subject: Subject) -> Iterator[Raised]:
+    """`python3.9 setup.py` where an environment with 3.11 is active."""
+    made = installs.environment_python(subject)
+    if made is None:
+        return
+    for step in subject.builds:
+        number = re.fullmatch(r"(?:python|pip)(3\.\d+)(?:\.exe)?", step.item.words[0].text.lower())
+        active = any(_activates(each) and each.order < step.item.order for each in subject.trace.invocations)
+        if number and active and step.item.reached and Version(number[1]) != made.version:
+            yield raised("python-other", step.line, python=number[1], made=made.version, line_made=made.line)
+            return
+
+
+def _made(item: Invocation) -> str | None:
+    words = item.arguments
+    if "-m" in words and words.index("-m") + 1 < len(words) and words[words.index("-m") + 1] in ("venv", "virtualenv"):
+        rest = [word for word in words[words.index("-m") + 2 :] if not word.startswith("-")]
+        return rest[-1] if rest else None
+    if item.program == "virtualenv":
+        rest = [word for word in words if not word.startswith("-")]
+        return rest[-1] if rest else None
+    if item.program in ("conda", "mamba", "micromamba") and "create" in words:
+        for option in ("-n", "--name", "-p", "--prefix"):
+            if option in words and words.index(option) + 1 < len(words):
+                return words[words.index(option) + 1]
+    return None
+
+
+def _enters(subject: Subject, later: list[Invocation], env: str, short: str, made: Invocation) -> bool:
+    if any(_activates(each) or _by_path(each, env, short) for each in later) or _runs_in(subject, later):
+        return True
+    if _on_path(subject, later, env, short, made):
+        return True
+    return bool(
+        re.search(
+            r"(?i)\bactivate\b",
+            "\n".join(line for line in subject.document.lines if not re.match(r"\s*(?:#|rem|::)", line, re.IGNORECASE)),
+        )
+    )
+
+
+def _activates(item: Invocation) -> bool:
+    return item.program in ("activate", "activate.bat", "activate.ps1", "activate.fish") or "activate" in item.arguments
+
+
+def _by_path(item: Invocation, env: str, short: str) -> bool:
+    """`env/bin/pip`: a program of the environment, by its path."""
+    text = item.text + " " + " ".join(word.text for word in item.words)
+    inside = re.search(r"(?i)[\\/](?:bin|scripts)[\\/](?:python|pip|activate)", text)
+    return inside is not None and (short in text or env in text)
+
+
+def _runs_in(subject: Subject, later: list[Invocation]) -> bool:
+    """Something else enters it: `conda run`, uv, or the SHELL of a Dockerfile."""
+    if subject.document.dialect is Dialect.DOCKERFILE and re.search(
+        r"(?m)^\s*SHELL\s*\[.*(?:conda|mamba)\W+run|^\s*SHELL\s*\[.*activate", subject.document.text
+    ):
+        return True
+    return any(
+        each.program == "uv"
+        or re.search(r"(?:conda|mamba|micromamba) run\b|\buv pip\b|\buv sync\b|\buv run\b", each.text)
+        for each in later
+    )
+
+
+def _on_path(subject: Subject, later: list[Invocation], env: str, short: str, made: Invocation | None = None) -> bool:
+    """Its folder is put on PATH before the first plain `pip` or `python`."""
+    used = next((each for each in later if each.program in ("pip", "python") and _bare(each)), None)
+    path = subject.visible("PATH", used) if used is not None else None
+    if path is None or path.order <= 0 or (made is not None and path.line == made.line):
+        return False
+    return short in path.text or env in path.text
+
+
+def _entered(later: list[Invocation]) -> str | None:
+    """The environment that is activated next, by its plain name; None when it is not said plainly."""
+    for each in later:
+        text = each.words[0].text
+        if each.program in ("activate", "activate.bat", "activate.ps1") and re.search(
+            r"[\\/](?:bin|Scripts)[\\/]", text
+        ):
+            parts = [part for part in re.split(r"[\\/]", text) if part]
+            name = parts[-3] if len(parts) > 2 else ""
+            return name if re.fullmatch(r"[\w.-]+", name) else None
+        if (
+            each.program in ("conda", "mamba", "micromamba")
+            and each.arguments[:1] == ("activate",)
+            and len(each.arguments) > 1
+        ):
+            name = each.arguments[1]
+            return name if re.fullmatch(r"[\w.-]+", name) else None
+    return None
+
+
+def _made_elsewhere(subject: Subject, name: str) -> bool:
+    made = [_made(item) for item in subject.trace.invocations]
+    return any(env is not None and re.split(r"[\\/]", env.rstrip("\\/"))[-1] == name for env in made)
+
+
+def _bare(item: Invocation) -> bool:
+    """`pip`, not `/env/bin/pip`; and not what makes the environment itself."""
+    return (
+        not re.search(r"[\\/$%{]", item.words[0].raw)
+        and "venv" not in item.arguments
+        and "virtualenv" not in item.arguments
+    )
+
+
+def _conda(subject: Subject) -> Iterator[Raised]:
+    if subject.document.dialect is not Dialect.SHELL:
+        return
+    text = subject.document.text
+    if re.search(
+        r"conda\.sh|shell\.(?:bash|zsh|posix) hook|conda init|micromamba shell|bash -[il]|#!.*bash.*-[il]\b"
+        r"|conda\S*/bin/activate",
+        text,
+    ):
+        return
+    for item in subject.trace.ran("conda", "mamba"):
+        if item.arguments[:1] == ("activate",) and item.reached:
+            yield raised("conda-not-initialised", item.line)
+            return

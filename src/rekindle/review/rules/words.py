@@ -1,0 +1,292 @@
+"""Words of another shell, `call`, and folders: what one shell says and another does not understand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rekindle.review.document import Dialect
+from rekindle.review.remark import Raised, raised
+from rekindle.review.subject import Subject
+from rekindle.review.trace import Invocation
+
+# `MAX_JOBS=8` and `MAX_JOBS=8 python setup.py`, as the Unix shell writes them
+_ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
+SHOWN = {Dialect.BATCH: "cmd", Dialect.POWERSHELL: "PowerShell", Dialect.SHELL: "the shell"}
+
+
+def check(subject: Subject) -> Iterator[Raised]:
+    for item in subject.trace.invocations:
+        if item.dialect is Dialect.BATCH:
+            yield from _batch(subject, item)
+        elif item.dialect is Dialect.POWERSHELL:
+            yield from _powershell(subject, item)
+        else:
+            yield from _posix(subject, item)
+    yield from _values(subject)
+
+
+def _line(subject: Subject, item: Invocation) -> str:
+    return subject.document.line(item.line)
+
+
+def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    first = item.words[0].text
+    low, line = first.lower(), _line(subject, item)
+    if first.startswith("#"):
+        yield raised("comment", item.line, corrected=re.sub(r"^(\s*)#+\s*", r"\1REM ", line))
+    elif low == "export" and len(item.words) > 1:
+        right = re.sub(r"(?i)^(\s*)export\s+", r"\1set ", line)
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what="`export`",
+            shell="cmd",
+            effect="cmd does not know it, and the variable is not set: write set X=…",
+            corrected=right,
+        )
+    elif low.startswith("$"):
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what=f"`{first}`",
+            shell="cmd",
+            effect="$env: is PowerShell; cmd sets a variable with set X=…",
+        )
+    elif _ASSIGNMENT.match(first):
+        yield raised(
+            "wrong-shell", item.line, what=f"`{first}`", shell="cmd",
+            effect="cmd looks for a program of that name, and the variable is not set: write set X=…",
+            corrected=re.sub(r"^(\s*)", r"\1set ", line, count=1) if len(item.words) == 1 else None,
+        )  # fmt: skip
+    elif low in ("source", ".") and len(item.words) > 1:
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what=f"`{first}`",
+            shell="cmd",
+            effect="cmd does not know it: write call …\\Scripts\\activate.bat",
+        )
+    else:
+        for word in item.words[1:]:
+            match = re.search(r"\$env:\w+|\$\{?(?:[A-Z_][A-Z0-9_]{2,})\}?", word.text)
+            if match and low not in ("powershell", "pwsh", "python", "bash", "wsl", "echo", "findstr", "sed", "rem"):
+                yield raised(
+                    "wrong-shell",
+                    word.line,
+                    what=f"`{match[0]}`",
+                    shell="cmd",
+                    effect="cmd does not fill it in: write %X%",
+                )
+                break
+    yield from _call(subject, item)
+    yield from _folders(subject, item)
+    if (
+        low == "pause"
+        and not item.conditional
+        and (subject.notes or any(step.what != "other" for step in subject.builds))
+    ):
+        yield raised("pause", item.line)
+    if (
+        low in ("rmdir", "rd")
+        and any(word.lower() in ("build", "build\\", "dist") for word in item.arguments)
+        and not item.checked
+        and not item.conditional
+    ):
+        yield raised("rmdir-unchecked", item.line)
+
+
+def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    own = re.split(r"[\\/]", subject.document.name)[-1].lower()
+    if item.program == own and not item.conditional and not item.arguments and item.reached:
+        yield raised("starts-itself", item.line)
+        return
+    if item.called or item.child or subject.notes:
+        return
+    name = item.program
+    batch = name.endswith((".bat", ".cmd")) or name in ("activate", "deactivate", "vcvarsall", "vcvars64", "vsdevcmd")
+    conda = name in ("conda", "mamba", "micromamba") and len(item.words) > 1
+    if not (batch or conda) or subject.last_in(item.scope) <= item.order:
+        return
+    line = _line(subject, item)
+    right = (
+        re.sub(r"^(\s*@?)(?=\S)", r"\1call ", line)
+        if item.line == item.last and not item.conditional and item.after in ("", "||")
+        else None
+    )
+    if batch or (conda and item.words[1].text in ("activate", "deactivate")):
+        shown = f"{name} {item.words[1].text}" if conda else name
+        yield raised("call-missing", item.line, program=shown, corrected=right)
+    elif conda and item.words[1].text in ("create", "install", "env", "update"):
+        yield raised("call-missing-conda", item.line, corrected=right, certain=False)
+
+
+def _folders(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    if item.program not in ("cd", "chdir"):
+        return
+    raw = " ".join(word.raw for word in item.words[1:] if word.text.lower() != "/d")
+    target = " ".join(word.text for word in item.words[1:] if word.text.lower() != "/d")
+    line = _line(subject, item)
+    slash = any(word.text.lower() == "/d" for word in item.words)
+    if not raw.startswith('"') and re.search(r"(?i)%(?:USERNAME|USERPROFILE)%", raw):
+        right = re.sub(r"(?i)\b(cd|chdir)\s+(?:/d\s+)?\S.*$", lambda m: f'{m[1]} /d "{raw}"', line)
+        yield raised("cd-unquoted", item.line, corrected=right)
+        return
+    drive = re.match(r"([A-Za-z]):", target)
+    if not drive or slash:
+        return
+    letter = drive[1].lower() + ":"
+    around = [each for each in subject.trace.invocations if each.program == letter]
+    if any(each.order > item.order and each.order - item.order < 4 for each in around) or any(
+        each.order < item.order for each in around
+    ):
+        return
+    elsewhere = any(re.match(r"(?i)[abd-z]:", each.directory or "") for each in subject.trace.invocations)
+    if letter == "c:" and not elsewhere and "%" in target:
+        return
+    yield raised("cd-drive", item.line, corrected=re.sub(r"(?i)\b(cd|chdir)\s+", r"\1 /d ", line, count=1))
+
+
+def _powershell(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    first = item.words[0].text.lower()
+    line = _line(subject, item)
+    if first == "export" and len(item.words) > 1:
+        match = re.match(r"(\s*)export\s+(\w+)=[\"']?([^\"'\n]*)[\"']?\s*$", line)
+        right = f"{match[1]}$env:{match[2]} = '{match[3]}'" if match and "$" not in match[3] else None
+        yield raised(
+            "wrong-shell", item.line, what="`export`", shell="PowerShell",
+            effect="it is a word of the Unix shell, and the variable is not set here: write $env:X = …",
+            corrected=right,
+        )  # fmt: skip
+    elif (
+        first == "set" and len(item.words) > 1 and "=" in item.words[1].text and not item.words[1].text.startswith("-")
+    ):
+        match = re.match(r"(?i)(\s*)set\s+\"?(\w+)=([^\"\n]*)\"?\s*$", line)
+        right = f"{match[1]}$env:{match[2]} = '{match[3]}'" if match and not re.search(r"[%$]", match[3]) else None
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what="`set X=Y`",
+            shell="PowerShell",
+            effect="it is Set-Variable there; programs do not see it: write $env:X = …",
+            corrected=right,
+        )
+    elif _ASSIGNMENT.match(item.words[0].text):
+        yield raised(
+            "wrong-shell", item.line, what=f"`{item.words[0].text}`", shell="PowerShell",
+            effect="PowerShell looks for a program of that name, and the variable is not set: write $env:X = …",
+        )  # fmt: skip
+    elif first == "source" and len(item.words) > 1:
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what="`source`",
+            shell="PowerShell",
+            effect="PowerShell does not know it: run …\\Scripts\\Activate.ps1",
+        )
+    elif first == "call" and len(item.words) > 1:
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what="`call`",
+            shell="PowerShell",
+            effect="call is a word of cmd; use the operator &",
+        )
+    elif first == "where" and len(item.words) == 2 and re.fullmatch(r"[\w.-]+", item.words[1].text) and not item.piped:
+        name = item.words[1].text
+        yield raised(
+            "where-alias", item.line, name=name, corrected=re.sub(r"\bwhere\b(?!\.exe)", "where.exe", line, count=1)
+        )
+    for word in item.words[1:]:
+        match = re.search(r"%[A-Z][A-Z0-9_]+%", word.text)
+        if match and first not in (
+            "cmd",
+            "cmd.exe",
+            "write-host",
+            "echo",
+            "write-output",
+            "set-content",
+            "add-content",
+        ):
+            yield raised(
+                "wrong-shell",
+                word.line,
+                what=f"`{match[0]}`",
+                shell="PowerShell",
+                effect=f"PowerShell does not fill it in: write $env:{match[0].strip('%')}",
+            )
+            break
+
+
+def _posix(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    first = item.words[0].text
+    line = _line(subject, item)
+    if first == "set" and len(item.words) > 1 and re.match(r"[A-Za-z_]\w*=", item.words[1].text):
+        right = re.sub(r"^(\s*)set\s+", r"\1export ", line)
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what="`set X=Y`",
+            shell="the Unix shell",
+            effect="it replaces the script's own arguments, and the variable is not set: write export X=Y",
+            corrected=right,
+        )
+    elif first.lower() in ("rem", "call", "setlocal", "endlocal", "setx") and len(item.words) > 1 and first != "call":
+        yield raised("wrong-shell", item.line, what=f"`{first}`", shell="the Unix shell", effect="it is a word of cmd")
+    elif re.match(r"(?i)\$env:", item.text):
+        yield raised(
+            "wrong-shell",
+            item.line,
+            what=f"`{item.text.split()[0]}`",
+            shell="the Unix shell",
+            effect="$env: is PowerShell: write export X=…",
+        )
+    elif len(item.words) > 1 and item.words[1].text == "=" and re.fullmatch(r"[A-Z_][A-Z0-9_]*", first):
+        yield raised(
+            "set-with-spaces",
+            item.line,
+            name=first,
+            shell="the shell",
+            corrected=re.sub(r"\s*=\s*", "=", line, count=1),
+        )
+    elif first == "export" and re.search(r"export\s+\w+\s+=", item.text):
+        yield raised("set-with-spaces", item.line, name=item.words[1].text, shell="the shell")
+    for word in item.words[1:]:
+        match = re.search(r"%[A-Z][A-Z0-9_]{2,}%", word.text)
+        if match and first not in ("date", "printf", "echo", "cmd", "cmd.exe", "sed", "awk"):
+            yield raised(
+                "wrong-shell",
+                word.line,
+                what=f"`{match[0]}`",
+                shell="the Unix shell",
+                effect=f"the shell does not fill it in: write ${match[0].strip('%')}",
+            )
+            break
+
+
+def _values(subject: Subject) -> Iterator[Raised]:
+    """Variables of another shell in a value."""
+    for item in subject.trace.assignments:
+        if item.how not in ("environment", "cmake"):
+            continue
+        if item.dialect is Dialect.BATCH:
+            match = re.search(r"\$env:\w+|\$\{?[A-Z_][A-Z0-9_]{2,}\}?", item.value)
+            if match:
+                yield raised(
+                    "wrong-shell",
+                    item.line,
+                    what=f"`{match[0]}`",
+                    shell="cmd",
+                    effect="cmd does not fill it in: write %X%",
+                )
+        else:
+            match = re.search(r"%[A-Z][A-Z0-9_]{2,}%", item.value)
+            if match:
+                good = "$env:" if item.dialect is Dialect.POWERSHELL else "$"
+                yield raised(
+                    "wrong-shell",
+                    item.line,
+                    what=f"`{match[0]}`",
+                    shell=SHOWN[item.dialect],
+                    effect=f"it does not fill it in: write {good}{match[0].strip('%')}",
+                )
