@@ -187,6 +187,8 @@ def test_a_builds_copy_does_not_ask_for_what_was_left_out(mirrors: Path, tmp_pat
     checkout.forget_left_out(tmp_path / "tree")
     assert "third_party/fbgemm" not in listed.read_text()
     assert "path = third_party/fmt" in listed.read_text()
+    asked_for = [tmp_path / "tree/third_party/fbgemm" / place for place in ("third_party", "external")]
+    assert all((folder / "asmjit/CMakeLists.txt").is_file() for folder in asked_for), "2.7.1 and 2.11.0 stop without"
     once = listed.read_bytes()
     checkout.forget_left_out(tmp_path / "tree")
     assert listed.read_bytes() == once

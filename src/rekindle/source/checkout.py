@@ -131,8 +131,8 @@ def assemble(
 
 
 def forget_left_out(copy: Path) -> None:
-    """In a copy that a build works on, what was left out is not asked for: PyTorch's setup.py stops at the first
-    submodule of `.gitmodules` that is not there.
+    """In a copy that a build works on, what was left out is not asked for: PyTorch's setup.py (from 2.15 its CMake files)
+    stops at the first submodule of `.gitmodules` that is not there, and at FBGEMM's own submodule in any case.
     """
     mark = _mark(copy)
     listed = copy / ".gitmodules"
@@ -142,6 +142,11 @@ def forget_left_out(copy: Path) -> None:
     kept = submodules.without(text, mark.without)
     if kept != text:
         files.write_bytes(listed, kept.encode("utf-8", errors="surrogateescape"))
+    if "path = third_party/fbgemm\n" in text and "path = third_party/fbgemm\n" not in kept:
+        for place in ("third_party", "external"):  # 2.7 looks in the first, 2.11 and later in the second
+            stand_in = copy / "third_party" / "fbgemm" / place / "asmjit" / "CMakeLists.txt"
+            stand_in.parent.mkdir(parents=True, exist_ok=True)
+            files.write_text(stand_in, "# FBGEMM was left out of this tree; only the build's own check reads this file.\n")
 
 
 def _everything(
