@@ -191,6 +191,14 @@ def test_debians_cuda_wins_over_another_in_usr_local_without_hiding_the_rest() -
     assert made["CUDA_HOME"] == "/usr" and made["CUDACXX"] == "/usr/bin/nvcc"
 
 
+def test_a_newer_release_builds_on_an_arm_processor_without_sve() -> None:
+    """2.15 stops at configure there: "No SVE support on this machine"."""
+    machine = msgspec.structs.replace(load(MACHINES / "debian-two-cudas.json"), arch="aarch64")
+    for torch, said in (("2.15.0", "1"), ("2.11.0", None)):
+        request = resolve(BuildFile(source="/src", torch=torch), machine)
+        assert compute(request, temp="/t").value("BUILD_IGNORE_SVE_UNAVAILABLE") == said
+
+
 def test_nothing_is_applied_to_this_process() -> None:
     before = dict(os.environ)
     request = request_for("k40c-windows", torch="1.12.1", cuda=Version("11.4"), arch_list="3.5")
