@@ -4,8 +4,10 @@
 
 TREE is a checkout of one release with `third_party/cutlass` and `third_party/fmt`. Each file becomes PTX (nvcc) and
 then code (ptxas); nothing is linked. FILE gets one line per file and is read again at the next start, so a sweep goes
-on where it stopped. What was not reached is listed as UNVERIFIED. PyYAML and typing_extensions must be installed: the
-headers that the files include are written by PyTorch's own generator. `--sample N --seed S` takes N files at random.
+on where it stopped. What was not reached is listed as UNVERIFIED. A kernel whose body is empty in the PTX was dropped
+by the source for that architecture (`#if __CUDA_ARCH__ >= ...`): it compiles and does nothing; such files are counted.
+PyYAML and typing_extensions must be installed: the headers that the files include are written by PyTorch's generator.
+`--sample N --seed S` takes N files at random.
 
     python tools/sweep.py TREE --results FILE --row TORCH CUDA PLATFORM
 
@@ -30,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 # What CMake passes to nvcc in these releases, as far as it changes device code.
 FLAGS = (
-    *("-std=c++17", "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Wno-deprecated-gpu-targets"),
+    *("--expt-relaxed-constexpr", "--expt-extended-lambda", "-Wno-deprecated-gpu-targets"),
     *("-DLIBCUDACXX_ENABLE_SIMPLIFIED_COMPLEX_OPERATIONS", "-D_GLIBCXX_USE_CXX11_ABI=1", "-DCUDA_HAS_FP16=1"),
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__"),
     *("-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-DCUB_WRAPPED_NAMESPACE=at_cuda_detail"),
@@ -41,6 +43,9 @@ INCLUDES = (
     *("third_party/cutlass/tools/util/include", "aten/src/ATen", "torch/csrc"),
 )
 ROOTS = ("aten/src/ATen", "c10/cuda", "torch/csrc", "build/aten/src/ATen")
+# A kernel of CUB that is empty on purpose: it asks the driver which code it would run.
+EMPTY_ON_PURPOSE = re.compile(r"EmptyKernel")
+ENTRY = re.compile(r"^\.(?:visible|weak) \.entry (\w+)\(.*?^\{(.*?)^\}", re.MULTILINE | re.DOTALL)
 # Off in every build for a card this old: tests, and what needs NCCL.
 LEFT_OUT = re.compile(r"/test/|/templates/|/distributed/|/hip/")
 FIRST = re.compile(r"bfloat|half|atomic|embedding|scatter|index|sort|topk|reduce|scan", re.IGNORECASE)
@@ -54,7 +59,7 @@ def main() -> int:
     if options.prepare:
         prepare(options.tree)
     done = {(row["file"], row["arch"]): row for row in read(options.results)}
-    wanted = [name for name in files(options.tree) if options.only in name]
+    wanted = [name for name in files(options.tree) if re.search(options.only, name)]
     if options.sample:
         wanted = random.Random(options.seed).sample(wanted, min(options.sample, len(wanted)))
     todo = [name for name in wanted if any((name, arch) not in done for arch in (options.arch, *options.also))]
@@ -97,7 +102,7 @@ def write_row(options: argparse.Namespace) -> int:
     every = files(options.tree)
     rows = table.read("sweeps")["sweeps"] if table.place("sweeps").exists() else []
     for arch in (options.arch, *options.also):
-        own = {row["file"]: row["ok"] for row in read(options.results) if row["arch"] == arch}
+        own = {row["file"]: row for row in read(options.results) if row["arch"] == arch}
         rows = [row for row in rows if (row["torch"], row["cuda"], row["capability"]) != (torch, cuda, arch)]
         rows.append(
             {
@@ -106,8 +111,10 @@ def write_row(options: argparse.Namespace) -> int:
                 "capability": arch,
                 "platform": platform,
                 "files": len(every),
-                "compiled": sum(own.get(name, False) for name in every),
-                "refused": sorted(name for name in every if own.get(name) is False),
+                "compiled": sum(own.get(name, {}).get("ok", False) for name in every),
+                "refused": sorted(name for name in every if own.get(name, {}).get("ok") is False),
+                "dropped": sorted(name for name in every if own.get(name, {}).get("dropped")),
+                "seconds": round(sum(row["seconds"] for row in own.values())),
                 "source": f"tools/sweep.py: nvcc to PTX and ptxas of the CUDA files of v{torch}; nothing linked or run",
                 "observed_at": table.today(),
                 "evidence": "binary",
@@ -145,17 +152,33 @@ def compile_one(options: argparse.Namespace, name: str, deadline: float) -> list
             "TMPDIR": folder,
         }
         virtual = f"compute_{options.arch.replace('.', '')}"
-        command = [str(options.cuda / "bin" / "nvcc"), "-ccbin", options.ccbin, "-ptx", f"-arch={virtual}", *FLAGS]
+        command = [str(options.cuda / "bin" / "nvcc"), "-ccbin", options.ccbin, "-ptx", f"-arch={virtual}"]
+        command += [f"-std={options.std}", *FLAGS]
         command += [f"-I{options.tree / folder}" for folder in INCLUDES]
         command += [f"-I{folder}" for folder in options.include]
         began = time.monotonic()
         error = _run([*command, str(options.tree / name), "-o", str(ptx)], environment)
+        kernels, dropped = (0, []) if error else counted(ptx.read_text(encoding="utf-8"))
         rows = []
         for arch in (options.arch, *options.also):
             failed = error or _run(_ptxas(options.cuda, arch, ptx), environment)
             seconds = round(time.monotonic() - began, 1)
-            rows.append({"file": name, "arch": arch, "ok": not failed, "seconds": seconds, "error": failed})
+            row = {"file": name, "arch": arch, "ok": not failed, "seconds": seconds, "error": failed}
+            rows.append({**row, "kernels": kernels, "dropped": len(dropped)})
         return rows
+
+
+def counted(ptx: str) -> tuple[int, list[str]]:
+    """How many kernels the PTX holds, and the names of those that do nothing but return or stop."""
+    found = ENTRY.findall(ptx)
+    return len(found), [name for name, body in found if does_nothing(body) and not EMPTY_ON_PURPOSE.search(name)]
+
+
+def does_nothing(body: str) -> bool:
+    """No instruction but the return, a trap, or the call that reports a failed assertion: nothing is ever stored."""
+    lines = [line.strip() for line in body.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("//", ".", "$", "{", "}", "@"))]
+    return all(line.startswith(("ret", "trap", "exit", "brkpt", "bra", "mov", "cvta", "ld.param")) for line in lines)
 
 
 def _ptxas(cuda: Path, arch: str, ptx: Path) -> list[str]:
@@ -183,9 +206,12 @@ def prepare(tree: Path) -> None:
         ("aten/src/ATen/Config.h.in", "build/aten/src/ATen/Config.h"),
         ("aten/src/ATen/cuda/CUDAConfig.h.in", "build/aten/src/ATen/cuda/CUDAConfig.h"),
         ("c10/macros/cmake_macros.h.in", "build/c10/macros/cmake_macros.h"),
+        ("torch/headeronly/macros/cmake_macros.h.in", "build/torch/headeronly/macros/cmake_macros.h"),
         ("c10/cuda/impl/cuda_cmake_macros.h.in", "build/c10/cuda/impl/cuda_cmake_macros.h"),
     )
     for source, target in settings:
+        if not (tree / source).exists():  # 2.9 moved one of them
+            continue
         text = (tree / source).read_text(encoding="utf-8")
         text = re.sub(r'"@\w+@"', '""', text)
         text = re.sub(r"@AT_PARALLEL_NATIVE@", "1", text)
@@ -207,6 +233,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("tree", type=lambda text: Path(text).resolve())
     parser.add_argument("--cuda", type=lambda text: Path(text).resolve(), default=Path("/usr/local/cuda"))
     parser.add_argument("--ccbin", default="g++", help="the host compiler")
+    parser.add_argument("--std", default="c++17", help="the C++ standard of the release (2.12 on: c++20)")
     parser.add_argument("--arch", default="3.5", help="the PTX is made for this one")
     parser.add_argument("--also", action="append", default=[], help="give the same PTX to ptxas for this one too")
     parser.add_argument("--results", type=Path, required=True, help="one line per file; read again at the next start")
@@ -217,7 +244,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--row", nargs=3, metavar=("TORCH", "CUDA", "PLATFORM"), help="write the table from the results"
     )
-    parser.add_argument("--only", default="", help="only files with this in their path")
+    parser.add_argument("--only", default="", help="only files whose path has this (a regular expression)")
     parser.add_argument("--include", action="append", default=[], help="another folder with headers")
     parser.add_argument("--no-prepare", dest="prepare", action="store_false", help="the headers are written already")
     return parser.parse_args()

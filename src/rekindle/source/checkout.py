@@ -131,8 +131,8 @@ def assemble(
 
 
 def forget_left_out(copy: Path) -> None:
-    """In a copy that a build works on, what was left out is not asked for: PyTorch's setup.py (from 2.15 its CMake files)
-    stops at the first submodule of `.gitmodules` that is not there, and at FBGEMM's own submodule in any case.
+    """In a copy that a build works on, what was left out is not asked for: PyTorch's setup.py (from 2.15: CMake) stops
+    at the first submodule of `.gitmodules` that is not there, and at FBGEMM's own submodule in any case.
     """
     mark = _mark(copy)
     listed = copy / ".gitmodules"
@@ -146,7 +146,7 @@ def forget_left_out(copy: Path) -> None:
         for place in ("third_party", "external"):  # 2.7 looks in the first, 2.11 and later in the second
             stand_in = copy / "third_party" / "fbgemm" / place / "asmjit" / "CMakeLists.txt"
             stand_in.parent.mkdir(parents=True, exist_ok=True)
-            files.write_text(stand_in, "# FBGEMM was left out of this tree; only the build's own check reads this file.\n")
+            files.write_text(stand_in, "# FBGEMM was left out; only the build's own check reads this file.\n")
 
 
 def _everything(

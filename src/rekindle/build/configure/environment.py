@@ -215,7 +215,7 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Variable
     yield _set("CC", compiler.c, "the plan's compiler, whatever an activation script says")
     yield _set("CXX", compiler.cxx, "the plan's compiler, whatever an activation script says")
     if request.torch and request.arch == "aarch64" and Version(request.torch) >= Version("2.12"):
-        why = "newer releases stop where the compiler cannot make SVE code; without it they build for every ARM processor"
+        why = "newer releases stop where the compiler cannot make SVE code; without it they build all the same"
         yield _set("BUILD_IGNORE_SVE_UNAVAILABLE", "1", why)
     if request.cuda and (request.system != "windows" or compiler.kind != "cl"):
         yield _set("CUDAHOSTCXX", compiler.cuda_host, "nvcc's host compiler")

@@ -17,6 +17,10 @@ class Sweep(Row, frozen=True, kw_only=True):
     files: int
     compiled: int
     refused: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+    """Files that compile, with kernels that the source leaves empty for this card: they would run and do nothing."""
+    seconds: float | None = None
+    """Of all the files together, on one core."""
 
     @property
     def whole(self) -> bool:
@@ -34,6 +38,8 @@ class Sweep(Row, frozen=True, kw_only=True):
         )
         if self.refused:
             text += f", {len(self.refused)} do not"
+        if self.dropped:
+            text += f", {len(self.dropped)} leave kernels empty for it"
         return text + (f"; {self.unverified} were not tried" if self.unverified else "")
 
 

@@ -1,0 +1,35 @@
+"""tools/sweep.py: what it reads out of PTX."""
+
+from __future__ import annotations
+
+from tools.sweep import counted
+
+WORKS = """
+.visible .entry works(
+	.param .u64 works_param_0
+)
+{
+	.reg .b64 	%rd<3>;
+	ld.param.u64 	%rd1, [works_param_0];
+	cvta.to.global.u64 	%rd2, %rd1;
+	st.global.u32 	[%rd2], 7;
+	ret;
+}
+"""
+EMPTY = """
+.visible .entry _Z7droppedv(
+	.param .u64 p
+)
+.maxntid 128, 1, 1
+{
+	.reg .b64 	%rd<3>;
+	ld.param.u64 	%rd1, [p];
+	ret;
+}
+"""
+
+
+def test_a_kernel_that_the_source_dropped_for_an_architecture_is_counted() -> None:
+    assert counted(WORKS) == (1, [])
+    assert counted(WORKS + EMPTY) == (2, ["_Z7droppedv"])
+    assert counted(EMPTY.replace("_Z7droppedv", "_ZN3cub11EmptyKernelIvEEvv")) == (1, [])
