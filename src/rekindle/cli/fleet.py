@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from rekindle.fleet.planning import FleetPlan
+    from rekindle.fleet.run import RunSettings
+    from rekindle.fleet.state import FleetState, FleetStatus
 
+F = TypeVar("F", bound=Callable[..., Any])
 matrix = click.argument("matrix", type=click.Path(path_type=Path), metavar="MATRIX", default="matrix.toml")
 machines = click.option(
     "--machine", "machines", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
     help="A snapshot that stands for its cards, system and Python. May be repeated.",
 )  # fmt: skip
+state_folder = click.option(
+    "--state", type=click.Path(path_type=Path), metavar="DIR", help="Where the run keeps its journal [MATRIX.fleet]."
+)
+certificates = click.option(
+    "--certs", type=click.Path(path_type=Path), metavar="DIR", help="The certificates of `fleet certs`."
+)
+cache = click.option(
+    "--cache", metavar="URL",
+    help="A compile cache that all share: redis://HOST:PORT or http://…; also REKINDLE_FLEET_CACHE.",
+)  # fmt: skip
+
+
+def running(command: F) -> F:
+    """The options of everything that builds."""
+    for option in reversed((
+        state_folder,
+        options.shelf,
+        click.option("--scheduler", metavar="URL", help="The scheduler, tls://HOST:PORT [this machine alone]."),
+        certificates,
+        click.option("--workers", type=click.IntRange(1, 64), help="Worker processes of a local run."),
+        click.option("--slots", type=click.IntRange(1, 64), help="Jobs at a time on each of them."),
+        click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build here in a local run."),
+        cache,
+        click.option("--deaths", type=click.IntRange(1, 100), default=4, show_default=True,
+                     help="Set a job aside that takes so many workers with it."),
+        click.option("--patience", type=click.FloatRange(1), default=120.0, show_default=True, metavar="SECONDS",
+                     help="Wait so long for a worker that can build what is left."),
+        click.option("--keep", is_flag=True, help="Leave the jobs' folders on the workers."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
 
 
 @click.group("fleet")
@@ -34,15 +70,202 @@ def command() -> None:
 def plan_command(matrix: Path, machines: tuple[Path, ...], shelf: Path | None, workers: int, as_json: bool) -> int:
     """Every job of MATRIX: what would be built, in which order, and why the rest would not. Nothing is run."""
     from rekindle.core.paths import shelf_folder
-    from rekindle.fleet import planning
+    from rekindle.fleet import planning, view
 
     made = planning.make(matrix, machines=machines, shelf_folder=shelf or shelf_folder(), workers=workers).plan
-    console.out_json(made) if as_json else _print_plan(made)
+    if as_json:
+        console.out_json(made)
+    else:
+        _lines(view.plan_lines(made))
     return 0
 
 
-def _print_plan(plan: FleetPlan) -> None:
+@command.command("run")
+@matrix
+@machines
+@running
+@options.as_json
+def run_command(matrix: Path, machines: tuple[Path, ...], as_json: bool, **given: Any) -> int:
+    """Build MATRIX, here or on a fleet. Rerun it to resume; a finished job is never built again."""
+    from rekindle.fleet import run
+
+    return _ended(run.run(matrix, _state(matrix, given), _settings(given), machines=machines, tell=_say), as_json)
+
+
+@command.command("resume")
+@matrix
+@running
+@options.as_json
+def resume_command(matrix: Path, as_json: bool, **given: Any) -> int:
+    """Go on with the plan of the last run, as it was made."""
+    from rekindle.fleet import run
+
+    return _ended(run.resume(_state(matrix, given), _settings(given), tell=_say), as_json)
+
+
+@command.command("retry")
+@matrix
+@click.option("--failed", is_flag=True, help="Everything that failed, was set aside or found no worker.")
+@click.option("--job", "jobs", multiple=True, metavar="NAME", help="This job, by name or key. May be repeated.")
+@running
+@options.as_json
+def retry_command(matrix: Path, failed: bool, jobs: tuple[str, ...], as_json: bool, **given: Any) -> int:
+    """Try jobs again that did not succeed."""
+    from rekindle.fleet import run
+    from rekindle.fleet.state import keys_named
+
+    if failed == bool(jobs):
+        raise UsageError("say what to retry", hint="`--failed`, or `--job NAME`")
+    state = _state(matrix, given)
+    keys = keys_named(state.planned(), jobs) if jobs else ()
+    return _ended(run.retry(state, _settings(given), keys, tell=_say), as_json)
+
+
+@command.command("status")
+@matrix
+@state_folder
+@options.as_json
+def status_command(matrix: Path, as_json: bool, **given: Any) -> int:
+    """Where every job is, from the journal: also while it runs, and after a crash."""
+    from rekindle.fleet.state import status_of
+
+    _show(status_of(_state(matrix, given)), as_json)
+    return 0
+
+
+@command.command("cancel")
+@matrix
+@click.option("--job", "jobs", multiple=True, metavar="NAME", help="This job, by name or key [all that are left].")
+@state_folder
+@options.as_json
+def cancel_command(matrix: Path, jobs: tuple[str, ...], as_json: bool, **given: Any) -> int:
+    """Stop jobs that run and drop those that wait; what is finished stays."""
+    from rekindle.fleet.state import keys_named, status_of
+
+    state = _state(matrix, given)
+    left = [job.key for job in status_of(state).jobs if job.key and job.state in ("waiting", "running")]
+    named = keys_named(state.planned(), jobs) if jobs else tuple(left)
+    state.ask_cancel(tuple(key for key in named if key in left))
+    _show(status_of(state), as_json)
+    return 0
+
+
+@command.command("certs")
+@options.output("The folder for them; must be new.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address of a machine. May be repeated.")
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are valid.")
+@options.as_json
+def certs_command(output: Path | None, hosts: tuple[str, ...], days: int, as_json: bool) -> int:
+    """Make the certificates of a fleet: whoever holds one can run code on all its machines."""
+    from rekindle.fleet import certs
+
+    made = certs.make(output or Path("fleet-certs"), hosts, days=days)
+    if as_json:
+        console.out_json(made)
+        return 0
+    console.out(f"certificates for {', '.join(made.hosts)} in {made.folder}, valid for {made.days} days")
+    console.say("copy scheduler*, worker* and ca.pem to the machines; keep ca-key.pem to yourself")
+    return 0
+
+
+@command.command("scheduler")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True)
+@certificates
+@click.option("--address-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the address to FILE.")
+def scheduler_command(host: str, port: int, certs: Path | None, address_file: Path | None) -> int:
+    """Run the scheduler that clients and workers meet at."""
+    from rekindle.fleet import scheduler
+
+    scheduler.serve(host, port, certs, address_file=address_file, tell=console.say)
+    return 0
+
+
+@command.command("worker")
+@click.option("--scheduler", required=True, metavar="URL", help="Where the scheduler is: tls://HOST:PORT.")
+@certificates
+@click.option("--name", help="What it is called [the host's name].")
+@click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where it builds [in the cache].")
+@click.option("--slots", type=click.IntRange(1, 64), help="Jobs at a time [one per 8 cores and 16 GB].")
+@click.option("--memory", type=click.FloatRange(0.5), metavar="GB", help="The most memory its jobs may use.")
+@cache
+def worker_command(
+    scheduler: str, certs: Path | None, name: str | None, folder: Path | None, slots: int | None,
+    memory: float | None, cache: str | None,
+) -> int:  # fmt: skip
+    """Offer this machine to a fleet."""
+    from rekindle.fleet import worker
+    from rekindle.machine.probe import look
+
+    machine = look()
+    usable = (machine.memory.usable or 0) / 1024**3
+    called = name or worker.default_name()
+    settings = worker.WorkerSettings(
+        scheduler=scheduler,
+        folder=str((folder or worker.default_folder(called)).resolve()),
+        name=called,
+        slots=slots or worker.default_slots(machine.processor.cores or 1, min(usable, memory or usable)),
+        certs=str(certs.resolve()) if certs else None,
+        memory_gb=memory,
+        cache=_cache(cache),
+    )
+    return worker.serve(settings, console.say)
+
+
+def _state(matrix: Path, given: dict[str, Any]) -> FleetState:
+    from rekindle.fleet.state import FleetState, folder_of
+
+    return FleetState(given["state"] or folder_of(matrix))
+
+
+def _settings(given: dict[str, Any]) -> RunSettings:
+    from rekindle.core.paths import shelf_folder
+    from rekindle.fleet.dispatch import DispatchRules
+    from rekindle.fleet.run import RunSettings
+
+    if given["scheduler"]:
+        options.exclude("scheduler", ("workers", "slots", "work"), hint="those are for a run on this machine alone")
+    rules = DispatchRules(
+        deaths=given["deaths"], patience=given["patience"], cache=_cache(given["cache"]), keep=given["keep"]
+    )
+    return RunSettings(
+        shelf=given["shelf"] or shelf_folder(),
+        scheduler=given["scheduler"],
+        certs=given["certs"],
+        workers=given["workers"],
+        slots=given["slots"],
+        work=given["work"].resolve() if given["work"] else None,
+        rules=rules,
+    )
+
+
+def _cache(named: str | None) -> str | None:
+    """A password in the address is better kept in the environment than in a command line that others can list."""
+    return named or os.environ.get("REKINDLE_FLEET_CACHE") or None
+
+
+def _ended(status: FleetStatus, as_json: bool) -> int:
+    from rekindle.core.errors import StepFailed
+
+    _show(status, as_json)
+    return 0 if status.well else StepFailed.exit_code
+
+
+def _show(status: FleetStatus, as_json: bool) -> None:
     from rekindle.fleet import view
 
-    for line in view.plan_lines(plan):
+    if as_json:
+        console.out_json(status)
+    else:
+        _lines(view.status_lines(status))
+
+
+def _lines(lines: Any) -> None:
+    for line in lines:
         console.out(line)
+
+
+def _say(text: str) -> None:
+    import time
+
+    console.say(f"{time.strftime('%H:%M:%S')} {text}")

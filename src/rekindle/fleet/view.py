@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rekindle.fleet.job import JobState
 from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
+from rekindle.fleet.state import FleetStatus
 
 _TITLES = {
     JobState.BUILD: "To build, in this order",
@@ -45,3 +46,26 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
             f"({spoken_minutes(all_.minutes)} one after another){unknown}"
         )
         yield f"{all_.disk_gb:.0f} GB of disk at once, {all_.download_gb:.0f} GB to download"
+
+
+def status_lines(status: FleetStatus) -> Iterator[str]:
+    """What went wrong with its cause and its fix, what runs, and the sums."""
+    for job in status.jobs:
+        if job.state in ("failed", "aside", "unplaced", "cancelled"):
+            yield f"{job.state:<10} {job.name}"
+            yield from (f"           {line}" for line in (job.reason, job.cause, job.fix and f"fix: {job.fix}") if line)
+            if job.log:
+                yield f"           log: {job.log}"
+        elif job.state == "running":
+            yield f"running    {job.name}  on {job.worker}, {job.step or 'begun'}"
+    order = ("done", "running", "waiting", "failed", "aside", "unplaced", "cancelled", "not-needed", "impossible")
+    said = [f"{status.counts[state]} {_SPOKEN.get(state, state)}" for state in order if status.counts.get(state)]
+    took = f" after {status.seconds:.0f} s" if status.seconds is not None else ""
+    yield (", ".join(said) or "no jobs") + took
+    if status.shelf:
+        yield f"wheels on the shelf {status.shelf}"
+    if status.counts.keys() & {"failed", "aside", "unplaced"}:
+        yield "Next: fix the cause, then `rekindle fleet retry --failed`"
+
+
+_SPOKEN = {"aside": "set aside", "unplaced": "without a worker", "not-needed": "not needed"}

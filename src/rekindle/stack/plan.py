@@ -279,6 +279,7 @@ def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, 
     return setup_py.requirements(torch, mkl=mkl)
 
 
+@tables.cached
 def fingerprint() -> str:
     """One hash over every data file the verdict reads, an overlay included."""
     digest = hashlib.sha256()

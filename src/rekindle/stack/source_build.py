@@ -16,7 +16,7 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpus import architecture
-from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, upstream_build
 from rekindle.stack import estimates
@@ -70,6 +70,7 @@ def usable_toolkits(
     return usable, rejected
 
 
+@cached
 def target_range(capability: Capability) -> str:
     """`11.8 is the last that can`, `12.8 is the first that can`, or that none of the tables can."""
     able = [row.version for row in toolkits.toolkits() if row.compiles_for(capability)]

@@ -1,0 +1,150 @@
+"""What a worker has, as it tells the fleet, and what a job lacks there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from rekindle import __version__
+from rekindle.core import signing
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind
+from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
+from rekindle.machine.model import Machine
+
+_GB = 1024**3
+
+
+class AnnouncedToolkit(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    targets: tuple[str, ...] = ()
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine of the fleet: what it has, and how many jobs it takes at a time."""
+
+    schema: str = "rekindle.fleet-worker/1"
+    name: str
+    rekindle: str = __version__
+    system: str
+    machine: str
+    cores: int
+    memory_gb: float
+    disk_gb: float
+    slots: int = 1
+    toolkits: tuple[AnnouncedToolkit, ...] = ()
+    cudnns: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    gcc: tuple[str, ...] = ()
+    toolsets: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
+    provisions: tuple[str, ...] = ()
+    """What it could assemble by itself: `cuda==12.6`."""
+    key: str | None = None
+    """The public key that its reports are signed with."""
+
+
+def of(machine: Machine, *, name: str, folder: Path, slots: int, memory_gb: float | None = None) -> Announcement:
+    usable = (machine.memory.usable or 0) / _GB
+    return Announcement(
+        name=name,
+        system=machine.os,
+        machine=machine.arch,
+        cores=machine.processor.cores or 1,
+        memory_gb=round(min(usable, memory_gb) if memory_gb else usable, 1),
+        disk_gb=round(free_gb(folder), 1),
+        slots=slots,
+        toolkits=tuple(
+            AnnouncedToolkit(version=str(kit.version.major_minor), targets=tuple(map(str, kit.targets)))
+            for kit in machine.toolkits
+            if kit.version and kit.nvcc
+        ),
+        cudnns=tuple(str(each.version) for each in machine.cudnns if each.version and not each.missing),
+        pythons=tuple(
+            dict.fromkeys(
+                str(each.version.major_minor) for each in machine.pythons if each.version and not each.trouble
+            )
+        ),
+        gcc=tuple(dict.fromkeys(str(each.version) for each in machine.compilers if each.kind == "gcc")),
+        toolsets=tuple(str(each.version) for each in machine.toolsets if each.x64),
+        cards=tuple(each.capability.sm for each in machine.gpus if each.capability),
+        provisions=provisions(machine),
+        key=_key(),
+    )
+
+
+def provisions(machine: Machine) -> tuple[str, ...]:
+    """What `rekindle toolchain install` could bring to this machine; nothing while there is no such command."""
+    return ()
+
+
+def lacks(job: FleetJob, have: Announcement) -> tuple[str, ...]:
+    """What the job needs and this machine does not have; nothing: it can be built there."""
+    lock = job.lock
+    assert lock is not None
+    found: list[str] = []
+    if have.rekindle != __version__:
+        found.append(f"rekindle {__version__} (it has {have.rekindle})")
+    if (lock.system, lock.machine) != (have.system, have.machine):
+        return (*found, f"{lock.system} on {lock.machine}")
+    if lock.python and lock.python not in have.pythons:
+        found.append(f"Python {lock.python}")
+    found += _toolkit(lock, have)
+    if lock.kind is JobKind.TORCH and lock.cudnn and not _cudnn(lock.cudnn, have):
+        found.append(f"cuDNN {lock.cudnn}")
+    if job.estimate.memory_gb > have.memory_gb:
+        found.append(f"{job.estimate.memory_gb:.0f} GB of memory")
+    if job.estimate.disk_gb > have.disk_gb:
+        found.append(f"{job.estimate.disk_gb:.0f} GB of disk")
+    return tuple(found)
+
+
+def _toolkit(lock: FleetLock, have: Announcement) -> list[str]:
+    cuda = lock.cuda_version
+    if cuda is None:
+        return []
+    wanted = str(cuda.major_minor)
+    if f"cuda=={wanted}" in have.provisions:
+        return []
+    kit = next((each for each in have.toolkits if each.version == wanted), None)
+    if kit is None and lock.kind is JobKind.EXTENSION:
+        # Another minor release of the same CUDA compiles for an installed torch as well.
+        kit = next((each for each in have.toolkits if Version(each.version).major == cuda.major), None)
+    if kit is None:
+        return [f"CUDA {wanted}"]
+    missing = [str(target) for target in lock.targets if not target.ptx and str(target) not in kit.targets]
+    if missing:
+        return [f"a CUDA {wanted} that compiles for {', '.join(missing)}"]
+    return _compiler(cuda, have)
+
+
+def _compiler(cuda: Version, have: Announcement) -> list[str]:
+    if have.system == "windows":
+        fits = any(accepts_msvc(cuda, Version(each)).accepted is not False for each in have.toolsets)
+        return [] if fits else [f"an MSVC toolset that CUDA {cuda} takes"]
+    fits = any(accepts_gcc(cuda, Version(each).major).accepted is not False for each in have.gcc)
+    return (
+        [] if fits or any(each.startswith("gcc==") for each in have.provisions) else [f"a GCC that CUDA {cuda} takes"]
+    )
+
+
+def _cudnn(wanted: str, have: Announcement) -> bool:
+    from rekindle.knowledge.cuda.cudnn import same_release
+
+    named = any(each.startswith("cudnn==") for each in have.provisions)
+    return named or any(same_release(Version(each), Version(wanted)) for each in have.cudnns)
+
+
+def free_gb(folder: Path) -> float:
+    return float(psutil.disk_usage(str(folder)).free) / _GB
+
+
+def _key() -> str | None:
+    try:
+        key = signing.own_key() or signing.make_key()
+    except RekindleError:
+        return None
+    return str(key.public)

@@ -1,0 +1,352 @@
+"""One order in one folder: the files it needs laid out, the commands run one after another, the result collected.
+
+Every command is `rekindle` itself in a process of its own, so a crash of a compiler or of a build takes no worker with
+it, and what was done is in the build's own journal: the same order again in the same folder goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rekindle.build.run import journal as build_journal
+from rekindle.core import codec, files, paths, signing
+from rekindle.core.errors import MissingTool, NotWritable, RekindleError, StepFailed
+from rekindle.core.processes import Started
+from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
+from rekindle.diagnose.diagnosis import diagnose_file
+from rekindle.fleet import sources
+from rekindle.fleet.announcement import Announcement
+from rekindle.fleet.job import JobKind
+from rekindle.fleet.order import JobOrder, JobResult, MadeFile
+from rekindle.knowledge.builds import efforts
+from rekindle.stack import plan as plans
+from rekindle.wheels.shelf import provenance
+from rekindle.wheels.shelf.provenance import BuildFacts
+from rekindle.wheels.shelf.store import STATEMENT
+from rekindle.wheels.verify.signed_report import signature_beside
+from rekindle.wheels.verify.verify import report_beside
+
+_TAIL = 16 * 1024
+_GRACE = 10.0
+LIMIT = "REKINDLE_BUILD_MEMORY"
+"""Bytes that the governor of a job may give to its compilers."""
+_KEPT = (
+    "PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMFILES",
+    "PROGRAMFILES(X86)", "PROGRAMDATA", "PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS", "CUDA_PATH", "CUDA_HOME",
+    "CUDNN_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE",
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE", "PIP_CERT", "PYTHONPATH", "LD_LIBRARY_PATH",
+    "REKINDLE_CACHE", "REKINDLE_UPDATES", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CACHE_HOME",
+    "XDG_DATA_HOME", "XDG_CONFIG_HOME",
+)  # fmt: skip
+
+
+class Running:
+    """An order that is being carried out in this process."""
+
+    def __init__(
+        self,
+        order: JobOrder,
+        *,
+        folder: Path,
+        received: Callable[[str], Path],
+        announcement: Announcement,
+        cache: str | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.order = order
+        self.folder = folder
+        self.cancelled = False
+        self._received = received
+        self._have = announcement
+        self._cache = cache
+        self._tell = tell
+        self._begun = time.monotonic()
+        self._program: Started | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._begun, 3)
+
+    def run(self) -> JobResult:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.write_text(self.folder / "order.json", codec.to_json(self.order))
+        made = self._extension() if self.order.lock.kind is JobKind.EXTENSION else self._build()
+        self._tell("upload")
+        return made
+
+    def end(self) -> None:
+        with self._lock:
+            program = self._program
+        if program is not None:
+            program.end(grace=_GRACE)
+
+    # -- PyTorch, and CMake projects ------------------------------------------------------------------------------
+
+    def _build(self) -> JobResult:
+        order = self.order
+        if order.plan is not None:
+            wanted = self.folder / "plan.toml"
+            plans.write(order.plan, wanted)
+        else:
+            wanted = self._build_file()
+        words = ["build", str(wanted), "--work", str(self.folder / "w"), "--yes", "--json", "--jobs", str(self.jobs)]
+        words += ["--auto-fix", *(["--cache", "ccache"] if self._launcher() else ["--cache", "none"])]
+        said = self._rekindle(words, watch=self.folder / "w" / "journal.jsonl")
+        wheel = Path(str(said.get("wheel")))
+        used = said.get("cache") or {}
+        return self._result(wheel, self._facts(wheel), used)
+
+    def _build_file(self) -> Path:
+        order = self.order
+        assert order.build is not None and order.source is not None
+        place = self.folder / "source"
+        if not (place / ".whole").is_file():
+            sources.unpack(self._received(order.source).read_bytes(), place)
+            (place / ".whole").touch()
+        plain = codec.to_builtins(order.build)
+        wanted = place / ".rekindle-job.toml"
+        import tomli_w
+
+        kept = {name: value for name, value in plain.items() if value is not None}
+        files.write_text(wanted, tomli_w.dumps(kept))
+        return wanted
+
+    def _facts(self, wheel: Path) -> BuildFacts | None:
+        """How it was built, as the build's own shelf states it."""
+        place = self.folder / "shelf" / "wheels" / f"{wheel.name}{STATEMENT}"
+        with contextlib.suppress(RekindleError, OSError):
+            own = signing.own_key()
+            envelope = signing.read_envelope(files.read_bytes(place), name=f"`{place.name}`")
+            return provenance.opened(envelope, (own.public,) if own else (), name=f"`{place.name}`").build
+        return None
+
+    # -- extensions -----------------------------------------------------------------------------------------------
+
+    def _extension(self) -> JobResult:
+        order = self.order
+        environment = self._environment()
+        self._tell("compile")
+        wheels = self.folder / "wheels"
+        cards = [word for card in order.cards for word in ("--gpu", card)]
+        project = self._project()
+        words = ["extension", "build", project, "--env", str(environment), *cards, "-o", str(wheels), "--json"]
+        said = self._rekindle([*words, "--from-source"])
+        wheel = Path(str(said.get("wheel")))
+        self._tell("verify")
+        self._rekindle(["verify", str(wheel), "--against", str(environment), "--no-run", "--json"], may=(9,))
+        return self._result(wheel, self._extension_facts(), {})
+
+    def _project(self) -> str:
+        order = self.order
+        place = self.folder / "source"
+        if order.source is None:
+            return str(order.lock.source)
+        if not (place / ".whole").is_file():
+            sources.unpack(self._received(order.source).read_bytes(), place)
+            (place / ".whole").touch()
+        return str(place)
+
+    def _environment(self) -> Path:
+        """An environment with the torch of the plan, made once per worker and shared by its jobs."""
+        from filelock import FileLock
+
+        lock = self.order.lock
+        name = f"{lock.torch}-{lock.variant or lock.cuda}-{lock.python}-{(self.order.torch_wheel or '')[:12]}"
+        place = self.folder.parent.parent / "envs" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(str(place) + ".lock"):
+            if not (place / ".whole").is_file():
+                self._tell("environment")
+                self._make_environment(place)
+                (place / ".whole").touch()
+        return place
+
+    def _make_environment(self, place: Path) -> None:
+        from rekindle.machine.probe import look
+
+        wanted = self.order.lock.python
+        found = [each for each in look().pythons if each.version and str(each.version.major_minor) == wanted]
+        if not found:
+            raise MissingTool(f"there is no Python {wanted} here", hint="put it on the worker's PATH")
+        self._program_run([found[0].path, "-I", "-m", "venv", "--clear", str(place)])
+        words = ["install", str(place), "--with", "pip"]
+        if self.order.torch_wheel is not None:
+            wheel = self.folder / str(self.order.torch_wheel_name)
+            if not wheel.exists():
+                os.link(self._received(self.order.torch_wheel), wheel)
+            words += ["--wheel", str(wheel), *(word for card in self.order.cards for word in ("--gpu", card))]
+        else:
+            assert self.order.plan is not None
+            plan = self.folder / "torch.toml"
+            plans.write(self.order.plan, plan)
+            words += ["--plan", str(plan)]
+        self._rekindle([*words, "--json"])
+
+    def _extension_facts(self) -> BuildFacts:
+        lock = self.order.lock
+        return BuildFacts(
+            parameters={"project": lock.project, "torch": lock.torch, "arch_list": lock.arch_list},
+            tools={"cuda": lock.cuda or "", "python": lock.python or "", "system": f"{lock.system} {lock.machine}"},
+            sources={},
+            patches={},
+        )
+
+    # -- programs -------------------------------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> int:
+        """This job's share of the machine's cores and memory."""
+        slots = max(1, self._have.slots)
+        memory = int(self._have.memory_gb / slots * 1024**3)
+        return efforts.jobs(max(1, self._have.cores // slots), memory, cuda=self.order.lock.cuda is not None) or 1
+
+    def _launcher(self) -> bool:
+        import shutil
+
+        return self._cache is not None and shutil.which("ccache") is not None
+
+    def environ(self) -> dict[str, str]:
+        """What a job sees of the worker's environment: what finds programs and networks; folders of its own."""
+        root = self.folder
+        memory = int(self._have.memory_gb / max(1, self._have.slots) * 1024**3)
+        own = {
+            "REKINDLE_SHELF": str(root / "shelf"),
+            "TMPDIR": str(root / "tmp"),
+            "TEMP": str(root / "tmp"),
+            "TMP": str(root / "tmp"),
+            "NO_COLOR": "1",
+            LIMIT: str(memory),
+        }
+        if self._launcher():
+            # Two folders of two jobs are told apart by nothing that is compiled in.
+            own |= {
+                "CCACHE_DIR": str(root.parent.parent / "ccache"),
+                "CCACHE_BASEDIR": str(root),
+                "CCACHE_NOHASHDIR": "1",
+                "CCACHE_COMPILERCHECK": "content",
+            }
+            if self._cache and "://" in self._cache:
+                own["CCACHE_REMOTE_STORAGE"] = self._cache
+        (root / "tmp").mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if name.upper() in _KEPT or name in _KEPT}
+        keys = {name: value for name, value in os.environ.items() if name in ("REKINDLE_KEY", "REKINDLE_CONFIG")}
+        return {**kept, **keys, **own}
+
+    def _rekindle(self, words: Sequence[str], *, watch: Path | None = None, may: Sequence[int] = ()) -> dict[str, Any]:
+        """Run a command of Rekindle and give its JSON; an error carries the diagnosis of its log."""
+        out = self.folder / "answer.json"
+        code = self._program_run([sys.executable, "-m", "rekindle.fleet.confined", *words], out=out, watch=watch)
+        text = out.read_text(encoding="utf-8", errors="replace") if out.is_file() else ""
+        try:
+            said: dict[str, Any] = json.loads(text)
+        except ValueError:
+            said = {}
+        if code == 0 or code in may:
+            return said
+        if self.cancelled:
+            raise StepFailed("cancelled")
+        message = str(said.get("message") or f"`rekindle {words[0]}` exited with code {code}")
+        raise NotWritable(message) if code == NotWritable.exit_code else StepFailed(message, hint=said.get("hint"))
+
+    def _program_run(self, args: Sequence[str], *, out: Path | None = None, watch: Path | None = None) -> int:
+        log = self.folder / "log.txt"
+        with log.open("ab") as errors, (out or log).open("wb" if out else "ab") as answers:
+            errors.write(f"+ {' '.join(args[:6])} …\n".encode())
+            errors.flush()
+            with self._lock:
+                if self.cancelled:
+                    raise StepFailed("cancelled")
+                self._program = Started(
+                    args, env=self.environ(), cwd=self.folder, stdout=answers, stderr=errors, stdin=subprocess.DEVNULL
+                )
+            with self._program as program:
+                self._wait(program, watch)
+                code = int(program.process.returncode)
+            self._program = None
+        if code and out is None:
+            raise StepFailed(f"`{Path(args[0]).name}` exited with code {code}")
+        return code
+
+    def _wait(self, program: Started, watch: Path | None) -> None:
+        """Until it ends; meanwhile the step that its journal names is told."""
+        told = None
+        while True:
+            try:
+                program.process.wait(timeout=0.25)
+                return
+            except subprocess.TimeoutExpired:
+                step = _step(watch) if watch is not None else None
+                if step and step != told:
+                    told = step
+                    self._tell(step)
+
+    # -- the result -----------------------------------------------------------------------------------------------
+
+    def _result(self, wheel: Path, facts: BuildFacts | None, used: dict[str, Any]) -> JobResult:
+        report = report_beside(wheel)
+        return JobResult(
+            key=self.order.key,
+            done=True,
+            seconds=self.seconds,
+            wheel=self._made(wheel),
+            report=self._made(report) if report.is_file() else None,
+            signature=self._made(signature_beside(report)) if signature_beside(report).is_file() else None,
+            facts=facts,
+            log=log_tail(self.folder),
+            cache_hits=used.get("hits"),
+            cache_misses=used.get("misses"),
+        )
+
+    def _made(self, path: Path) -> MadeFile:
+        name = path.resolve().relative_to(self.folder.resolve()).as_posix()
+        return MadeFile(name=name, sha256=paths.sha256_of(path), size=path.stat().st_size)
+
+
+def diagnosed(folder: Path) -> Diagnosis | None:
+    """What `rekindle diagnose` makes of the log of the step that failed; None when it shows no cause."""
+    log = _last_log(folder)
+    if log is None:
+        return None
+    try:
+        found = shown(diagnose_file(log))
+    except RekindleError:
+        return None
+    return found if found.outcome is LogOutcome.CAUSE else None
+
+
+def _last_log(folder: Path) -> Path | None:
+    logs = sorted((folder / "w" / "logs").glob("*.log"), key=lambda path: path.stat().st_mtime)
+    return logs[-1] if logs else (folder / "log.txt" if (folder / "log.txt").is_file() else None)
+
+
+def log_tail(folder: Path) -> str:
+    """The end of the failed step's log, else of the job's."""
+    log = _last_log(folder)
+    if log is None:
+        return ""
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _TAIL))
+        return stream.read(_TAIL).decode("utf-8", "replace")
+
+
+def is_full(error: Exception) -> bool:
+    return isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in files.FULL | {errno.ENOSPC})
+
+
+def _step(journal: Path) -> str | None:
+    try:
+        entries = build_journal.read(journal)
+    except (RekindleError, OSError):
+        return None
+    return next((each.step for each in reversed(entries) if each.event == "begin"), None)

@@ -1,0 +1,368 @@
+"""Gives the jobs of a plan to the workers of a fleet, one by one, and takes in what they make.
+
+A job goes to one worker that can build it, never to a queue: when a worker dies it is known which jobs it had. A job
+that was there alone is blamed; of several each is tried again alone. What a job needs and no worker has is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rekindle.core import codec
+from rekindle.core.errors import RekindleError
+from rekindle.fleet import work
+from rekindle.fleet.announcement import Announcement, lacks
+from rekindle.fleet.certs import dask
+from rekindle.fleet.intake import Intake
+from rekindle.fleet.job import FleetJob, JobState
+from rekindle.fleet.journal import FINAL, FleetJournal, deaths, event, last_of
+from rekindle.fleet.order import JobResult, JobStep
+from rekindle.fleet.planning import Planned
+from rekindle.fleet.state import FleetState
+
+Tell = Callable[[str], None]
+_BEAT = 0.25
+
+
+class DispatchRules(msgspec.Struct, frozen=True, kw_only=True):
+    """`deaths`: a job that takes so many workers with it, alone, is set aside. `patience`: seconds to wait for one."""
+
+    deaths: int = 4
+    patience: float = 120.0
+    tries: int = 3
+    """Of a job whose worker's disk was full."""
+    cache: str | None = None
+    keep: bool = False
+    """Leave the jobs' folders on the workers."""
+
+
+class SchedulerLost(Exception):
+    """The connection to the scheduler broke; nothing is known of the workers."""
+
+
+class _Placed:
+    """A job on a worker."""
+
+    def __init__(self, job: FleetJob, address: str, name: str, *, alone: bool) -> None:
+        self.job = job
+        self.address = address
+        self.name = name
+        self.alone = alone
+        self.since = time.monotonic()
+        self.step = "sent"
+        self.task: asyncio.Task[None] | None = None
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        planned: Planned,
+        state: FleetState,
+        journal: FleetJournal,
+        intake: Intake,
+        rules: DispatchRules,
+        tell: Tell,
+    ) -> None:
+        self.state = state
+        self.journal = journal
+        self.intake = intake
+        self.rules = rules
+        self.tell = tell
+        self.running: dict[str, _Placed] = {}
+        self.workers: dict[str, Announcement] = {}
+        self.jobs = {job.key: job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
+        last = last_of(journal.events)
+        self.ended = {key: last[key].event for key in self.jobs if key in last and last[key].event in FINAL}
+        self.waiting = [key for key in self.jobs if key not in self.ended]
+        self.last_worker = {each.key: each.worker for each in journal.events if each.key and each.worker}
+        self._full: dict[str, set[str]] = {}
+        self._idle_since: float | None = None
+        self._told: set[asyncio.Future[Any]] = set()
+
+    @property
+    def over(self) -> bool:
+        return not self.waiting and not self.running
+
+    async def session(self, client: Any) -> None:
+        """Until everything is ended; raises `SchedulerLost` when the scheduler goes."""
+        client.subscribe_topic(work.TOPIC, self._heard)
+        try:
+            while not self.over:
+                await self._look(client)
+                self._strays()
+                self._cancel_asked(client)
+                self._blocked()
+                self._place(client)
+                self._give_up()
+                await self._beat()
+        finally:
+            await self._abandon()
+
+    # -- what there is --------------------------------------------------------------------------------------------
+
+    async def _look(self, client: Any) -> None:
+        try:
+            seen = await asyncio.wait_for(client.scheduler.identity(), 30)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise SchedulerLost(str(error)) from error
+        if client.status != "running":
+            raise SchedulerLost("the connection was closed")
+        here: dict[str, Announcement] = {}
+        for address, told in seen["workers"].items():
+            if address in self.workers:
+                here[address] = self.workers[address]
+            elif "rekindle" in told:
+                with contextlib.suppress(RekindleError):
+                    here[address] = codec.from_json(told["rekindle"], Announcement, name="the announcement")
+                    self.tell(f"worker {here[address].name} joined: {spoken(here[address])}")
+        for address in self.workers.keys() - here.keys():
+            self._gone(address, self.workers[address].name)
+        self.workers = here
+
+    def _gone(self, address: str, name: str) -> None:
+        with_it = [placed for placed in self.running.values() if placed.address == address]
+        self.tell(f"worker {name} is gone" + (f" with {len(with_it)} jobs" if with_it else ""))
+        for placed in with_it:
+            self._end_task(placed)
+            alone = len(with_it) == 1
+            self.journal.write(
+                event("died", key=placed.job.key, worker=name, step=placed.step, alone=alone, seconds=_since(placed))
+            )
+            self._back(placed.job)
+
+    def _back(self, job: FleetJob) -> None:
+        assert job.key is not None
+        _, blamed = deaths(self.journal.events, job.key)
+        if blamed >= self.rules.deaths:
+            error = f"{blamed} workers died while this job ran on them alone"
+            self._final("aside", job, error=error, log=self.intake.keep_log(job.key, self._log_of(job.key)))
+        elif job.key not in self.waiting:
+            # What was begun goes on first: a worker may hold most of it.
+            self.waiting.insert(0, job.key)
+
+    def _log_of(self, key: str) -> str:
+        said = [each.log for each in self.journal.events if each.key == key and each.log]
+        lines = [
+            f"{each.at} {each.event} {each.worker or ''} {each.step or ''}"
+            for each in self.journal.events
+            if each.key == key
+        ]
+        return "\n".join([*lines, *(said[-1:])])
+
+    # -- what goes where ------------------------------------------------------------------------------------------
+
+    def _place(self, client: Any) -> None:
+        for key in list(self.waiting):
+            job = self.jobs[key]
+            if any(self.ended.get(need) != "done" for need in job.needs if need in self.jobs):
+                continue
+            suspect = deaths(self.journal.events, key)[0] > 0
+            address = self._best(job, alone=suspect)
+            if address is None:
+                continue
+            self.waiting.remove(key)
+            placed = _Placed(job, address, self.workers[address].name, alone=suspect)
+            self.running[key] = placed
+            self.journal.write(event("begin", key=key, name=job.name, worker=placed.name))
+            placed.task = asyncio.ensure_future(self._one(client, placed))
+
+    def _best(self, job: FleetJob, *, alone: bool) -> str | None:
+        """A free worker that can build it: the one that had it, else the one with the least that others may need."""
+        free = [
+            (address, have)
+            for address, have in self.workers.items()
+            if self._free(address, have, alone=alone) and not lacks(job, have) and not self._was_full(job, have)
+        ]
+        if not free:
+            return None
+        before = self.last_worker.get(job.key or "")
+        return min(free, key=lambda each: (each[1].name != before, _wealth(each[1]), -self._room(*each)))[0]
+
+    def _room(self, address: str, have: Announcement) -> int:
+        return have.slots - sum(placed.address == address for placed in self.running.values())
+
+    def _free(self, address: str, have: Announcement, *, alone: bool) -> bool:
+        there = [placed for placed in self.running.values() if placed.address == address]
+        if any(placed.alone for placed in there) or (alone and there):
+            return False
+        return len(there) < have.slots
+
+    def _was_full(self, job: FleetJob, have: Announcement) -> bool:
+        return have.name in self._full.get(job.key or "", ())
+
+    def _blocked(self) -> None:
+        """A job whose need failed will never run."""
+        for key in list(self.waiting):
+            bad = [need for need in self.jobs[key].needs if self.ended.get(need, "done") not in ("done",)]
+            if bad:
+                self.waiting.remove(key)
+                self._final("failed", self.jobs[key], error=f"it needs {self.jobs[bad[0]].name}, which did not succeed")
+
+    def _give_up(self) -> None:
+        """When nothing runs and nobody came for what is left within the patience, it is said what is missing."""
+        if self.running or not self.waiting:
+            self._idle_since = None
+            return
+        self._idle_since = self._idle_since or time.monotonic()
+        hopeless = bool(self.workers) and all(self._hopeless(self.jobs[key]) for key in self.waiting)
+        # A machine that has just lost its worker starts another: seconds, not minutes.
+        patience = min(self.rules.patience, 10.0) if hopeless else self.rules.patience
+        if time.monotonic() - self._idle_since < patience:
+            return
+        for key in list(self.waiting):
+            self.waiting.remove(key)
+            self._final("unplaced", self.jobs[key], error=self._missing(self.jobs[key]))
+
+    def _hopeless(self, job: FleetJob) -> bool:
+        return all(lacks(job, have) or self._was_full(job, have) for have in self.workers.values())
+
+    def _missing(self, job: FleetJob) -> str:
+        if not self.workers:
+            return "no worker is there"
+        said = [f"{have.name} lacks {', '.join(lacks(job, have) or ('disk space',))}" for have in self.workers.values()]
+        return "no worker can build it: " + "; ".join(sorted(said)[:5])
+
+    # -- one job --------------------------------------------------------------------------------------------------
+
+    async def _one(self, client: Any, placed: _Placed) -> None:
+        job = placed.job
+        assert job.key is not None
+        try:
+            result = await self._built(client, placed)
+            if result.done:
+                placed.step = "upload"
+                entry = await self.intake.take(client, placed.address, job, result, self.workers[placed.address].key)
+                self._final(
+                    "done", job, worker=placed.name, wheel=entry.file, sha256=entry.sha256, seconds=_since(placed),
+                    cache_hits=result.cache_hits, cache_misses=result.cache_misses,
+                )  # fmt: skip
+                if not self.rules.keep:
+                    await call(client, placed.address, work.forget, job.key)
+            else:
+                self._failed(placed, result)
+        except RekindleError as error:
+            self._final("failed", job, worker=placed.name, error=error.message, seconds=_since(placed))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if placed.address not in self.workers or _is_connection(error):
+                # The worker or the scheduler is going: the next look tells which.
+                return
+            self._final("failed", job, worker=placed.name, error=f"{type(error).__name__}: {error}"[:500])
+        if self.running.get(job.key) is placed:
+            del self.running[job.key]
+
+    async def _built(self, client: Any, placed: _Placed) -> JobResult:
+        order = await self.intake.order(client, placed.address, placed.job, self.rules.cache)
+        said = await call(client, placed.address, work.build, codec.to_json(order, indent=0))
+        return codec.from_json(said, JobResult, name="the result")
+
+    def _failed(self, placed: _Placed, result: JobResult) -> None:
+        job, key = placed.job, placed.job.key or ""
+        log = self.intake.keep_log(key, result.log)
+        if result.cancelled:
+            self._final("cancelled", job, worker=placed.name, seconds=_since(placed), log=log)
+        elif result.full and len(self._full.setdefault(key, set())) < self.rules.tries:
+            self._full[key].add(placed.name)
+            self.journal.write(event("full", key=key, worker=placed.name, error=result.error, log=log))
+            self.waiting.insert(0, key)
+        else:
+            self._final(
+                "failed", job, worker=placed.name, error=result.error, diagnosis=result.diagnosis, log=log,
+                step=placed.step, seconds=result.seconds,
+            )  # fmt: skip
+
+    def _final(self, kind: str, job: FleetJob, **values: Any) -> None:
+        assert job.key is not None
+        self.journal.write(event(kind, key=job.key, name=job.name, **values))
+        self.ended[job.key] = kind
+        reason = f": {values['error']}" if values.get("error") else ""
+        self.tell(f"{kind:<9} {job.name}{reason}")
+
+    # -- the rest -------------------------------------------------------------------------------------------------
+
+    def _heard(self, said: Any) -> None:
+        with contextlib.suppress(RekindleError, KeyError, IndexError, TypeError):
+            step = codec.from_builtins(said[1], JobStep)
+            placed = self.running.get(step.key)
+            if placed is not None and placed.step != step.step:
+                placed.step = step.step
+
+    def _strays(self) -> None:
+        """A call that broke off while its worker stayed: the job is taken up again."""
+        for placed in list(self.running.values()):
+            if placed.task is not None and placed.task.done():
+                self._end_task(placed)
+                self.journal.write(event("lost", key=placed.job.key, worker=placed.name, step=placed.step))
+                self._back(placed.job)
+
+    def _cancel_asked(self, client: Any) -> None:
+        for key in self.state.cancelled():
+            if key in self.waiting:
+                self.waiting.remove(key)
+                self._final("cancelled", self.jobs[key])
+            elif key in self.running:
+                told = asyncio.ensure_future(call(client, self.running[key].address, work.stop, key))
+                self._told.add(told)
+                told.add_done_callback(self._told.discard)
+            self.state.answer_cancel(key)
+
+    async def _beat(self) -> None:
+        """A moment, or less when a job ends."""
+        tasks = [placed.task for placed in self.running.values() if placed.task and not placed.task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_BEAT, return_when=asyncio.FIRST_COMPLETED)
+        elif not self.over:
+            await asyncio.sleep(0.02 if self._can_place() else _BEAT)
+
+    def _can_place(self) -> bool:
+        return any(self._best(self.jobs[key], alone=False) for key in self.waiting[:5])
+
+    def _end_task(self, placed: _Placed) -> None:
+        if placed.task is not None:
+            placed.task.cancel()
+        self.running.pop(placed.job.key or "", None)
+
+    async def _abandon(self) -> None:
+        """The scheduler is gone, or we are: what ran is waiting again, and goes on from where it is."""
+        for placed in list(self.running.values()):
+            self._end_task(placed)
+            self.journal.write(event("lost", key=placed.job.key, worker=placed.name, step=placed.step))
+            self.waiting.insert(0, placed.job.key or "")
+        self.workers = {}
+
+
+def spoken(have: Announcement) -> str:
+    kits = ", ".join(f"CUDA {each.version}" for each in have.toolkits) or "no CUDA"
+    jobs = "1 job" if have.slots == 1 else f"{have.slots} jobs"
+    cards = f", {', '.join(have.cards)}" if have.cards else ""
+    return f"{have.system} {have.machine}, {have.cores} cores, {have.memory_gb:.0f} GB, {kits}{cards}; {jobs} at a time"
+
+
+def _wealth(have: Announcement) -> int:
+    return len(have.toolkits) + len(have.cards) + len(have.provisions)
+
+
+def _since(placed: _Placed) -> float:
+    return round(time.monotonic() - placed.since, 3)
+
+
+def _is_connection(error: Exception) -> bool:
+    core = dask().core
+    lost = getattr(core, "CommClosedError", OSError)
+    cancelled = getattr(dask().client, "FutureCancelledError", asyncio.CancelledError)
+    return isinstance(error, (OSError, asyncio.TimeoutError, lost, cancelled))
+
+
+async def call(client: Any, address: str, function: Callable[..., Any], *words: Any) -> Any:
+    future = client.submit(function, *words, workers=[address], allow_other_workers=False, pure=False, retries=0)
+    try:
+        return await future
+    finally:
+        future.release()

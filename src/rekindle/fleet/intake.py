@@ -1,0 +1,151 @@
+"""Files to and from the workers, and onto the shelf: in pieces, by hash, with what a report says checked again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.build.configure import request as build_request
+from rekindle.core import files, signing
+from rekindle.core.errors import ChecksFailed, NotFound
+from rekindle.core.paths import sha256_of
+from rekindle.fleet import shelved, sources, work
+from rekindle.fleet.job import FleetJob, JobKind
+from rekindle.fleet.order import JobOrder, JobResult, MadeFile
+from rekindle.fleet.planning import Planned
+from rekindle.fleet.shelved import ShelvedJob
+from rekindle.fleet.state import FleetState
+from rekindle.wheels.shelf import shelf
+from rekindle.wheels.shelf.entry import ShelvedWheel
+
+Call = Callable[..., Any]
+
+
+class Intake:
+    """The client's side of the files. `call` runs a function on a worker."""
+
+    def __init__(self, planned: Planned, state: FleetState, shelf_folder: Path, call: Call) -> None:
+        self.planned = planned
+        self.state = state
+        self.shelf = shelf_folder
+        self.call = call
+        self._one_at_a_time = asyncio.Lock()
+        self._packed: dict[str, tuple[str, bytes]] = {}
+
+    async def order(self, client: Any, address: str, job: FleetJob, cache: str | None) -> JobOrder:
+        """The order of a job; what it needs is on the worker when this returns."""
+        assert job.key is not None and job.lock is not None
+        folder = self.planned.sources.get(job.key)
+        source = await self._send_source(client, address, folder, job) if folder else None
+        wheel = await self._send_torch(client, address, job) if job.needs else None
+        return JobOrder(
+            key=job.key,
+            name=job.name,
+            lock=job.lock,
+            cards=job.cards,
+            plan=self.planned.plans.get(job.key),
+            build=self._build_file(job, Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None,
+            source=source,
+            torch_wheel=wheel[0] if wheel else None,
+            torch_wheel_name=wheel[1] if wheel else None,
+            cache=cache,
+        )
+
+    def _build_file(self, job: FleetJob, path: Path) -> build_request.BuildFile:
+        lock = job.lock
+        assert lock is not None
+        file = build_request.read(path)
+        return msgspec.structs.replace(
+            file,
+            source=".",
+            version=lock.version,
+            cuda=lock.cuda_version,
+            cuda_root=None,
+            arch_list=lock.arch_list,
+            python=lock.python,
+            profile=lock.profile,
+            options=lock.options,
+        )
+
+    async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> str:
+        assert job.lock is not None
+        if folder not in self._packed:
+            root = Path(folder)
+            if job.lock.kind is JobKind.CMAKE:
+                root = root.parent / (build_request.read(root).source or ".")
+            data = sources.pack(root)
+            self._packed[folder] = (hashlib.sha256(data).hexdigest(), data)
+        sha256, data = self._packed[folder]
+        have = await self.call(client, address, work.has_file, sha256)
+        while have >= 0:
+            piece = data[have : have + work.PIECE]
+            last = have + len(piece) >= len(data)
+            await self.call(client, address, work.take_piece, sha256, have, piece, last)
+            have = -1 if last else have + len(piece)
+        return sha256
+
+    async def _send_torch(self, client: Any, address: str, job: FleetJob) -> tuple[str, str]:
+        """The torch that another job built, from the shelf."""
+        done = shelved.jobs_on(self.shelf).get(job.needs[0])
+        if done is None:
+            raise NotFound("the torch that this job needs is not on the shelf", hint="run the fleet again")
+        path = self.shelf / "wheels" / done.wheel
+        have = await self.call(client, address, work.has_file, done.sha256)
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            while have >= 0:
+                stream.seek(have)
+                piece = stream.read(work.PIECE)
+                last = have + len(piece) >= size
+                await self.call(client, address, work.take_piece, done.sha256, have, piece, last)
+                have = -1 if last else have + len(piece)
+        return done.sha256, done.wheel
+
+    async def take(self, client: Any, address: str, job: FleetJob, result: JobResult, key: str | None) -> ShelvedWheel:
+        """Bring the wheel with its report, check it, and put it on the shelf."""
+        assert job.key is not None and job.lock is not None and result.wheel is not None
+        place = self.state.arriving / job.key[:16]
+        wheel = await self._fetch(client, address, job.key, result.wheel, place)
+        report = await self._fetch(client, address, job.key, result.report, place) if result.report else None
+        if result.signature:
+            await self._fetch(client, address, job.key, result.signature, place)
+        trusted = (signing.public_key(key),) if key else ()
+        how = shelf.Addition(report=report, trusted=trusted, replace=True, build=result.facts)
+        async with self._one_at_a_time:
+            (entry,) = await asyncio.to_thread(shelf.add, self.shelf, [wheel], how)
+        done = ShelvedJob(
+            key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=round(result.seconds / 60, 2)
+        )
+        shelved.record(self.shelf, done)
+        for path in place.iterdir():
+            path.unlink()
+        place.rmdir()
+        return entry
+
+    async def _fetch(self, client: Any, address: str, key: str, made: MadeFile, place: Path) -> Path:
+        """In pieces; what came before a connection broke is kept."""
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / Path(made.name).name
+        part = place / f"{made.sha256[:16]}.part"
+        if path.is_file() and sha256_of(path) == made.sha256:
+            return path
+        with part.open("ab") as stream:
+            while (have := stream.tell()) < made.size:
+                stream.write(await self.call(client, address, work.give_piece, key, made.name, have))
+        if sha256_of(part) != made.sha256:
+            part.unlink()
+            raise ChecksFailed(f"`{path.name}` arrived with other bytes than were made", hint="`retry --failed`")
+        part.replace(path)
+        return path
+
+    def keep_log(self, key: str, text: str) -> str | None:
+        if not text:
+            return None
+        path = self.state.logs / f"{key[:16]}.log"
+        files.write_text(path, text)
+        return str(path)

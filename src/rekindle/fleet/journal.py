@@ -1,0 +1,119 @@
+"""What a run of a fleet has done, one JSON object per line, on the disk before the next thing begins.
+
+It is all that `status` and `resume` need: the client may be killed at any moment. A torn last line is cut off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.run.journal import stamp
+from rekindle.core import codec
+from rekindle.core.errors import BadInput, NotWritable
+from rekindle.core.files import told
+from rekindle.diagnose.answer import Diagnosis
+
+FINAL = ("done", "failed", "aside", "cancelled", "unplaced")
+"""Events after which a job is not run again by itself."""
+
+
+class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`begin`: a worker has it. `died`: that worker vanished with it. `lost`: the scheduler did. `aside`: given up."""
+
+    at: str
+    event: str
+    key: str | None = None
+    name: str | None = None
+    worker: str | None = None
+    step: str | None = None
+    wheel: str | None = None
+    sha256: str | None = None
+    seconds: float | None = None
+    error: str | None = None
+    diagnosis: Diagnosis | None = None
+    log: str | None = None
+    alone: bool = False
+    """No other job ran on that worker."""
+    cache_hits: int | None = None
+    cache_misses: int | None = None
+
+
+class FleetJournal:
+    """One writer at a time: the caller holds the lock of the state folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.events = read(path)
+        self._mend()
+
+    def write(self, event: FleetEvent) -> None:
+        line = codec.to_json(event, indent=0).encode("utf-8") + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as stream:
+                stream.write(line)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            message = f"cannot write the journal `{self.path}`: {told(error)}"
+            raise NotWritable(message, hint="free some space, then `rekindle fleet resume`") from error
+        self.events.append(event)
+
+    def _mend(self) -> None:
+        if not self.path.exists():
+            return
+        with self.path.open("r+b") as stream:
+            data = stream.read()
+            whole = data.rfind(b"\n") + 1
+            if whole < len(data):
+                stream.truncate(whole)
+
+
+def event(kind: str, **values: object) -> FleetEvent:
+    return FleetEvent(at=stamp(), event=kind, **values)  # type: ignore[arg-type]
+
+
+def read(path: Path) -> list[FleetEvent]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    return list(_events(lines, path))
+
+
+def _events(lines: list[bytes], path: Path) -> Iterator[FleetEvent]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip(b"\0 \r"):
+            continue
+        try:
+            yield codec.from_json(line, FleetEvent, name=f"`{path}`, line {number}")
+        except BadInput:
+            # Only the last line can be torn.
+            if number < len(lines) - 1:
+                raise
+
+
+def last_of(events: list[FleetEvent]) -> dict[str, FleetEvent]:
+    """The last word on each job. `retry` wipes out what was final before it."""
+    found: dict[str, FleetEvent] = {}
+    for each in events:
+        if each.key is not None:
+            found[each.key] = each
+    return found
+
+
+def deaths(events: list[FleetEvent], key: str) -> tuple[int, int]:
+    """How often a worker died with this job, and how often with this job alone, since it was last tried afresh."""
+    all_ = alone = 0
+    for each in events:
+        if each.key != key:
+            continue
+        if each.event == "retry":
+            all_ = alone = 0
+        elif each.event == "died":
+            all_, alone = all_ + 1, alone + each.alone
+    return all_, alone

@@ -1,0 +1,244 @@
+"""The parts of a fleet that need no second process: certificates, announcements, journal, state, files in pieces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rekindle.core.errors import BadInput, Locked, NotFound, UnknownName, UsageError
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.fleet import certs, journal, planning, scheduler, state, view, work
+from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
+from rekindle.fleet.job import FleetJob
+from rekindle.fleet.journal import FleetJournal, event
+from rekindle.fleet.state import FleetState
+from support.command import rekindle_command
+from support.cuda import project
+
+MATRIX = """
+project = ["spark"]
+cuda = ["11.8", "13.0"]
+gpu = ["3.5", "7.5"]
+[projects.spark]
+build = "spark/build.toml"
+memory_gb = 4
+disk_gb = 2
+"""
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> planning.Planned:
+    shutil.copytree(project("spark"), tmp_path / "spark")
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    return planning.make(tmp_path / "matrix.toml")
+
+
+def job(planned: planning.Planned, name: str) -> FleetJob:
+    return next(each for each in planned.plan.jobs if each.name == name)
+
+
+HAVE = Announcement(
+    name="a",
+    system="linux",
+    machine="x86_64",
+    cores=8,
+    memory_gb=32,
+    disk_gb=100,
+    toolkits=(AnnouncedToolkit(version="11.8", targets=("sm_35", "sm_75")),),
+    pythons=("3.11",),
+    gcc=("11.4.0", "12.2.0"),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ()),
+        ({"system": "windows"}, ("linux on x86_64",)),
+        ({"machine": "aarch64"}, ("linux on x86_64",)),
+        ({"toolkits": ()}, ("CUDA 11.8",)),
+        (
+            {"toolkits": (AnnouncedToolkit(version="11.8", targets=("sm_75",)),)},
+            ("a CUDA 11.8 that compiles for sm_35",),
+        ),
+        ({"gcc": ("12.2.0",)}, ("a GCC that CUDA 11.8 takes",)),
+        ({"memory_gb": 2.0}, ("4 GB of memory",)),
+        ({"disk_gb": 1.0}, ("2 GB of disk",)),
+        ({"rekindle": "0.0"}, None),
+        ({"toolkits": (), "provisions": ("cuda==11.8",)}, ()),
+    ],
+)
+def test_a_job_goes_only_where_it_can_be_built(
+    planned: planning.Planned, change: dict[str, object], said: tuple[str, ...] | None
+) -> None:
+    have = msgspec.structs.replace(HAVE, **change)
+    found = lacks(job(planned, "spark-cu118-sm35-linux-x86_64"), have)
+    assert found == said if said is not None else "rekindle" in found[0]
+
+
+def test_certificates_are_valid_for_both_ends_and_only_their_owner_reads_the_keys(tmp_path: Path) -> None:
+    made = certs.make(tmp_path / "c", ("build.example", "10.1.2.3"))
+    assert made.hosts == ("localhost", "127.0.0.1", "build.example", "10.1.2.3")
+    for role in certs.ROLES:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "c" / f"{role}.pem", tmp_path / "c" / f"{role}-key.pem")
+        if os.name != "nt":
+            assert stat.S_IMODE((tmp_path / "c" / f"{role}-key.pem").stat().st_mode) == 0o600
+    with pytest.raises(UsageError, match="not empty"):
+        certs.make(tmp_path / "c")
+
+
+def test_a_handshake_needs_a_certificate_of_the_same_authority(tmp_path: Path) -> None:
+    certs.make(tmp_path / "ours")
+    certs.make(tmp_path / "theirs")
+
+    def shake(client: Path | None) -> None:
+        server = certs.security(tmp_path / "ours", "scheduler").get_listen_args("scheduler")["ssl_context"]
+        asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        asking.check_hostname = False
+        asking.load_verify_locations(tmp_path / "ours" / "ca.pem")
+        if client is not None:
+            asking.load_cert_chain(client / "client.pem", client / "client-key.pem")
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ends = [server.wrap_bio(to_server, to_client, server_side=True), asking.wrap_bio(to_client, to_server)]
+        for _ in range(8):
+            for end in ends:
+                try:
+                    end.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+
+    shake(tmp_path / "ours")
+    for stranger in (tmp_path / "theirs", None):
+        with pytest.raises(ssl.SSLError):
+            shake(stranger)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    certs.make(tmp_path / "c")
+    (tmp_path / "c" / "worker-key.pem").chmod(0o644)
+    with pytest.raises(UsageError, match="others may read"):
+        certs.security(tmp_path / "c", "worker")
+    (tmp_path / "c" / "client.pem").unlink()
+    with pytest.raises(NotFound, match=r"lacks client\.pem"):
+        certs.security(tmp_path / "c", "client")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "build.example", "::", "10.0.0.1"])
+def test_nothing_but_loopback_starts_without_certificates(host: str) -> None:
+    with pytest.raises(UsageError, match="not loopback"):
+        scheduler.refuse_open(host, None)
+    seen = rekindle_command("fleet", "scheduler", "--host", host)
+    assert seen.code == 2 and "not loopback" in seen.err
+    seen = rekindle_command("fleet", "worker", "--scheduler", f"tcp://{host}:8790")
+    assert seen.code == 2 and "not loopback" in seen.err
+
+
+def test_loopback_is_loopback() -> None:
+    for host in ("127.0.0.1", "localhost", "::1", "127.3.2.1"):
+        scheduler.refuse_open(host, None)
+
+
+def test_the_journal_survives_a_torn_line_and_refuses_a_broken_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    first = FleetJournal(path)
+    first.write(event("begin", key="k", worker="w"))
+    with path.open("ab") as stream:
+        stream.write(b'{"at":"2026","event":"do')
+    again = FleetJournal(path)
+    assert [each.event for each in again.events] == ["begin"]
+    again.write(event("done", key="k"))
+    assert [each.event for each in journal.read(path)] == ["begin", "done"]
+    path.write_bytes(b"garbage\n" + path.read_bytes())
+    with pytest.raises(BadInput):
+        journal.read(path)
+
+
+def test_deaths_are_counted_apart_when_others_were_there_and_forgotten_by_a_retry() -> None:
+    events = [event("died", key="k", alone=False), event("died", key="k", alone=True), event("died", key="x")]
+    assert journal.deaths(events, "k") == (2, 1)
+    assert journal.deaths([*events, event("retry", key="k")], "k") == (0, 0)
+
+
+def test_status_tells_from_the_journal_what_is_where(tmp_path: Path, planned: planning.Planned) -> None:
+    place = FleetState(tmp_path / "s")
+    with place.held():
+        place.keep(planned)
+    keys = [each.key for each in planned.plan.jobs if each.lock]
+    log = FleetJournal(place.journal)
+    log.write(event("start", name="/shelf"))
+    log.write(event("begin", key=keys[0], worker="a"))
+    log.write(event("done", key=keys[0], worker="a", wheel="x.whl", seconds=3.0))
+    found = diagnose_text("nvcc fatal   : Unsupported gpu architecture 'compute_35'\n")
+    log.write(event("failed", key=keys[1], worker="a", error="compile: `ninja` exited with code 1", diagnosis=found))
+    log.write(event("begin", key=keys[2], worker="a"))
+    seen = state.status_of(place)
+    assert seen.counts == {"done": 1, "failed": 1, "waiting": 1, "impossible": 1}, "nobody runs it: it waits"
+    assert state.status_of(place, running=True).counts["running"] == 1
+    text = "\n".join(view.status_lines(seen))
+    assert "1 done, 1 waiting, 1 failed, 1 impossible" in text and "fix:" in text
+    seen_ = rekindle_command("fleet", "status", "--state", str(place.root), "--json")
+    assert seen_.json()["jobs"][0]["state"] == "done"
+
+
+def test_two_runs_of_one_matrix_do_not_go_together(tmp_path: Path) -> None:
+    place = FleetState(tmp_path / "s")
+    with place.held(), pytest.raises(Locked), FleetState(tmp_path / "s").held():
+        pass
+
+
+def test_cancel_is_a_note_for_the_run(tmp_path: Path, planned: planning.Planned) -> None:
+    place = FleetState(tmp_path / "s")
+    with place.held():
+        place.keep(planned)
+    name = planned.plan.jobs[0].name
+    seen = rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", name)
+    assert seen.code == 0, seen.err
+    assert place.cancelled() == {planned.plan.jobs[0].key}
+    assert (
+        rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", "nonsense").code
+        == UnknownName.exit_code
+    )
+
+
+def test_files_travel_in_pieces_and_by_hash(tmp_path: Path) -> None:
+    import hashlib
+
+    work.settle(tmp_path, HAVE, None)
+    data = b"abcdef" * 1000
+    sha256 = hashlib.sha256(data).hexdigest()
+    work.take_piece(sha256, 0, data[:100], False)
+    assert work.has_file(sha256) == 100
+    work.take_piece(sha256, 100, data[100:], True)
+    assert work.has_file(sha256) == -1 and work.received_file(sha256).read_bytes() == data
+    wrong = hashlib.sha256(b"other").hexdigest()
+    with pytest.raises(BadInput, match="other bytes"):
+        work.take_piece(wrong, 0, data, True)
+    assert work.has_file(wrong) == 0
+    (work.job_folder(sha256)).mkdir(parents=True)
+    (work.job_folder(sha256) / "f").write_bytes(data)
+    assert work.give_piece(sha256, "f", 10) == data[10:]
+    for name in ("../../worker.json", "/etc/passwd"):
+        with pytest.raises(BadInput):
+            work.give_piece(sha256, name, 0)
+    with pytest.raises(BadInput):
+        work.has_file("../../x")
+
+
+def test_an_order_whose_key_is_not_that_of_its_lock_is_refused(tmp_path: Path, planned: planning.Planned) -> None:
+    from rekindle.core import codec
+    from rekindle.fleet.order import JobOrder
+
+    work.settle(tmp_path, HAVE, None)
+    one = planned.plan.jobs[0]
+    assert one.lock is not None
+    order = JobOrder(key="0" * 64, name=one.name, lock=one.lock)
+    with pytest.raises(BadInput, match="key"):
+        work.build(codec.to_json(order))
