@@ -6,25 +6,21 @@ without it one moment of each step is tried. REKINDLE_SEED repeats a run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
-import zipfile
 from pathlib import Path
 
 import psutil
 import pytest
 
-import rekindle
-from rekindle.build.configure.environment import MARK
 from support.artefacts import unverified
-from support.cuda import machine, project
+from support.cuda import machine
+from support.killed_builds import BuildBench
 
 if os.name == "nt":
     pytest.skip("UNVERIFIED: signals to a group are of POSIX", allow_module_level=True)
@@ -36,23 +32,14 @@ MOMENTS = [(phase, number) for phase, count in PHASES.items() for number in rang
 MOMENTS = MOMENTS if os.environ.get("REKINDLE_FIFTY") else [(phase, 0) for phase in PHASES]
 
 
-class Bench:
-    """One project, one work folder (its path is in the libraries), one build that went through undisturbed."""
-
+class Bench(BuildBench):
     def __init__(self, root: Path) -> None:
-        self.root, self.work, self.plan, self.shelf = root, root / "w", root / "spark" / "build.toml", root / "shelf"
-        shutil.copytree(project("spark"), root / "spark")
-        self.plan.write_text(self.written(), encoding="utf-8")
-        begun = time.monotonic()
-        assert self.start().wait(timeout=900) == 0, self.said()
-        self.seconds = time.monotonic() - begun
-        self.reference = self.artefacts()
+        super().__init__(root)
         self.took = {
             str(entry["step"]): float(str(entry["seconds"])) for entry in self.journal() if entry["event"] == "done"
         }
 
-    def written(self) -> str:
-        text = self.plan.read_text(encoding="utf-8")
+    def plan_text(self, text: str) -> str:
         if os.environ.get("REKINDLE_FIFTY") == "cpp":
             kept = [line for line in text.splitlines() if not line.startswith(("cuda", "arch_list"))]
             return "\n".join([*kept, "[options]", 'USE_CUDA = "OFF"', ""])
@@ -62,54 +49,15 @@ class Bench:
         oldest = min(target.capability for target in kits[0].targets)
         return text.replace('"11.8"', f'"{kits[0].version}"').replace('"3.5"', f'"{oldest}"')
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        own = ["build", str(self.plan), "--work", str(self.work), "--jobs", "2", "--cache", "none", *words]
-        env = {**os.environ, "PYTHONPATH": str(Path(rekindle.__file__).parents[1]), "REKINDLE_SHELF": str(self.shelf)}
-        with (self.root / "said.txt").open("wb") as log:
-            return subprocess.Popen([sys.executable, "-m", "rekindle", *own], env=env, stdout=log, stderr=log)
-
-    def said(self) -> str:
-        return (self.root / "said.txt").read_text(encoding="utf-8", errors="replace")
-
-    def journal(self) -> list[dict[str, object]]:
-        path = self.work / "journal.jsonl"
-        found = []
-        for line in path.read_bytes().split(b"\n") if path.exists() else []:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue
-        return found
-
     def artefacts(self) -> dict[str, str]:
         """The repaired wheel member by member, and that the shelf holds the very same file."""
         wheel = next((self.work / "repaired").glob("*.whl"))
         shelved = next((self.shelf / "wheels").glob("*.whl"))
         assert shelved.read_bytes() == wheel.read_bytes(), "the shelf holds another wheel"
         found = {"shelf": ",".join(sorted(path.name for path in (self.shelf / "wheels").glob("*.whl")))}
-        with zipfile.ZipFile(wheel) as archive:
-            assert archive.testzip() is None
-            for name in archive.namelist():
-                data = archive.read(name)
-                if name.endswith(".so") or ".so." in name:
-                    plain = self.root / "plain.so"
-                    plain.write_bytes(data)
-                    subprocess.run(["strip", "--strip-all", str(plain)], check=True)
-                    data = plain.read_bytes()
-                if not name.endswith("RECORD"):
-                    found[name] = hashlib.sha256(data).hexdigest()
+        found |= self.members(wheel)
         report = json.loads(next((self.work / "repaired").glob("*.verify.json")).read_text(encoding="utf-8"))
         found["verify"] = str([(check["id"], check["state"]) for check in report["checks"]])
-        return found
-
-    def processes(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK) == str(self.work) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except psutil.Error:
-                continue
         return found
 
 

@@ -5,8 +5,6 @@ REKINDLE_KILLS says how many kills (3 unless told); REKINDLE_SEED repeats a run.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import random
 import shutil
@@ -14,15 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import psutil
 import pytest
 
 import rekindle
-from rekindle.build.configure.environment import MARK
-from support.cuda import kepler_toolkit, project
+from support.cuda import kepler_toolkit
+from support.killed_builds import BuildBench
 
 if os.name == "nt":
     pytest.skip("UNVERIFIED: signals to a group are of POSIX; Windows has its own test", allow_module_level=True)
@@ -32,58 +29,9 @@ SEED = int(os.environ.get("REKINDLE_SEED", str(random.SystemRandom().randrange(1
 KINDS = ("rekindle", "ninja", "group")
 
 
-class Bench:
-    """One project, one work folder (its path is in the libraries), one build that went through undisturbed."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.work, self.plan = root, root / "w", root / "spark" / "build.toml"
-        shutil.copytree(project("spark"), root / "spark")
-        text = self.plan.read_text(encoding="utf-8").replace('"11.8"', f'"{kepler_toolkit().version}"')
-        self.plan.write_text(text, encoding="utf-8")
-        begun = time.monotonic()
-        assert self.start().wait(timeout=600) == 0, self.said()
-        self.seconds = time.monotonic() - begun
-        self.reference = self.artefacts()
-
-    def start(self) -> subprocess.Popen[bytes]:
-        words = ["build", str(self.plan), "--work", str(self.work), "--jobs", "2", "--cache", "none"]
-        env = {**os.environ, "PYTHONPATH": str(Path(rekindle.__file__).parents[1])}
-        env["REKINDLE_SHELF"] = str(self.root / "shelf")
-        with (self.root / "said.txt").open("wb") as log:
-            return subprocess.Popen([sys.executable, "-m", "rekindle", *words], env=env, stdout=log, stderr=log)
-
-    def said(self) -> str:
-        return (self.root / "said.txt").read_text(encoding="utf-8", errors="replace")
-
-    def artefacts(self) -> dict[str, str]:
-        """Every member of the wheel by its digest; libraries stripped, because nvcc puts a random name into objects."""
-        found = {}
-        with zipfile.ZipFile(next((self.work / "wheels").glob("*.whl"))) as archive:
-            for name in archive.namelist():
-                data = archive.read(name)
-                if name.endswith(".so"):
-                    plain = self.root / "plain.so"
-                    plain.write_bytes(data)
-                    subprocess.run(["strip", "--strip-all", str(plain)], check=True)
-                    data = plain.read_bytes()
-                if not name.endswith("RECORD"):
-                    found[name] = hashlib.sha256(data).hexdigest()
-        return found
-
-    def journal(self) -> list[dict[str, object]]:
-        lines = (self.work / "journal.jsonl").read_bytes().split(b"\n")
-        return [json.loads(line) for line in lines if line.strip()]
-
-    def processes(self) -> list[psutil.Process]:
-        """Everything of this build that is alive."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK) == str(self.work) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
+class Bench(BuildBench):
+    def plan_text(self, text: str) -> str:
+        return text.replace('"11.8"', f'"{kepler_toolkit().version}"')
 
 
 @pytest.fixture(scope="module")

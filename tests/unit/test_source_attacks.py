@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import stat
@@ -17,6 +16,7 @@ from rekindle.source import request, tarball
 from rekindle.source.origin import Mirrors
 from support import repositories, trees
 from support.repositories import git
+from support.tarballs import make_tarball
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("git"), reason="UNVERIFIED: git is not on this machine"),
@@ -193,19 +193,6 @@ def test_a_tag_that_is_not_the_release_is_refused(
 # --- nothing outside -------------------------------------------------------------------------------------------------
 
 
-def packed(path: Path, members: list[tuple[str, str | tuple[bytes, str]]]) -> Path:
-    with tarfile.open(path, "w:gz") as tar:
-        for name, body in members:
-            info = tarfile.TarInfo(name)
-            if isinstance(body, tuple):
-                info.type, info.linkname = body
-                tar.addfile(info)
-            else:
-                info.size = len(body)
-                tar.addfile(info, io.BytesIO(body.encode()))
-    return path
-
-
 def link(target: str) -> tuple[bytes, str]:
     return tarfile.SYMTYPE, target
 
@@ -227,7 +214,7 @@ def link(target: str) -> tuple[bytes, str]:
 def test_link_chains_and_our_own_folder_are_refused(
     tmp_path: Path, members: list[tuple[str, str | tuple[bytes, str]]]
 ) -> None:
-    path = packed(tmp_path / "evil.tar.gz", [("p/version.txt", "2.0.0a0\n"), *members])
+    path = make_tarball(tmp_path / "evil.tar.gz", [("p/version.txt", "2.0.0a0\n"), *members])
     before = trees.fingerprint(tmp_path)
     assert run(["source", "--torch", "2.0.1", "--from", str(path), "-o", str(tmp_path / "tree")]) == BadInput.exit_code
     assert trees.fingerprint(tmp_path) == before
@@ -237,22 +224,24 @@ def test_a_link_within_the_tree_is_kept(tmp_path: Path) -> None:
     members: list[tuple[str, str | tuple[bytes, str]]] = [
         ("p/version.txt", "2.0.0a0\n"), ("p/a/f.h", "int f;\n"), ("p/b/f.h", link("../a/f.h")), ("p/c", link("b")),
     ]  # fmt: skip
-    path = packed(tmp_path / "good.tar.gz", members)
+    path = make_tarball(tmp_path / "good.tar.gz", members)
     assert run(["source", "--torch", "2.0.1", "--from", str(path), "-o", str(tmp_path / "tree")]) == 9
     assert (tmp_path / "tree" / "c" / "f.h").read_text() == "int f;\n"
 
 
 def test_a_tarball_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2 MB became 2.1 GB: size, number of members and ratio have limits of their own."""
-    zeros = packed(tmp_path / "zeros.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/zeros", "\0" * 30_000_000)])
+    zeros = make_tarball(tmp_path / "zeros.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/zeros", "\0" * 30_000_000)])
     assert zeros.stat().st_size < 100_000
     words = ["source", "--torch", "2.0.1", "-o", str(tmp_path / "tree"), "--from"]
     assert run([*words, str(zeros)]) == BadInput.exit_code
     monkeypatch.setattr(tarball, "MOST_MEMBERS", 10)
-    many = packed(tmp_path / "many.tar.gz", [("p/version.txt", "2.0.0a0\n"), *((f"p/{n}", "x") for n in range(10))])
+    many = make_tarball(
+        tmp_path / "many.tar.gz", [("p/version.txt", "2.0.0a0\n"), *((f"p/{n}", "x") for n in range(10))]
+    )
     assert run([*words, str(many)]) == BadInput.exit_code
     monkeypatch.setattr(tarball, "MOST_BYTES", 100)
-    large = packed(tmp_path / "large.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/f", "x" * 200)])
+    large = make_tarball(tmp_path / "large.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/f", "x" * 200)])
     assert run([*words, str(large)]) == BadInput.exit_code
     assert not (tmp_path / "tree").exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from rekindle.source import checkout, git, submodules
 from rekindle.source.origin import Mirrors, Network
 from support import repositories, trees
 from support.command import rekindle_program
+from support.tarballs import Body, make_tarball
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="UNVERIFIED: git is not on this machine")
 
@@ -308,20 +308,7 @@ def test_relative_addresses(url: str, parent: str, expected: str) -> None:
 # --- tarballs --------------------------------------------------------------------------------------------------------
 
 
-def tarball(path: Path, members: dict[str, str | tuple[bytes, str]]) -> Path:
-    with tarfile.open(path, "w:gz") as tar:
-        for name, body in members.items():
-            info = tarfile.TarInfo(name)
-            if isinstance(body, tuple):
-                info.type, info.linkname = body
-                tar.addfile(info)
-            else:
-                info.size = len(body)
-                tar.addfile(info, io.BytesIO(body.encode()))
-    return path
-
-
-GOOD: dict[str, str | tuple[bytes, str]] = {
+GOOD: dict[str, Body] = {
     "pytorch-v2.0.1/version.txt": "2.0.0a0\n",
     "pytorch-v2.0.1/.gitmodules": '[submodule "f"]\n  path = third_party/f\n[submodule "g"]\n  path = third_party/g\n',
     "pytorch-v2.0.1/third_party/f/f.h": "int f;\n",
@@ -332,7 +319,7 @@ GOOD: dict[str, str | tuple[bytes, str]] = {
 def test_a_tarball_with_its_hash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import hashlib
 
-    path = tarball(tmp_path / "pytorch-v2.0.1.tar.gz", GOOD)
+    path = make_tarball(tmp_path / "pytorch-v2.0.1.tar.gz", GOOD.items())
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     root = tmp_path / "tree"
     assert run(["source", "--torch", "2.0.1", "--from", str(path), "--sha256", "0" * 64, "-o", str(root)]) == 7
@@ -362,24 +349,15 @@ def test_a_tarball_with_its_hash(tmp_path: Path, capsys: pytest.CaptureFixture[s
         {"p\\..\\evil": "x"},
     ],
 )
-def test_hostile_tarballs_leave_nothing_behind(tmp_path: Path, member: dict[str, str | tuple[bytes, str]]) -> None:
-    path = tmp_path / "evil.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        for name, body in [("p/version.txt", "2.0.0a0\n"), *member.items()]:
-            info = tarfile.TarInfo(name)
-            if isinstance(body, tuple):
-                info.type, info.linkname = body
-                tar.addfile(info)
-            else:
-                info.size = len(body)
-                tar.addfile(info, io.BytesIO(body.encode()))
+def test_hostile_tarballs_leave_nothing_behind(tmp_path: Path, member: dict[str, Body]) -> None:
+    path = make_tarball(tmp_path / "evil.tar.gz", [("p/version.txt", "2.0.0a0\n"), *member.items()])
     before = trees.fingerprint(tmp_path)
     assert run(["source", "--torch", "2.0.1", "--from", str(path), "-o", str(tmp_path / "tree")]) == 4
     assert trees.fingerprint(tmp_path) == before
 
 
 def test_a_truncated_tarball_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tarball(tmp_path / "p.tar.gz", GOOD)
+    path = make_tarball(tmp_path / "p.tar.gz", GOOD.items())
     path.write_bytes(path.read_bytes()[:-60])
     assert run(["source", "--torch", "2.0.1", "--from", str(path), "-o", str(tmp_path / "tree")]) == 4
     assert not (tmp_path / "tree").exists()

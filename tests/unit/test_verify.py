@@ -117,7 +117,7 @@ def test_junit_counts_what_could_not_be_checked_as_skipped(tmp_path: Path) -> No
 def test_the_check_during_which_the_process_died_is_the_one_that_failed() -> None:
     lines = [{"begin": "matmul-fp32"}, {"id": "matmul-fp32", "ok": True, "found": "good"}, {"begin": "cudnn"}]
     said = Result(args=("python",), code=-11, out="".join(MARK + json.dumps(line) + "\n" for line in lines), err="boom")
-    answers = trial._answers(said, trial._lines(said.out), ("matmul-fp32", "cudnn", "fft"))
+    answers = trial._answers(said, trial.lines_of(said.out), ("matmul-fp32", "cudnn", "fft"))
     assert [answer.finding.state for answer in answers] == [State.PASS, State.FAIL, State.UNVERIFIED]
     assert answers[1].finding.found == "the process exited with code -11 during this check: boom"
 
@@ -125,7 +125,7 @@ def test_the_check_during_which_the_process_died_is_the_one_that_failed() -> Non
 def test_a_missing_library_is_told_apart_from_the_file_that_is_named() -> None:
     found = 'OSError: [WinError 126] The specified module could not be found. Error loading "aoti_custom_ops.dll"'
     said = Result(args=("python",), code=0, out=MARK + json.dumps({"id": "import", "ok": False, "found": found}) + "\n")
-    answer = trial._answers(said, trial._lines(said.out), ("import",))[0]
+    answer = trial._answers(said, trial.lines_of(said.out), ("import",))[0]
     assert answer.finding.state is State.FAIL
     assert answer.finding.fix is not None and "rekindle repair" in answer.finding.fix.text
 

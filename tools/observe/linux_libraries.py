@@ -7,7 +7,6 @@ year. Where a version has several wheels for one processor, the last build with 
 
 from __future__ import annotations
 
-import html.parser
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from rekindle.core import fetch
 from rekindle.formats.archive import Archive
 from rekindle.formats.remote import Remote
 from tools.observe import table
+from tools.observe.web import Links
 
 COMPONENTS = (
     "cublas", "cudart", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "nvfatbin", "nvjitlink", "nvjpeg",
@@ -61,17 +61,6 @@ def _wanted() -> dict[str, set[str] | None]:
     return found
 
 
-class _Links(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, bool]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        named = dict(attrs)
-        if tag == "a" and named.get("href"):
-            self.found.append((str(named["href"]).partition("#")[0], "data-yanked" in named))
-
-
 def _chosen(package: str, versions: set[str] | None) -> list[tuple[str, str, str, str, bool]]:
     found: dict[tuple[str, str], tuple[str, str, str, str, bool]] = {}
     for link in sorted(_links(package, versions), key=lambda link: (Version(link[1]), _order(link[2]))):
@@ -90,7 +79,7 @@ def _order(name: str) -> tuple[object, ...]:
 def _links(package: str, versions: set[str] | None) -> list[tuple[str, str, str, str, bool]]:
     """Package, version, file name, address and whether it was withdrawn, of each Linux wheel."""
     page = f"{PyPI.simple_url}/{package}/"
-    reader = _Links()
+    reader = Links()
     reader.feed(fetch.pool_for(page).request("GET", page).data.decode())
     found = []
     for href, yanked in reader.found:

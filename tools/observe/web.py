@@ -57,7 +57,7 @@ def archive(url: str) -> Archive:
 def wheels(package: str) -> list[tuple[str, str, bool]]:
     """File name, address and whether it was withdrawn, of each wheel of a package."""
     address = f"{index_url()}/{package}/"
-    reader = _Links()
+    reader = Links()
     reader.feed(page(address).decode("utf-8"))
     found = [(href.rpartition("/")[2].replace("%2B", "+"), urljoin(address, href), bad) for href, bad in reader.found]
     return [one for one in found if _is_wheel(one[0])]
@@ -91,7 +91,9 @@ class Taped:
         return self._remote
 
 
-class _Links(html.parser.HTMLParser):
+class Links(html.parser.HTMLParser):
+    """The addresses on an index page, and whether each was yanked."""
+
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[str, bool]] = []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotFound, NotWritable, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotWritable, UsageError
 from rekindle.core.paths import data_folder
 
 if TYPE_CHECKING:
@@ -210,7 +210,3 @@ def _library() -> ModuleType:
         message = "signatures need the package `cryptography`"
         raise MissingTool(message, hint="install it: `python -m pip install cryptography`") from error
     return serialization
-
-
-def missing_key() -> NotFound:
-    return NotFound("there is no key of your own yet", hint="make one: `rekindle shelf key`")

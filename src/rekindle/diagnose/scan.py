@@ -78,14 +78,6 @@ def scan(blocks: Iterable[bytes]) -> KeptLines:
     return scanner.finish()
 
 
-def blocks_of(stream: Iterator[bytes] | bytes, size: int = BLOCK) -> Iterator[bytes]:
-    if isinstance(stream, bytes):
-        for start in range(0, len(stream), size):
-            yield stream[start : start + size]
-    else:
-        yield from stream
-
-
 class LogScanner:
     """Takes the bytes as they come, so that a log that is still being written can be followed."""
 

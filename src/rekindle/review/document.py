@@ -26,11 +26,6 @@ class Dialect(str, Enum):
     NOTES = "notes"
 
     @property
-    def continues(self) -> str:
-        """The sign at the end of a line that goes on."""
-        return {Dialect.BATCH: "^", Dialect.POWERSHELL: "`"}.get(self, "\\")
-
-    @property
     def windows(self) -> bool:
         return self in (Dialect.BATCH, Dialect.POWERSHELL)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
+from rekindle.knowledge.torch.releases import TorchRelease, torch_release
 from rekindle.review.builds import ScriptBuilds
 from rekindle.review.packages import Install
 from rekindle.review.trace import Invocation
@@ -220,7 +220,3 @@ def image_cuda(name: str) -> Version | None:
     if match is None:
         return None
     return Version(match[1] or match[2] or f"{match[3]}.{match[4]}")
-
-
-def newest_release() -> TorchRelease:
-    return torch_releases()[-1]

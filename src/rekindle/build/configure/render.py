@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from rekindle.build.configure.environment import MARK, Action, BuildEnvironment, VariableChange
 from rekindle.core.errors import BadInput
 
-SHELLS = ("cmd", "ps1", "sh")
 Known = tuple[tuple[str, str], ...]
 """(text, variable): where the text is the beginning of a path, the variable of the script stands for it."""
 

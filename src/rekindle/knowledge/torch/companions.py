@@ -7,8 +7,6 @@ torchaudio major and minor.
 
 from __future__ import annotations
 
-import re
-
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.tables import Row, cached, observed
@@ -38,13 +36,6 @@ class Companion(Row, frozen=True, kw_only=True):
         if self.torch == torch:
             return True
         return self.stable and Version(self.torch) < Version(torch)
-
-    def has_cuda_of(self, line: str) -> bool:
-        """Whether upstream's own check at import accepts it beside a torch of this line."""
-        if self.line == line:
-            return True
-        ours, theirs = _cuda(self.line), _cuda(line)
-        return self.cuda_check == "major" and ours is not None and theirs is not None and ours.major == theirs.major
 
 
 @cached
@@ -100,9 +91,3 @@ def belongs(project: str, version: str, torch: str) -> bool | None:
     plain = version.partition("+")[0]
     rows = [row for row in _by_project().get(project, ()) if row.version == plain]
     return any(row.serves(full_version(torch)) for row in rows) if rows else None
-
-
-def _cuda(line: str) -> Version | None:
-    """`cu126` is CUDA 12.6; `cpu` is none."""
-    match = re.fullmatch(r"cu(\d+)(\d)", line)
-    return Version(f"{match[1]}.{match[2]}") if match else None

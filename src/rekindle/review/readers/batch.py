@@ -363,41 +363,31 @@ def _only_on_failure(nodes: list[BatchNode], index: int) -> bool:
 def _is_folder_change(reader: _BatchReader, words: list[Word], node: BatchNode) -> bool:
     name = words[0].text.lower()
     recorder = reader.recorder
-    if re.match(r"(?:cd|chdir)(?:$|[\\/.])", name):
+    change = re.match(r"(?:cd|chdir)(?:$|[\\/.])", name) is not None
+    if not change and name not in ("pushd", "popd"):
+        return False
+    recorder.run(
+        Invocation(
+            words=tuple(words),
+            line=node.line,
+            last=node.last,
+            text=node.raw,
+            after=node.after,
+            checked=node.after == "||",
+        )
+    )
+    if change:
         rest = [word for word in words[1:] if word.text.lower() != "/d"]
         target = (
             " ".join(word.text for word in rest) or words[0].text[len("chdir" if name.startswith("ch") else "cd") :]
         )
-        recorder.run(
-            Invocation(
-                words=tuple(words),
-                line=node.line,
-                last=node.last,
-                text=node.raw,
-                after=node.after,
-                checked=node.after == "||",
-            )
-        )
         if target.strip():
             recorder.go(target)
-        return True
-    if name in ("pushd", "popd"):
-        recorder.run(
-            Invocation(
-                words=tuple(words),
-                line=node.line,
-                last=node.last,
-                text=node.raw,
-                after=node.after,
-                checked=node.after == "||",
-            )
-        )
-        if name == "pushd" and len(words) > 1:
-            recorder.go(" ".join(word.text for word in words[1:]), push=True)
-        else:
-            recorder.back()
-        return True
-    return False
+    elif name == "pushd" and len(words) > 1:
+        recorder.go(" ".join(word.text for word in words[1:]), push=True)
+    else:
+        recorder.back()
+    return True
 
 
 def _closed(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,17 @@ def _parser(language: str) -> Any:
 def parsed(language: str, text: str) -> Node:
     node: Node = _parser(language).parse(text.encode("utf-8")).root_node
     return node
+
+
+def broken(root: Node) -> Iterator[Node]:
+    """What the grammar could not take, in the order of the script."""
+    waiting = [root] if root.has_error else []
+    while waiting:
+        node = waiting.pop()
+        if node.is_error or node.is_missing:
+            yield node
+        elif node.has_error:
+            waiting += reversed(node.children)
 
 
 def text_of(node: Node | None) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.grammar import first_line, last_line, parsed, text_of
+from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
 from rekindle.review.readers.powershell_values import LIST, PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
@@ -55,18 +55,11 @@ class _PowerShellReader(PowerShellValues):
                 waiting += node.children
 
     def errors(self, root: Node) -> None:
-        if not root.has_error:
-            return
-        waiting = [root]
-        while waiting:
-            node = waiting.pop()
-            if node.is_error or node.is_missing:
-                row = first_line(node)
-                text = self.lines[row] if row < len(self.lines) else ""
-                if not self._plain(row, text):
-                    self.trace.unread(row + self.first, text, "not valid PowerShell")
-            elif node.has_error:
-                waiting += reversed(node.children)
+        for node in broken(root):
+            row = first_line(node)
+            text = self.lines[row] if row < len(self.lines) else ""
+            if not self._plain(row, text):
+                self.trace.unread(row + self.first, text, "not valid PowerShell")
 
     def _plain(self, row: int, text: str) -> bool:
         """A plain command that the grammar stumbles over is read word by word."""

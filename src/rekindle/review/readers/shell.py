@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.grammar import first_line, last_line, parsed, text_of
+from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
 
@@ -50,16 +50,9 @@ class _ShellReader:
 
     def errors(self, root: Node) -> None:
         """What the grammar could not take, line by line."""
-        if not root.has_error:
-            return
-        waiting = [root]
-        while waiting:
-            node = waiting.pop()
-            if node.is_error or node.is_missing:
-                row = first_line(node)
-                self.trace.unread(row + self.first, self.lines[row] if row < len(self.lines) else "", "not valid shell")
-            elif node.has_error:
-                waiting += reversed(node.children)
+        for node in broken(root):
+            row = first_line(node)
+            self.trace.unread(row + self.first, self.lines[row] if row < len(self.lines) else "", "not valid shell")
 
     def never_called(self) -> None:
         self.recorder.reached = False

@@ -27,10 +27,6 @@ class _Listing(msgspec.Struct, frozen=True, kw_only=True):
     wheels: tuple[ShelvedWheel, ...] = ()
 
 
-def is_address(text: str) -> bool:
-    return text.startswith(("http://", "https://"))
-
-
 def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], bytes] | None = None) -> ShelfOffers:
     """The torch wheels of a shelf that a trusted key has signed, and for each of the others the reason."""
     get = get or _get

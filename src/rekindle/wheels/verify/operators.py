@@ -18,7 +18,7 @@ import msgspec
 from rekindle.core.run import Result, call
 
 SCRIPT = Path(__file__).with_name("ask_operators.py")
-_MARK = "rekindle-verify: "
+MARK = "rekindle-verify: "
 _RESTARTS = 50
 
 
@@ -117,11 +117,12 @@ def _share(trip: Trip, number: int) -> list[dict[str, Any]]:
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
+    """What a script of ours said between whatever torch printed."""
     found = []
     for line in text.splitlines():
-        if line.startswith(_MARK):
+        if line.startswith(MARK):
             with contextlib.suppress(ValueError):
-                found.append(json.loads(line.removeprefix(_MARK)))
+                found.append(json.loads(line.removeprefix(MARK)))
     return found
 
 

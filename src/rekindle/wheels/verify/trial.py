@@ -27,8 +27,8 @@ from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
+from rekindle.wheels.verify.operators import MARK, lines_of
 
-_MARK = "rekindle-verify: "
 _SCRIPT = Path(__file__).with_name("ask_torch.py")
 # Without the working folder: who stands in PyTorch's source tree has a `torch` there that is not the installed one.
 _WHERE = (
@@ -113,7 +113,7 @@ def environment(place: TrialSetup) -> Iterator[TrialRun]:
 def facts(environment: TrialRun) -> list[TrialAnswer]:
     """Import, and what torch says of itself, which is also kept in `environment.facts`."""
     said = _ask(environment, ["facts"], timeout=300.0)
-    lines = _lines(said.out)
+    lines = lines_of(said.out)
     environment.facts = next((line["facts"] for line in lines if "facts" in line), {})
     return _answers(said, lines, ("import", "cpu", "numpy"))
 
@@ -121,21 +121,21 @@ def facts(environment: TrialRun) -> list[TrialAnswer]:
 def imported(environment: TrialRun, modules: Sequence[str]) -> list[TrialAnswer]:
     """Of a wheel that is not torch: can what it brings be imported?"""
     said = _ask(environment, ["import", *modules], timeout=300.0)
-    return _answers(said, _lines(said.out), ("import",))
+    return _answers(said, lines_of(said.out), ("import",))
 
 
 def on_card(environment: TrialRun, index: int, names: Sequence[str]) -> list[TrialAnswer]:
     """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
     # Compiled PTX that the driver keeps from an earlier run would hide that a card is served by JIT.
     said = _ask(environment, ["card", str(index)], timeout=600.0, CUDA_CACHE_DISABLE="1")
-    answers = _answers(said, _lines(said.out), names)
+    answers = _answers(said, lines_of(said.out), names)
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
 
 def asked(environment: TrialRun, words: Sequence[str], names: Sequence[str], *, timeout: float) -> list[TrialAnswer]:
     """The answers of one process that was asked for these checks."""
     said = _ask(environment, words, timeout=timeout)
-    return _answers(said, _lines(said.out), names)
+    return _answers(said, lines_of(said.out), names)
 
 
 def _with_jit(environment: TrialRun, index: int, answer: TrialAnswer) -> TrialAnswer:
@@ -143,7 +143,7 @@ def _with_jit(environment: TrialRun, index: int, answer: TrialAnswer) -> TrialAn
     if answer.finding.state is not State.PASS:
         return answer
     said = _ask(environment, ["launch", str(index)], timeout=120.0, CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1")
-    again = next((line for line in _lines(said.out) if line.get("id") == "launch"), None)
+    again = next((line for line in lines_of(said.out) if line.get("id") == "launch"), None)
     if again is not None and again["ok"]:
         text = answer.finding.found + "; nothing had to be compiled by the driver"
         finding = msgspec.structs.replace(answer.finding, found=text)
@@ -209,15 +209,6 @@ def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in theirs}
 
 
-def _lines(text: str) -> list[dict[str, Any]]:
-    found = []
-    for line in text.splitlines():
-        if line.startswith(_MARK):
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line.removeprefix(_MARK)))
-    return found
-
-
 def _answers(said: Result, lines: Sequence[dict[str, Any]], names: Sequence[str]) -> list[TrialAnswer]:
     """One answer per name. A check that began and did not end is where the process died."""
     done = {line["id"]: line for line in lines if "id" in line}
@@ -253,8 +244,6 @@ def _advice(found: str) -> tuple[str, Fix | None]:
 
 
 def _last(said: Result) -> str:
-    lines = [
-        line for line in (said.err or said.out).strip().splitlines() if line.strip() and not line.startswith(_MARK)
-    ]
+    lines = [line for line in (said.err or said.out).strip().splitlines() if line.strip() and not line.startswith(MARK)]
     errors = [line for line in lines if line.upper().startswith("ERROR")]
     return (errors or lines or ["it said nothing"])[-1].strip()[:300]
