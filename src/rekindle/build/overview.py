@@ -42,9 +42,10 @@ def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | N
     cores = seen.processor.cores or 1
     count = jobs or cores
     architectures = tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
+    real = min(cores, seen.processor.physical or cores)
     minutes = None
     if row is not None:
-        minutes = round((row.cpp_seconds / min(cores, count) + row.cuda_seconds * len(architectures) / count) / 60)
+        minutes = efforts.build_minutes(row, request.system, cores=real, jobs=count, architectures=len(architectures))
     what = f"PyTorch {request.release}" if request.release else f"{request.name} {request.version or ''}".strip()
     return Overview(
         what=what,

@@ -25,6 +25,7 @@ from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.diagnose import report
 from rekindle.extension.prepare import Preparation
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
 
 LOG = "extension-build.log"
@@ -141,9 +142,22 @@ def _progress(tell: Callable[[str], None]) -> Callable[[str], None]:
 def _failure(project: str, log: Path, found: Preparation) -> StepFailed:
     message = f"`{project}` could not be built"
     diagnosis = fixes.diagnose_log(log, found.request) if found.request else None
+    elsewhere = _elsewhere(found)
     if diagnosis is not None and diagnosis.causes:
-        return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the whole log is in `{log}`")
-    return StepFailed(message, hint=f"no known cause; read the end of `{log}`, or `rekindle diagnose {log}`")
+        return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the whole log is in `{log}`{elsewhere}")
+    hint = f"no known cause; read the end of `{log}`, or `rekindle diagnose {log}`{elsewhere}"
+    return StepFailed(message, hint=hint)
+
+
+_WSL_FLOOR = Capability(6, 0)
+
+
+def _elsewhere(found: Preparation) -> str:
+    """Extensions are made on Linux first: where Windows keeps refusing, WSL 2 may do, on the cards it serves."""
+    cards = [target.capability for target in found.request.gpu_targets] if found.request else []
+    if not cards or found.request is None or found.request.system != "windows" or min(cards) < _WSL_FLOOR:
+        return ""
+    return "\nif it keeps failing: most extensions are made for Linux; WSL 2 runs them, unless the card is in TCC mode"
 
 
 def _with_requirements(

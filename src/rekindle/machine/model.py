@@ -240,6 +240,8 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     cores: int | None = None
     """Those that may be used, which a container or an affinity mask can make fewer than there are."""
+    physical: int | None = None
+    """Real cores, without their second threads."""
     flags: tuple[str, ...] = ()
     """Of `sse4.1`, `avx`, `avx2`, `avx512`; or `neon`, `sve` on ARM."""
     flags_known: bool = False

@@ -17,7 +17,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.torch import releases
 from rekindle.stack import jetson, offers, prebuilt, source_build
-from rekindle.stack.driver import cards_driven, drive, window_of
+from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
 from rekindle.stack.route import Route, lacks
@@ -156,29 +156,44 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
     """Linux inside Windows, where a ready-made build exists there and here only a build from source, or nothing."""
     if situation.system != "windows" or situation.wsl or any(is_ready(each.route) for each in found):
         return []
-    if min(situation.capabilities) < _WSL_FLOOR:
+    if not wsl_can(situation):
         return []
     linux = Situation(system="linux", cards=situation.cards, machine=situation.machine, python=situation.python)
     there, _ = candidates(linux, wish, ())
-    best = next((route for route in ranked(there, linux, wish) if is_ready(route) and _drives(route, situation)), None)
-    if best is None:
-        return []
-    route = msgspec.structs.replace(
-        best,
-        route=RouteKind.WSL,
-        commands=("wsl --install", *best.commands),
-        summary=f"in WSL 2 (or on Linux) {best.summary}",
-    )
-    return [Ranked(route=route)]
+    for best in ranked(there, linux, wish):
+        driving = _driving(best, situation) if is_ready(best) else None
+        if driving is None:
+            continue
+        here = next((each for each in ranked(found, situation, wish) if each.loses), None)
+        reason = f"on Windows: {here.loses[0]}" if here else "on Windows there is no ready-made build"
+        route = msgspec.structs.replace(
+            best,
+            route=RouteKind.WSL,
+            commands=("wsl --install", *best.commands),
+            summary=f"in WSL 2 (or on Linux) {best.summary}",
+            why=(reason, *best.why),
+            driver=f"{driving.text}, on Windows: WSL 2 has none of its own",
+            driver_detail=driving.detail,
+            driver_jit=driving.jit,
+        )
+        return [Ranked(route=route)]
+    return []
 
 
-def _drives(route: Route, situation: Situation) -> bool:
+def wsl_can(situation: Situation) -> bool:
+    """Whether CUDA works in WSL 2 on these cards: Pascal or newer, and no card that Windows runs in TCC mode."""
+    if not situation.capabilities or min(situation.capabilities) < _WSL_FLOOR:
+        return False
+    return not any(card.tcc for card in situation.cards)
+
+
+def _driving(route: Route, situation: Situation) -> Driving | None:
     """WSL 2 runs on the driver of Windows, so that one must run the CUDA."""
     if route.cuda is None:
-        return False
+        return None
     candidate = Candidate(name="WSL 2", route=RouteKind.WSL)
     answer = drive(toolkits.toolkit(route.cuda), situation, window_of(situation), candidate)
-    return not isinstance(answer, Rejection)
+    return None if isinstance(answer, Rejection) else answer
 
 
 def against_place(situation: Situation, wish: Wish) -> list[Rejection]:

@@ -35,15 +35,23 @@ def source_build(torch: str, situation: Situation) -> RouteEstimate | None:
     if row is None:
         return None
     memory = efforts.memory()
-    cores = situation.cores or _CORES_ASSUMED
-    seconds = row.cpp_seconds / cores + row.cuda_seconds * len(situation.capabilities) / jobs(situation)
+    cores = real_cores(situation)
+    minutes = efforts.build_minutes(
+        row, situation.system, cores=cores, jobs=jobs(situation), architectures=len(situation.capabilities)
+    )
     return RouteEstimate(
         download_gb=row.download_gb,
         disk_gb=row.disk_gb,
-        minutes=round(seconds / 60),
+        minutes=minutes,
         memory_gb=max(memory.least_gb, memory.gb_per_job),
         basis=f"{cores} cores; {row.source}",
     )
+
+
+def real_cores(situation: Situation) -> int:
+    """Cores, not their threads; eight where nothing is known."""
+    known = [each for each in (situation.cores, situation.physical_cores) if each]
+    return min(known, default=_CORES_ASSUMED)
 
 
 def jobs(situation: Situation) -> int:

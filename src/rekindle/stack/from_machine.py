@@ -52,6 +52,7 @@ def situation_of(
         conda=machine.python.kind == "conda" if machine.python else None,
         wsl=machine.surroundings.wsl is not None,
         cores=machine.processor.cores,
+        physical_cores=machine.processor.physical,
         memory=machine.memory.usable,
         disk=next((disk.free for disk in machine.disks if disk.role == "here"), None),
         toolkits=tuple(each.version.major_minor for each in machine.toolkits if each.version and each.whole),
@@ -80,7 +81,7 @@ def _card(gpu: FoundGpu) -> Card | None:
         return None
     # A snapshot is somebody else's text: its names reach sentences and commands, and must not drive a terminal.
     name = clean(gpu.name or gpu.pci_id or "") or "a card without a name"
-    return Card(name=name, capabilities=capabilities, jetson=_jetson(name))
+    return Card(name=name, capabilities=capabilities, jetson=_jetson(name), tcc=gpu.driver_model == "TCC")
 
 
 def _jetson(name: str) -> str | None:

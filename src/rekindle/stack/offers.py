@@ -53,6 +53,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     location: str | None = None
     """Where the file is: a path on the shelf, a page."""
     cpu_floor: str | None = None
+    beside: tuple[str, ...] = ()
+    """What pip must bring for it, since it carries no requirement of its own for them."""
     note: str | None = None
     wheel: WheelIdentity | None = None
     """The file itself, of an offer that was read off one."""
@@ -159,11 +161,13 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
             route=RouteKind.COMMUNITY,
             torch=row.torch,
             cuda=row.cuda,
+            cudnn=row.cudnn,
             system=system,
             pythons=(row.python,),
             code=(listed(row.targets),),
             builder=row.builder,
-            location=row.page,
+            location=row.link or row.page,
+            beside=tuple(word for word in (row.numpy, *(row.mkl or "").split()) if word),
             cpu_floor=row.cpu_floor,
             note=row.note,
             source=row.source,

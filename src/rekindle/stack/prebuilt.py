@@ -71,6 +71,8 @@ def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate)
         )
     if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
         found.append(broken("wheel-index", candidate, wheel=offer.label))
+    if "compile" in wish.needs and situation.system == "windows":
+        found.append(broken("windows-triton", candidate))
     if offer.cpu_floor and situation.cpu is not None and offer.cpu_floor.lower() not in situation.cpu:
         found.append(broken("cpu-floor", candidate, row=offer.row, wheel=offer.label, floor=offer.cpu_floor))
     return found
@@ -152,6 +154,8 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         why.append(f"CUDA {offer.cuda} on an older driver: only the native code inside runs, and it is all there")
     if offer.note:
         why.append(offer.note)
+    if offer.route is RouteKind.COMMUNITY:
+        why.append(f"WHEEL in the commands is the file that {offer.location} gives you")
     if official:
         why += _left_out(offer, choice.python, beside)
     return Route(
@@ -186,6 +190,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
             *_driver_missing(situation, driving),
             *python_missing(situation, choice),
             *_conda_missing(offer, situation),
+            *_community_missing(offer, situation),
         ),
         estimate=estimates.ready_made(offer.route, situation.system),
         targets=tuple(str(target) for target in offer.targets),
@@ -257,12 +262,36 @@ def _commands(
             pins.append(f'"{package}<={last}"')
         return (f"conda install -c conda-forge {' '.join(pins)}",)
     if offer.route is RouteKind.COMMUNITY:
-        return (f"rekindle inspect WHEEL  # after you have downloaded it from {offer.location}", "pip install WHEEL")
+        return _by_hand(offer, situation)
     if offer.route is RouteKind.SHELF:
         return (f'pip install "{offer.location}"',)
     index = "" if offer.on_configured_index else f" --index-url {offer.index_url}"
     first = (f'pip install "{numpy}"',) if numpy else ()
     return (*first, f"pip install {' '.join(requirements)}{index}")
+
+
+def _by_hand(offer: Offer, situation: Situation) -> tuple[str, ...]:
+    """Somebody else's wheel: looked into, made whole with the libraries it lacks, tried, and only then installed."""
+    cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
+    toolkit = rf'"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{offer.cuda}'
+    folders = [rf'{toolkit}\bin"', rf'{toolkit}\extras\CUPTI\lib64"']
+    if offer.cudnn is not None:
+        folders.append(r'"C:\Program Files\NVIDIA\CUDNN\bin"')
+    if any(word.startswith("mkl") for word in offer.beside):
+        folders.append(r'"%VIRTUAL_ENV%\Library\bin"')
+    brought = (f"pip install {' '.join(map(_word, offer.beside))}",) if offer.beside else ()
+    return (
+        f'start "" "{offer.location}"',
+        *brought,
+        f"rekindle inspect WHEEL {cards}",
+        f"rekindle repair WHEEL {cards} {' '.join(f'--from {folder}' for folder in folders)} -o repaired",
+        rf"rekindle verify repaired\WHEEL {cards}",
+        rf"rekindle install --wheel repaired\WHEEL {cards}",
+    )
+
+
+def _word(requirement: str) -> str:
+    return f'"{requirement}"' if any(sign in requirement for sign in "<>") else requirement
 
 
 def _requirements(offer: Offer, beside: dict[str, str]) -> tuple[str, ...]:
@@ -292,6 +321,9 @@ def _oldest_cudnn_end(situation: Situation) -> Version | None:
 
 def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     found: list[str] = []
+    if offer.route is RouteKind.COMMUNITY:
+        found.append("the folders in the command: they are the usual ones, and nobody looked at this machine")
+        found.append(f"what is inside the wheel: {offer.builder} says so, and the file was not opened here")
     unknown = [each for each in situation.capabilities if cudnn_serves(offer, each) is None]
     if unknown and offer.route is not RouteKind.CONDA_FORGE:
         found.append("which cuDNN is inside, and whether it has code for the card")
@@ -315,6 +347,32 @@ def driver_missing(driving: Driving) -> Missing:
         why="no NVIDIA driver was found",
         commands=("https://www.nvidia.com/en-us/drivers/",),
     )
+
+
+def _community_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...]:
+    """The toolkit and cuDNN whose DLLs the wheel loads and does not bring; `repair` takes them from there."""
+    if offer.route is not RouteKind.COMMUNITY:
+        return ()
+    found = []
+    if not any(each.starts_with(offer.cuda) for each in situation.toolkits or ()):
+        found.append(
+            Missing(
+                what="toolkit",
+                need=f"CUDA {offer.cuda}",
+                why="the wheel loads its DLLs and does not bring them; install it without the driver that it offers",
+                commands=("https://developer.nvidia.com/cuda-toolkit-archive",),
+            )
+        )
+    if offer.cudnn is not None and not any(each.starts_with(offer.cudnn) for each in situation.cudnns or ()):
+        found.append(
+            Missing(
+                what="cudnn",
+                need=f"cuDNN {offer.cudnn} for CUDA {offer.cuda.major}",
+                why="the wheel loads its DLLs and does not bring them",
+                commands=("https://developer.nvidia.com/rdp/cudnn-archive",),
+            )
+        )
+    return tuple(found)
 
 
 def _conda_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...]:

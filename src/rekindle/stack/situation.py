@@ -46,6 +46,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[Capability, ...]
     architecture: str | None = None
     last_driver_branch: str | None = None
+    tcc: bool = False
+    """Windows runs it without a display (TCC), where WSL 2 cannot reach it."""
     count: int = 1
     """How many of it there are."""
     jetson: str | None = None
@@ -95,6 +97,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     conda: bool | None = None
     wsl: bool = False
     cores: int | None = None
+    """What compiles may run on, threads counted one by one."""
+    physical_cores: int | None = None
     memory: int | None = None
     disk: int | None = None
     toolkits: tuple[Version, ...] | None = None

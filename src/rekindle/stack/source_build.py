@@ -169,6 +169,9 @@ def _built(
     loses: list[str] = []
     if chosen is None:
         loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
+    if "compile" in wish.needs and situation.system == "windows":
+        candidate = Candidate(name=f"torch {version}", route=RouteKind.SOURCE_BUILD, torch=version)
+        loses.append(broken("windows-triton", candidate).sentence)
     compiles = _compiles(version, toolkit, situation)
     why = [proof.text, *([compiles] if compiles else [])]
     if choice.why:
@@ -332,9 +335,12 @@ def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Sit
         text = f"CUDA {toolkit.version}: built so for such a card by {row.who}"
         return Proof(rank=0, text=text, evidence=row.evidence)
     variant = next((each for each in release.variants if each.cuda == toolkit.version), None)
+    others = building.built_with(version, situation.system, architecture(oldest))
+    beside = f"; for such a card {others.who.partition(':')[0]} built it with {others.cuda[0]}" if others else ""
     if variant:
-        text = f"CUDA {toolkit.version}: PyTorch's own wheels of this release were built with it"
-        return Proof(rank=1, text=text, evidence=variant.evidence)
+        text = f"CUDA {toolkit.version}: PyTorch's own wheels of this release were built with it{beside}"
+        swept = sweep(version, toolkit.version, oldest)
+        return Proof(rank=0 if swept and swept.whole else 1, text=text, evidence=variant.evidence)
     upstream = upstream_build(version, toolkit.version)
     if upstream:
         text = f"CUDA {toolkit.version}: PyTorch compiles this release with it in its own tests"

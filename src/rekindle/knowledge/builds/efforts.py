@@ -36,6 +36,14 @@ class MemoryEffort(Row, frozen=True, kw_only=True):
     least_gb: float
 
 
+class CompilerPace(Row, frozen=True, kw_only=True):
+    """How much longer a system's own compiler takes for the C++ files than the one that the seconds were taken with."""
+
+    id: str
+    system: str
+    factor: float
+
+
 class FurtherPython(Row, frozen=True, kw_only=True):
     """What a build for one more Python takes of the first one's time, with what that compiled in a cache."""
 
@@ -47,6 +55,7 @@ class _Tables(msgspec.Struct, frozen=True):
     ready_made: tuple[ReadyMadeEffort, ...]
     source_build: tuple[BuildEffort, ...]
     memory: tuple[MemoryEffort, ...]
+    pace: tuple[CompilerPace, ...]
     further_python: tuple[FurtherPython, ...]
 
 
@@ -66,6 +75,16 @@ def source_builds() -> tuple[BuildEffort, ...]:
 
 def source_build(minor: Version) -> BuildEffort | None:
     return next((row for row in source_builds() if row.first_torch <= minor <= row.last_torch), None)
+
+
+def build_minutes(row: BuildEffort, system: str, *, cores: int, jobs: int, architectures: int) -> int:
+    """How long the compiling takes: every estimate asks here.
+
+    `cores` are real ones: two threads of one core compile little more than one does.
+    """
+    pace = next((each.factor for each in _tables().pace if each.system == system), 1.0)
+    cpp = row.cpp_seconds * pace / min(cores, max(jobs, 1))
+    return round((cpp + row.cuda_seconds * architectures / min(jobs, cores)) / 60)
 
 
 def memory() -> MemoryEffort:

@@ -104,6 +104,13 @@ def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -
     )
 
 
+def built_with(torch: str, system: str, architecture: str | None) -> Built | None:
+    """Who is known to have built this release for such a card, whatever the toolkit."""
+    minor = Version.parse(torch).major_minor
+    rows = (row for row in _tables().built if row.holds(minor))
+    return next((row for row in rows if (row.system, row.architecture) == (system, architecture)), None)
+
+
 @cached
 def cudnn_range(torch: str) -> CudnnRange | None:
     """The upper end of the cuDNN that compiles with a release; None: no end is known."""

@@ -39,6 +39,8 @@ class CommunityWheel(Row, frozen=True, kw_only=True):
     id: str
     builder: str
     page: str
+    link: str | None = None
+    """Where the file itself is."""
     torch: str
     python: str
     system: str
@@ -47,6 +49,11 @@ class CommunityWheel(Row, frozen=True, kw_only=True):
     blas: str | None = None
     cpu_floor: str | None = None
     sha256: str | None = None
+    cudnn: Version | None = None
+    """What it was built with; its DLLs are not in the wheel."""
+    mkl: str | None = None
+    """As pip installs it: the wheel loads MKL's and OpenMP's DLLs and does not bring them."""
+    numpy: str | None = None
     note: str | None = None
 
 

@@ -71,6 +71,8 @@ def _upwards(path: str) -> list[str]:
 
 def processor(run: Run) -> Processor:
     cores = run.ask("cores", _ask_cores)
+    real = run.ask("physical cores", _ask_physical)
+    physical = real if isinstance(real, int) and real > 0 else None
     if run.windows:
         said = run.ask("processor features", windows.processor)
         names = said.get("flags") if isinstance(said, dict) else None
@@ -78,6 +80,7 @@ def processor(run: Run) -> Processor:
         return Processor(
             name=name if isinstance(name, str) else None,
             cores=cores if isinstance(cores, int) else None,
+            physical=physical,
             flags=tuple(str(flag) for flag in names) if isinstance(names, list) else (),
             flags_known=isinstance(names, list),
         )
@@ -86,7 +89,7 @@ def processor(run: Run) -> Processor:
     count = cores if isinstance(cores, int) else None
     if count is not None and quota is not None:
         count = max(1, min(count, quota))
-    return Processor(name=name, cores=count, flags=flags or (), flags_known=flags is not None)
+    return Processor(name=name, cores=count, physical=physical, flags=flags or (), flags_known=flags is not None)
 
 
 def parse_cpuinfo(text: str) -> tuple[str | None, tuple[str, ...] | None]:
@@ -107,6 +110,12 @@ def _quota(run: Run) -> int | None:
     if all(word.isascii() and word.isdigit() and len(word) < 15 for word in words) and int(words[1]):
         return -(-int(words[0]) // int(words[1]))
     return None
+
+
+def _ask_physical() -> int | None:
+    import psutil
+
+    return psutil.cpu_count(logical=False)
 
 
 def _ask_cores() -> int | None:

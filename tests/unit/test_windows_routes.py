@@ -1,0 +1,81 @@
+"""What the owner of an old card on Windows is told: whose build it was, how long it takes, others' wheels, WSL 2."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.stack import estimates
+from rekindle.stack.candidates import wsl_can
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Card, Situation, Wish, named
+
+K40C = named(["Tesla K40c"], system="windows")
+
+
+def test_nobody_is_said_to_have_built_what_they_did_not_build() -> None:
+    """torch-on-clunkers built 2.7.1 with CUDA 11.7; its notes only name 11.8."""
+    eight = resolve(K40C, Wish(torch="2.7.1", cuda=None)).recommended
+    assert str(eight.cuda) == "11.8"
+    assert any("torch-on-clunkers built it with 11.7" in line for line in eight.why)
+    assert not any("built so" in line for line in eight.why)
+    from rekindle.core.version import Version
+
+    seven = resolve(K40C, Wish(torch="2.7.1", cuda=Version("11.7"))).recommended
+    assert any("built so for such a card by torch-on-clunkers" in line for line in seven.why)
+
+
+def test_times_are_of_cores_and_of_the_systems_own_compiler() -> None:
+    row = efforts.source_builds()[1]
+    linux = efforts.build_minutes(row, "linux", cores=8, jobs=8, architectures=1)
+    assert efforts.build_minutes(row, "windows", cores=8, jobs=8, architectures=1) > linux
+    # Sixteen threads of eight cores take as long as eight cores do.
+    assert efforts.build_minutes(row, "linux", cores=8, jobs=16, architectures=1) == linux
+    threads = msgspec.structs.replace(K40C, cores=16, physical_cores=8, memory=64 * 2**30)
+    cores = msgspec.structs.replace(K40C, cores=8, memory=64 * 2**30)
+    assert estimates.source_build("2.7.1", threads) is not None
+    both = [estimates.source_build("2.7.1", each) for each in (threads, cores)]
+    assert both[0] is not None and both[1] is not None
+    assert both[0].minutes == both[1].minutes
+
+
+def test_somebody_elses_wheel_is_looked_into_repaired_verified_and_only_then_installed() -> None:
+    route = resolve(K40C, Wish(community=True)).recommended
+    assert route.route is RouteKind.COMMUNITY
+    words = [line.split()[:2] for line in route.commands if line.startswith("rekindle")]
+    assert words == [["rekindle", verb] for verb in ("inspect", "repair", "verify", "install")]
+    assert route.commands[0].startswith('start "" "https://drive.google.com/file/d/')
+    assert not any("#" in line for line in route.commands), "cmd knows no such comment"
+    assert any("mkl==2025.3.0" in line and "numpy>=2" in line for line in route.commands)
+    assert {piece.what: piece.need for piece in route.missing} == {
+        "toolkit": "CUDA 11.7",
+        "cudnn": "cuDNN 8.7 for CUDA 11",
+    }
+    assert (route.python, str(route.cudnn)) == ("3.11", "8.7")
+    assert route.unverified
+
+
+def _situation(capability: Capability, *, tcc: bool = False) -> Situation:
+    return Situation(system="windows", cards=(Card(name="a card", capabilities=(capability,), tcc=tcc),))
+
+
+def test_wsl_is_for_pascal_and_newer_and_never_in_tcc_mode() -> None:
+    assert wsl_can(_situation(Capability(6, 1)))
+    assert not wsl_can(_situation(Capability(6, 1), tcc=True))
+    assert not wsl_can(_situation(Capability(5, 2)))
+    assert not wsl_can(_situation(Capability(3, 5)))
+
+
+def test_wsl_is_advised_where_only_linux_has_what_is_needed() -> None:
+    """torch.compile needs Triton, which has wheels for Linux only."""
+    asked = Wish(needs=("compile",))
+    route = resolve(_situation(Capability(8, 6)), asked).recommended
+    assert route.route is RouteKind.WSL
+    assert route.commands[0] == "wsl --install"
+    # Windows' own driver has to run what is installed there; a card in TCC mode is not seen there at all.
+    for situation in (_situation(Capability(8, 6), tcc=True), _situation(Capability(7, 5), tcc=True)):
+        other = resolve(situation, asked).recommended
+        assert other.route is RouteKind.OFFICIAL_WHEEL
+        assert any("Triton" in loss for loss in other.loses)
