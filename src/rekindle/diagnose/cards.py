@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import re2
-
 from rekindle.core.errors import RekindleError
+from rekindle.core.regex import re2
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import find_all
 

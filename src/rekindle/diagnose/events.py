@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from enum import Enum
 
 import msgspec
-import re2
 
+from rekindle.core.regex import re2
 from rekindle.diagnose.scan import LogLine
 from rekindle.knowledge.logs.signatures import LineRow, log_lines
 from rekindle.knowledge.tables import cached

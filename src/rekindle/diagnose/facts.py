@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
-import re2
 
+from rekindle.core.regex import re2
 from rekindle.diagnose import cards, coverage
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of

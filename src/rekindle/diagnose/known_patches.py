@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import re2
-
+from rekindle.core.regex import re2
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch.patches import Patch, patches
 

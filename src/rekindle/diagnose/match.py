@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
-import re2
 
+from rekindle.core.regex import re2
 from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
@@ -52,7 +52,7 @@ class _Catalogue:
 
     def find(self, text: str) -> list[tuple[CauseRow, LogSignature]]:
         found = self._set.Match(text[:_LONGEST])
-        return [self.entries[index] for index in found] if found else []
+        return [self.entries[index] for index in sorted(found)] if found else []
 
 
 @cached

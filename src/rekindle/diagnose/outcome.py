@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import re2
 
+from rekindle.core.regex import re2
 from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.events import Event, LineKind
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import msgspec
-import re2
 
+from rekindle.core.regex import re2
 from rekindle.diagnose.text import Decoder, bare, readable
 
 BEFORE = 30

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import codecs
 
-import re2
-
+from rekindle.core.regex import re2
 from rekindle.knowledge.logs.signatures import log_words
 from rekindle.knowledge.tables import cached
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from rekindle.core.errors import BadInput
 from rekindle.formats import zip_directory
 from rekindle.formats.access import CHUNK, Bytes, broken
+from rekindle.formats.deflate import engine
 from rekindle.formats.zip_directory import Member
 
 __all__ = ["Archive", "Inflated", "Member"]
@@ -63,26 +64,23 @@ class Archive:
 
     def chunks(self, member: Member) -> Iterator[bytes]:
         """The member's contents in pieces of at most 4 MiB; an error if size or checksum are not as stated."""
-        from isal import isal_zlib
-
+        checksum = engine().crc32
         done = crc = 0
         for data in self._unpacked(member):
             done += len(data)
             self.source.budget.spend(1 + len(data) // _INFLATED)
             if done > member.size:
                 raise broken(self.source, f"`{member.name}` is longer than the directory says")
-            crc = isal_zlib.crc32(data, crc)
+            crc = checksum(data, crc)
             yield data
         if done != member.size or crc != member.crc:
             raise broken(self.source, f"`{member.name}` does not have the stated size or checksum")
 
     def _unpacked(self, member: Member) -> Iterator[bytes]:
-        from isal import isal_zlib
-
         if member.stored:
             yield from self.raw(member)
             return
-        inflate = isal_zlib.decompressobj(-15)
+        inflate = engine().decompressobj(-15)
         try:
             for block in self.raw(member):
                 data = inflate.decompress(block, 4 * CHUNK)
@@ -94,7 +92,7 @@ class Archive:
                     data = inflate.decompress(inflate.unconsumed_tail, 4 * CHUNK)
             if not inflate.eof:
                 raise broken(self.source, f"the compressed data of `{member.name}` stops early")
-        except isal_zlib.IsalError as error:  # type: ignore[misc]  # a class, though its stub says an instance
+        except engine().error as error:
             raise broken(self.source, f"`{member.name}` cannot be inflated ({error})") from error
 
     def read(self, name: str, *, limit: int = 64 << 20) -> bytes:

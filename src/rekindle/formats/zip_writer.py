@@ -21,6 +21,7 @@ import msgspec
 
 from rekindle.core.errors import UsageError
 from rekindle.formats import zip_layout as layout
+from rekindle.formats.deflate import engine
 
 # Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.
 _LEVEL = 2
@@ -49,15 +50,13 @@ class Squeezed(msgspec.Struct, frozen=True, kw_only=True):
 
 def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path | None = None) -> Squeezed:
     """Compress new contents. `folder` is where the temporary file goes when it is large."""
-    from isal import isal_zlib
-
     # Closed by `Writer.add`, or with the last reference to it.
     stream: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder) if folder else None)  # noqa: SIM115
-    packer = isal_zlib.compressobj(_LEVEL, layout.DEFLATED, -15)
+    packer = engine().compressobj(_LEVEL, layout.DEFLATED, -15)
     digest = hashlib.sha256()
     crc = size = 0
     for block in data:
-        crc = isal_zlib.crc32(block, crc)
+        crc = engine().crc32(block, crc)
         digest.update(block)
         size += len(block)
         stream.write(packer.compress(block))
