@@ -16,7 +16,7 @@ from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
 from support import small_wheels
 from support.command import Seen, rekindle_command
 
-MARK = trial._MARK
+MARK = trial.MARK
 
 
 def _read_only(wheel: Path, *more: str) -> Seen:
