@@ -51,6 +51,14 @@ def test_the_traps_work(trapped: Path) -> None:
     assert ran(trapped)
 
 
+@pytest.mark.parametrize("words", [("-m", "venv", "-h"), ("-m", "pip", "--version"), ("-c", "import json, venv")])
+def test_an_isolated_python_runs_none_of_them(trapped: Path, words: tuple[str, ...]) -> None:
+    """Also where there is no venv or pip at all (the embedded Python of Windows): the trap is not taken for it."""
+    call(python.isolated(sys.executable, *words))
+    python.ask(sys.executable, *words, env=os.environ, timeout=120)
+    assert ran(trapped) == []
+
+
 def test_verify_runs_nothing_of_the_current_folder(trapped: Path) -> None:
     needs_environments()
     seen = rekindle_command("verify", str(a_wheel(trapped / "in")), "--json")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import stat
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from rekindle.cli.main import run
 from rekindle.core.errors import BadInput
 from rekindle.source import request, tarball
 from rekindle.source.origin import Mirrors
-from support import repositories, trees
+from support import pace, repositories, trees
 from support.repositories import git
 from support.tarballs import make_tarball
 
@@ -243,6 +245,40 @@ def test_a_tarball_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tarball, "MOST_BYTES", 100)
     large = make_tarball(tmp_path / "large.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/f", "x" * 200)])
     assert run([*words, str(large)]) == BadInput.exit_code
+    assert not (tmp_path / "tree").exists()
+
+
+def raw(name: str, kind: bytes, body: bytes = b"") -> bytes:
+    """A member as it lies in the file: tarfile itself would write no chain of headers."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(body)
+    return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+
+
+RELEASE = raw("p/version.txt", tarfile.REGTYPE, b"2.0.0a0\n")
+KEYS = b"".join(b"12 k%05d=v\n" % n for n in range(20_000))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        # Each header is read within the one before it: Python's own recursion limit ended that.
+        raw("x", tarfile.GNUTYPE_LONGNAME, b"p/a\0") * 3000,
+        raw("x", tarfile.XHDTYPE, b"12 path=p/a\n") * 3000,
+        (raw("x", tarfile.XGLTYPE, KEYS) + raw("p/d", tarfile.DIRTYPE)) * 20,
+        b"".join(raw(f"p/{n}", tarfile.REGTYPE) for n in range(3000)),
+        b"".join(raw(f"p/{n}/{'d/' * 30}f", tarfile.REGTYPE) for n in range(100)),
+        raw(".", tarfile.DIRTYPE) * 3000,
+    ],
+    ids=["long names", "pax headers", "pax keys", "empty files", "deep folders", "dots"],
+)
+def test_a_small_tarball_cannot_take_long(tmp_path: Path, members: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "evil.tar.gz"
+    path.write_bytes(gzip.compress(RELEASE + members + raw("p/last", tarfile.REGTYPE) + bytes(1024), 1))
+    begun = time.process_time()
+    assert run(["source", "--torch", "2.0.1", "--from", str(path), "-o", str(tmp_path / "tree")]) == BadInput.exit_code
+    assert time.process_time() - begun < pace.seconds(1 + path.stat().st_size / 10e6)
+    assert "this is not a release" in (said := capsys.readouterr().err) or "headers" in said
     assert not (tmp_path / "tree").exists()
 
 

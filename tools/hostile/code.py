@@ -39,18 +39,21 @@ def _plain() -> bytes:
 def static(dice: random.Random) -> bytes:
     out = bytearray(b"!<arch>\n")
     names = b"n" * mostly(dice, [0, 100, 1 << 16], [4 << 20])
-    out += _member(b"//", names, dice)
+    out += _member(b"//", names)
     inner = elf.build(elf.random_recipe(dice)) if dice.random() < 0.3 else b"\x50\xed\x55\xba" + bytes(60)
     inner = inner if len(inner) < 1 << 20 else b"x"
-    for number in range(mostly(dice, [0, 1, 50, 300], [3000, 20_000])):
-        name = dice.choice([b"a.o/", b"/%d" % dice.randrange(1 << 22), b"#1/4", b"#1/9999999", b"/"])
-        out += _member(name, inner if number < 3 else b"", dice)
+    members = mostly(dice, [0, 1, 50, 300], [3000, 20_000])
+    lying = dice.randrange(members) if members and dice.random() < 0.2 else -1
+    kinds = dice.choice([(b"a.o/", b"/%d", b"#1/4", b"#1/9999999", b"/"), (b"/%d",)])
+    for number in range(members):
+        name = dice.choice(kinds).replace(b"%d", b"%d" % dice.randrange(max(len(names), 100)))
+        out += _member(name, inner if number < 3 else b"", dice if number == lying else None)
     # GPU code somewhere, so that the sections of the objects are asked for.
     return bytes(out) + struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64) + _plain()
 
 
-def _member(name: bytes, data: bytes, dice: random.Random) -> bytes:
-    size = len(data) if dice.random() < 0.999 else dice.choice([0, len(data) + 1, 9_999_999_999])
+def _member(name: bytes, data: bytes, lying: random.Random | None = None) -> bytes:
+    size = lying.choice([0, len(data) + 1, 9_999_999_999]) if lying else len(data)
     head = (
         name[:16].ljust(16) + b"0".ljust(12) + b"0".ljust(6) * 2 + b"644".ljust(8) + str(size).encode()[:10].ljust(10)
     )

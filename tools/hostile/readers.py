@@ -33,6 +33,8 @@ from tools.hostile import elf as elves
 from tools.hostile import pe as pes
 
 ROOT = Path(__file__).parents[2]
+# What docs/concepts/untrusted-input.md promises about archives.
+MOST_RATIO, MOST_SPARE = 50, 64 << 20
 
 
 class Fault(Exception):
@@ -102,9 +104,14 @@ def _theirs(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | None:
 
 
 def packed_library(data: bytes) -> None:
-    found = package.Wheel(Archive(Buffer(data, "demo-1.0-py3-none-any.whl")))
+    """Every library of a wheel; what was not refused may not unpack to much more than it is."""
+    archive = Archive(Buffer(data, "demo-1.0-py3-none-any.whl"))
+    found = package.Wheel(archive)
     for name in found.files:
         found.binary(name, symbols=True)
+    unpacked = sum(member.size for member in archive.members.values())
+    if unpacked > MOST_SPARE + MOST_RATIO * len(data):
+        raise Fault(f"it unpacks to {unpacked:,} bytes and was not refused")
 
 
 def tar(data: bytes) -> None:
@@ -196,9 +203,9 @@ def plans(dice: random.Random) -> bytes:
 
 READERS: dict[str, Reader] = {
     "elf": Reader(lambda dice: elves.build(elves.random_recipe(dice)), library, 8),
-    "elf in a wheel": Reader(lambda dice: zips.packed(elves.build(elves.random_recipe(dice))), packed_library, 8),
+    "elf in a wheel": Reader(lambda dice: zips.packed(dice, elves.build(elves.packed_recipe(dice))), packed_library, 8),
     "pe": Reader(lambda dice: pes.build(pes.random_recipe(dice)), library),
-    "pe in a wheel": Reader(lambda dice: zips.packed(pes.build(pes.random_recipe(dice)), "a.dll"), packed_library),
+    "pe in a wheel": Reader(lambda dice: zips.packed(dice, pes.build(pes.random_recipe(dice)), "dll"), packed_library),
     "fatbin": Reader(code.fatbin, library),
     "static archive": Reader(code.static, library),
     "zip": Reader(zips.made, wheel, 30),

@@ -33,13 +33,26 @@ def made(dice: random.Random) -> bytes:
             tar.addfile(info)
         if dice.random() < 0.005:
             _add(tar, "t/zeros", bytes(dice.choice([1 << 20, 90 << 20])))
-        if dice.random() < 0.01:
-            for number in range(dice.choice([100, 3000])):
-                _add(tar, f"t/m{number}", b"")
+        if dice.random() < 0.02:
+            deep = "d/" * dice.choice([0, 0, 40])
+            for number in range(dice.choice([100, 3000, 30_000])):
+                _add(tar, f"t/m{number}{'/' if deep else ''}{deep}{'f' if deep else ''}", b"")
     data = stream.getvalue()
+    if dice.random() < 0.02:
+        data = _chain(dice) + data
     if dice.random() < 0.2:
         data = data[: dice.randrange(len(data))]
     return gzip.compress(data, 1)
+
+
+def _chain(dice: random.Random) -> bytes:
+    """Headers that announce the next header, or hold more than a name."""
+    info = tarfile.TarInfo("x")
+    info.type = dice.choice([tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+    body = dice.choice([b"t/a\0", b"12 path=t/a\n", b"".join(b"11 k%04d=v\n" % (n % 9999) for n in range(5000))])
+    info.size = len(body)
+    one = info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+    return one * dice.choice([1, 5, 300, 2000])
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -80,16 +80,19 @@ def _ending(dice: random.Random, lies: list[int], begin: int, listed: bytes, cou
     return listed + end + (dice.choice([b"\0", end]) if 0 in lies else b"")
 
 
-def packed(data: bytes, name: str = "demo/lib.so") -> bytes:
+def packed(dice: random.Random, data: bytes, suffix: str = "so") -> bytes:
+    """A library in a wheel, now and then several times: what one costs that is not counted, many cost many times."""
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(name, data)
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for number in range(mostly(dice, [1], [8], 0.8) if len(data) < 8 << 20 else 1):
+            archive.writestr(f"demo/lib{number}.{suffix}", data)
     return stream.getvalue()
 
 
 def bomb(dice: random.Random) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for number in range(mostly(dice, [1, 2], [5, 20])):
-            archive.writestr(f"demo/{number}.so", bytes(mostly(dice, [1 << 16, 1 << 20], [20 << 20], 0.9)))
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=dice.choice([1, 9])) as archive:
+        size = mostly(dice, [1 << 16, 1 << 20], [20 << 20], 0.9)
+        for number in range(dice.choice([1, 2, 5, 20])):
+            archive.writestr(f"demo/{number}.so", bytes(size))
     return stream.getvalue()

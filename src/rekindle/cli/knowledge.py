@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from rekindle.knowledge.inventory import Knowledge
 
 
+_LARGEST = 64 << 20
+
+
 @click.group("knowledge", invoke_without_command=True)
 @options.as_json
 @click.pass_context
@@ -94,11 +97,11 @@ class _Local:
         path = self._folder / "bundle.zip"
         if self.sha256 is None:
             try:
-                fetch.download(self.source + ".sha256", path.with_name("bundle.zip.sha256"))
+                fetch.download(self.source + ".sha256", path.with_name("bundle.zip.sha256"), most=4096)
             except FetchFailed as error:
                 message = f"no hash is published at `{self.source}.sha256`"
                 raise UsageError(message, hint="pass it with `--sha256`") from error
-        fetch.download(self.source, path, sha256=self.sha256)
+        fetch.download(self.source, path, sha256=self.sha256, most=_LARGEST)
         return path, self.sha256
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rekindle.core.errors import BadInput, FetchFailed, NotWritable
+from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
 from rekindle.core.files import rename_over
 from rekindle.core.paths import sha256_of
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _TRIES = 4
 # Small, because what has not filled a chunk when a connection breaks is lost and fetched again.
 _CHUNK = 1 << 16
+# A small answer has so many seconds, and more by its size at so many bytes a second.
+_PATIENCE, _SLOWEST = 90, 20_000
+_DIGITS = 16
 
 
 def download(
@@ -31,10 +34,14 @@ def download(
     to: Path,
     *,
     sha256: str | None = None,
+    most: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     pool: PoolManager | None = None,
 ) -> Path:
-    """Fetch `url` to the file `to`, going on where an earlier try stopped. The file appears only when it is whole."""
+    """Fetch `url` to the file `to`, going on where an earlier try stopped. The file appears only when it is whole.
+
+    More than `most` bytes are refused: whoever answers decides how much comes.
+    """
     part = to.with_name(to.name + ".part")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -47,9 +54,9 @@ def download(
         if attempt:
             time.sleep(min(2**attempt, 15) / 2)
         try:
-            _receive(pool, url, part, progress)
-        except FetchFailed as refused:
-            raise refused
+            _receive(pool, url, part, most, progress)
+        except FetchFailed:
+            raise
         except OSError as error:
             problem = str(error)
             continue
@@ -70,31 +77,58 @@ def download(
 
 def fetch_range(url: str, start: int, end: int, *, pool: PoolManager | None = None) -> bytes:
     """The bytes `start` to `end` (exclusive) of `url`; an error if the server does not give ranges."""
-    pool = pool or pool_for(url)
-    try:
-        answer = pool.request("GET", url, headers={"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"})
-    except Exception as error:
-        message = f"`{url}` could not be read: {_reason(error)}"
-        raise FetchFailed(message, hint="check the address and the network") from error
-    if answer.status != 206:
-        message = f"`{url}` answered {answer.status} to a request for part of it"
+    status, _, data = _answer(url, end - start, f"bytes={start}-{end - 1}", pool)
+    if status != 206:
+        message = f"`{url}` answered {status} to a request for part of it"
         raise FetchFailed(message, hint="download the file and name it by its path instead")
-    return bytes(answer.data)
+    return data
+
+
+def fetch_small(url: str, *, most: int, pool: PoolManager | None = None) -> bytes:
+    """All of `url`, which must be at most so many bytes and come in reasonable time."""
+    status, _, data = _answer(url, most, None, pool)
+    if status != 200:
+        message = f"`{url}` answered {status}"
+        raise FetchFailed(message, hint="check the address")
+    return data
 
 
 def content_length(url: str, *, pool: PoolManager | None = None) -> int:
     """How long `url` is, found by asking for its last byte."""
-    pool = pool or pool_for(url)
-    try:
-        answer = pool.request("GET", url, headers={"Range": "bytes=-1", "Accept-Encoding": "identity"})
-    except Exception as error:
-        message = f"`{url}` could not be reached: {_reason(error)}"
-        raise FetchFailed(message, hint="check the address and the network") from error
-    total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    if answer.status != 206 or not total.isdigit():
-        message = f"`{url}` answered {answer.status} without ranges"
+    status, told, _ = _answer(url, 1, "bytes=-1", pool)
+    total = told.rpartition("/")[2]
+    if status != 206 or not (total.isascii() and total.isdigit() and len(total) < _DIGITS):
+        message = f"`{url}` answered {status} without ranges"
         raise FetchFailed(message, hint="download the file and name it by its path instead")
     return int(total)
+
+
+def _answer(url: str, most: int, asked: str | None, pool: PoolManager | None) -> tuple[int, str, bytes]:
+    """Status, Content-Range and body of one request. A body that is longer, or does not come to its end, is refused."""
+    headers = {"Accept-Encoding": "identity"} | ({"Range": asked} if asked else {})
+    until = time.monotonic() + _PATIENCE + most / _SLOWEST
+    try:
+        answer = (pool or pool_for(url)).request("GET", url, headers=headers, preload_content=False)
+        try:
+            data = bytearray()
+            if answer.status in (200, 206) and not (asked and answer.status == 200):
+                while len(data) <= most and (block := answer.read1(min(_CHUNK, most + 1 - len(data)))):
+                    data += block
+                    if time.monotonic() > until:
+                        message = f"`{url}` sends too slowly: {len(data)} bytes in {_PATIENCE + most // _SLOWEST} s"
+                        raise FetchFailed(message, hint="try again later, or download the file by other means")
+        finally:
+            # What is left of the body is of no use, and may have no end.
+            answer.close()
+    except RekindleError:
+        raise
+    except Exception as error:
+        message = f"`{url}` could not be read: {_reason(error)}"
+        raise FetchFailed(message, hint="check the address and the network") from error
+    if len(data) > most:
+        message = f"`{url}` sends more than the {most:,} bytes that were asked for or expected"
+        raise FetchFailed(message, hint="is this the right address?")
+    return answer.status, answer.headers.get("Content-Range", ""), bytes(data)
 
 
 def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
@@ -110,7 +144,14 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
         raise BadInput(message, hint="give a full address, or the path of a file")
     options = {
         "ssl_context": _certificates(os.environ if environ is None else environ),
-        "retries": urllib3.Retry(total=3, redirect=5, backoff_factor=0.5, status_forcelist=[429, 500, 502, 503, 504]),
+        # A server may ask to wait before the next try: for a year, if it likes.
+        "retries": urllib3.Retry(
+            total=3,
+            redirect=5,
+            backoff_factor=0.5,
+            status_forcelist=[429, 500, 502, 503, 504],
+            respect_retry_after_header=False,
+        ),
         "timeout": urllib3.Timeout(connect=15, read=60),
         "headers": {"User-Agent": "rekindle"},
     }
@@ -133,7 +174,9 @@ def _certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _receive(pool: PoolManager, url: str, part: Path, progress: Callable[[int, int | None], None] | None) -> None:
+def _receive(
+    pool: PoolManager, url: str, part: Path, most: int | None, progress: Callable[[int, int | None], None] | None
+) -> None:
     have = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"}
     if have:
@@ -147,18 +190,35 @@ def _receive(pool: PoolManager, url: str, part: Path, progress: Callable[[int, i
         if answer.status not in (200, 206):
             message = f"`{url}` answered {answer.status}"
             raise FetchFailed(message, hint="check the address")
-        _store(answer, part, have if answer.status == 206 else 0, progress)
+        _store(answer, part, have if answer.status == 206 else 0, most, progress)
+    except _TooMuch as error:
+        part.unlink(missing_ok=True)
+        answer.close()
+        message = f"`{url}` is larger than {most:,} bytes"
+        raise FetchFailed(message, hint="is this the right address?") from error
     finally:
         answer.release_conn()
 
 
-def _store(answer: BaseHTTPResponse, part: Path, have: int, progress: Callable[[int, int | None], None] | None) -> None:
+class _TooMuch(Exception):
+    pass
+
+
+def _store(
+    answer: BaseHTTPResponse,
+    part: Path,
+    have: int,
+    most: int | None,
+    progress: Callable[[int, int | None], None] | None,
+) -> None:
     length = answer.headers.get("Content-Length")
     total = have + int(length) if length and length.isdigit() else None
     with part.open("ab" if have else "wb") as stream:
         for chunk in answer.stream(_CHUNK):
             stream.write(chunk)
             have += len(chunk)
+            if most is not None and have > most:
+                raise _TooMuch
             if progress:
                 progress(have, total)
         stream.flush()

@@ -24,7 +24,7 @@ _KEY = (
 )
 _SECRETS = re.compile(
     rf"""(?x)
-    (?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)        # user:password@host
+    (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)        # user:password@host
     | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                         # token@host
     | (?P<bearer>\b(?i:(?:authorization\s*[:=]\s*["']?)?(?:bearer|basic))\s+)[A-Za-z0-9._~+/=-]{{8,}}
     | (?P<option>(?<!\S)--?(?i:token|password|secret|(?:api|access|secret)-key)\s+)[^\s"'`;&-][^\s"'`;&]{{3,}}
@@ -33,7 +33,7 @@ _SECRETS = re.compile(
       (?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}})
     | \b(?:gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_\w{{20,}}|glpat-[\w-]{{16,}}|hf_[A-Za-z0-9]{{20,}}
          |xox[abprs]-[\w-]{{10,}}|sk-[A-Za-z0-9_-]{{20,}}|AKIA[0-9A-Z]{{16}}|nvapi-[\w-]{{20,}}
-         |eyJ[\w-]{{8,}}\.[\w-]{{8,}}\.[\w-]{{8,}})
+         |eyJ[\w-]{{8,2000}}\.[\w-]{{8,4000}}\.[\w-]{{8,}})
     """
 )
 _LONG_WORD = 16
@@ -46,7 +46,7 @@ _WHO = re.compile(
     """
 )
 _HOMES = re.compile(
-    r"(?i)((?:[a-z]:)?[\\/]+(?:users|home|documents and settings)[\\/]+)([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
+    r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home|documents and settings)[\\/]{1,8})([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
 )
 _ORDINARY = frozenset({"public", "default", "all users", "root", "user", "admin", "administrator", "<user>"})
 

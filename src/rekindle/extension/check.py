@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.python import ask
 from rekindle.core.version import Version
-from rekindle.formats.package import open_package
+from rekindle.formats.package import open_package, unpack
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.environment import Environment
@@ -35,8 +34,7 @@ def judged(
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
     folder = work / "imported"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
+    unpack(wheel, folder)
     installed = msgspec.structs.replace(environment, site_packages=(str(folder),))
     found = read(installed)
     return [

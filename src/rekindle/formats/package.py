@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from rekindle.core.errors import BadInput, NotFound
-from rekindle.formats import binary
+from rekindle.formats import binary, member_names
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
@@ -126,6 +126,22 @@ def open_package(where: str | Path) -> Package:
     except BaseException:
         file.close()
         raise
+
+
+def unpack(wheel: Path, folder: Path) -> None:
+    """Every file of a wheel below `folder`, which must be new. Names that lead elsewhere are refused on opening."""
+    folder.mkdir(parents=True)
+    with File(wheel) as file:
+        archive = Archive(file)
+        for name, member in archive.members.items():
+            why = member_names.impossible_on_windows(name) if os.name == "nt" else None
+            if why:
+                message = f"cannot unpack `{wheel.name}`: {why}"
+                raise BadInput(message, hint="have the wheel built again without that file")
+            target = folder.joinpath(*name.split("/"))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as stream:
+                stream.writelines(archive.chunks(member))
 
 
 def dist_info(package: Package, project: str | None = None) -> str | None:

@@ -12,7 +12,9 @@ import io
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from rekindle.knowledge import keys, kinds, refusal, tables
 SCHEMA = "rekindle.knowledge-bundle/1"
 _MANIFEST = "bundle.json"
 _LARGEST = 64 << 20
+_MOST_MEMBERS = 1000
 
 
 class TableBundle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,19 +102,24 @@ def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
         raise BadInput(message, hint="a bundle is written by `python -m tools.observe bundle FILE`")
     _check_outer(outer, sha256 or _hash_beside(outer), needed=not source.is_dir())
     if source.is_dir():
-        inside = [path for path in source.rglob("*") if path.is_file()]
-        return {path.relative_to(source).as_posix(): _read(path) for path in inside}, sha256_of(outer)
+        # Only what the manifest names, and only tables that exist: the folder may be anybody's.
+        named = _manifest(_read(outer), str(source)).tables
+        for name in named:
+            kinds.kind_of(name)
+        there = [name for name in named if (source / name).is_file()]
+        return {name: _read(source / name) for name in (_MANIFEST, *there)}, sha256_of(outer)
     return _unzipped(source), sha256_of(outer)
 
 
 def _unzipped(source: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(source) as archive:
-            if sum(member.file_size for member in archive.infolist()) > _LARGEST:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > _LARGEST or len(members) > _MOST_MEMBERS:
                 message = f"`{source}` unpacks to more than {_LARGEST >> 20} MB"
                 raise BadInput(message, hint="this is no bundle of tables")
-            return {member.filename: archive.read(member) for member in archive.infolist() if not member.is_dir()}
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+            return {member.filename: archive.read(member) for member in members if not member.is_dir()}
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
         message = f"`{source}` is not a whole zip: {error}"
         raise BadInput(message, hint="download it again") from error
 
@@ -146,10 +154,17 @@ def _manifest(data: bytes, where: str) -> TableBundle:
         message = f"`{where}` has the schema `{schema}`; this Rekindle reads `{SCHEMA}`"
         raise BadInput(message, hint="take the bundle that was made for this version of Rekindle")
     bundle = codec.from_json(data, TableBundle, name=f"`{_MANIFEST}` of `{where}`")
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", bundle.made_at):
+    if not _is_day(bundle.made_at):
         message = f"`{where}` was made at `{bundle.made_at[:40]}`, which is no day"
         raise BadInput(message, hint="write it like `2026-11-15`")
     return bundle
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII)) and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Path) -> None:

@@ -15,25 +15,35 @@ from rekindle.core import fetch, files
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
 from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER, sha256_of
+from rekindle.formats import tar as tar_files
 from rekindle.source import tree
 
 MOST_BYTES = 12 * 1024**3
 MOST_MEMBERS = 400_000
+MOST_PACKED = 2 * 1024**3
 MOST_RATIO = 40
 """A whole PyTorch with its submodules has 2.5 GB in 60,000 files, and is packed to a tenth at best."""
 _FLOOR = 16 * 1024**2
-_LONGEST_HEADER = 1024**2
-_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, b"X")
+_SPARE_MEMBERS, _BYTES_PER_MEMBER = 2_000, 1_000
+"""Files and folders cost time even if they are empty. PyTorch's take 3,000 packed bytes each, and more."""
 
 
-class _Bounded(tarfile.TarInfo):
-    """A header that is read into memory as a whole has a limit of its own."""
+class _Room:
+    """What may still come out of a tarball: bytes, and files and folders, both by the size of the tarball."""
 
-    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type in _HEADERS and self.size > _LONGEST_HEADER:
-            message = f"a header of {self.size} bytes"
-            raise tarfile.ReadError(message)
-        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
+    def __init__(self, archive: Path) -> None:
+        packed = archive.stat().st_size
+        self._archive = archive
+        self._most = self._bytes = min(MOST_BYTES, _FLOOR + MOST_RATIO * packed)
+        self._most_members = self._members = min(MOST_MEMBERS, _SPARE_MEMBERS + packed // _BYTES_PER_MEMBER)
+
+    def take(self, size: int) -> None:
+        self._bytes -= size
+        self._members -= 1
+        if self._bytes < 0 or self._members < 0:
+            most = f"{self._most // 1024**2} MiB or {self._most_members:,} files and folders"
+            message = f"`{self._archive}` unpacks to more than {most}, too much for its size"
+            raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,27 +100,23 @@ def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None
     if target.is_file() and sha256 and sha256_of(target) == sha256.lower():
         return target
     say(f"fetching {url}")
-    return fetch.download(url, target, sha256=sha256)
+    return fetch.download(url, target, sha256=sha256, most=MOST_PACKED)
 
 
 def _extract(archive: Path, part: Path) -> int:
     """Member by member below one common top folder; links may not lead out, devices are refused."""
-    count = size = 0
-    most = min(MOST_BYTES, _FLOOR + MOST_RATIO * archive.stat().st_size)
+    count = 0
+    room = _Room(archive)
     links: list[tuple[Path, str]] = []
     part.mkdir(parents=True)
+    folders = {PurePosixPath(): part}
     try:
-        with tarfile.open(archive, tarinfo=_Bounded) as tar:
-            for member, relative in _members(tar):
-                size += member.size
-                if size > most or count >= MOST_MEMBERS:
-                    _too_large(archive, most)
-                target = part.joinpath(*relative.parts)
-                _refuse_links_above(part, target, member.name)
+        with tar_files.opened(archive, compressed=True) as tar:
+            for member, relative in _members(tar, room):
                 if member.isdir():
-                    target.mkdir(parents=True, exist_ok=True)
+                    _folder(folders, relative, member.name, room)
                     continue
-                target.parent.mkdir(parents=True, exist_ok=True)
+                target = _folder(folders, relative.parent, member.name, room) / relative.name
                 if member.issym():
                     _inside(relative.parent, member.linkname, member.name)
                     target.symlink_to(member.linkname)
@@ -125,7 +131,7 @@ def _extract(archive: Path, part: Path) -> int:
                     _hostile(member.name, "is neither file, folder nor symbolic link")
                 count += 1
         _resolve(part, links)
-    except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
+    except tar_files.DAMAGE as error:
         message = f"`{archive}` is not a whole tarball: {error}"
         raise BadInput(message, hint="fetch it again and compare its SHA-256") from error
     except FileExistsError as error:
@@ -134,9 +140,10 @@ def _extract(archive: Path, part: Path) -> int:
     return count
 
 
-def _members(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
+def _members(tar: tarfile.TarFile, room: _Room) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
     top: str | None = None
     for member in tar:
+        room.take(member.size)
         path = PurePosixPath(member.name)
         parts = [part for part in path.parts if part != "."]
         if path.is_absolute() or ".." in parts or "\\" in member.name or re.match(r"[A-Za-z]:", member.name):
@@ -152,12 +159,18 @@ def _members(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixP
             yield member, PurePosixPath(*parts[1:])
 
 
-def _refuse_links_above(part: Path, target: Path, name: str) -> None:
-    for folder in target.parents:
-        if folder == part:
-            return
-        if folder.is_symlink():
-            _hostile(name, "goes through a symbolic link")
+def _folder(folders: dict[PurePosixPath, Path], relative: PurePosixPath, name: str, room: _Room) -> Path:
+    """A folder of the tree, made with those above it. Only what was made here as a folder is gone through."""
+    missing = [each for each in (relative, *relative.parents) if each not in folders]
+    for each in reversed(missing):
+        room.take(0)
+        path = folders[each.parent] / each.name
+        try:
+            path.mkdir()
+        except FileExistsError:
+            _hostile(name, "goes through a symbolic link" if path.is_symlink() else "is a file and a folder")
+        folders[each] = path
+    return folders[relative]
 
 
 def _inside(folder: PurePosixPath, link: str, name: str) -> None:
@@ -182,11 +195,6 @@ def _resolve(part: Path, links: list[tuple[Path, str]]) -> None:
             _hostile(name, "is a link that leads nowhere")
         if not leads.is_relative_to(inside):
             _hostile(name, "is a link out of the folder")
-
-
-def _too_large(archive: Path, most: int) -> NoReturn:
-    message = f"`{archive}` unpacks to more than {most // 1024**2} MiB or {MOST_MEMBERS} files"
-    raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
 
 
 def _hostile(name: str, why: str) -> NoReturn:

@@ -5,13 +5,15 @@ Assistants tell people to install a CUDA version every day; here they can ask.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 
 from rekindle import api
 from rekindle.core import codec
-from rekindle.core.errors import RekindleError
+from rekindle.core.errors import NotFound, RekindleError
+from rekindle.core.redact import secrets, without_secrets
 
 _ABOUT = (
     "Ask before you advise on PyTorch and NVIDIA GPUs. `plan` gives the one command that installs a PyTorch with code "
@@ -37,12 +39,12 @@ def server() -> MCPServer:
     @made.tool()
     def diagnose(log: str, gpu: str = "", os: str = "") -> dict[str, Any]:
         """What went wrong in a build, install or import log. `log` is the path of a file on this computer."""
-        return _answer(lambda: api.diagnose(log, gpus=[gpu] if gpu else [], os=os or None))
+        return _answer(lambda: api.diagnose(_here(log), gpus=[gpu] if gpu else [], os=os or None))
 
     @made.tool()
     def inspect(path: str) -> dict[str, Any]:
         """Which GPUs a wheel or library on this computer serves, and what it needs to load."""
-        return _answer(lambda: api.inspect(path))
+        return _answer(lambda: api.inspect(_here(path)))
 
     @made.tool()
     def doctor() -> dict[str, Any]:
@@ -55,7 +57,17 @@ def server() -> MCPServer:
 def _answer(ask: Any) -> dict[str, Any]:
     """The value's JSON; an error as an answer with its hint, so that the assistant can act on it."""
     try:
-        found: dict[str, Any] = codec.to_builtins(ask())
+        found: dict[str, Any] = without_secrets(codec.to_builtins(ask()))
     except RekindleError as error:
-        return {"error": error.message, "hint": error.hint, "code": error.exit_code}
+        return {"error": secrets(error.message), "hint": secrets(error.hint or ""), "code": error.exit_code}
     return found
+
+
+def _here(name: str) -> Path:
+    """A file or folder of this computer. Not an address, which an assistant could be talked into; not a pipe or a
+    device, which has no end; not standard input, which is the assistant's own."""
+    path = Path(name)
+    if "://" in name or not (path.is_file() or path.is_dir()):
+        message = f"there is no file or folder `{name[:200]}` on this computer"
+        raise NotFound(message, hint="name a file by its whole path; download an address first")
+    return path

@@ -148,5 +148,5 @@ def html(report: BuildSummary) -> str:
 def _ticks(wall: float, scale: float) -> list[tuple[float, str]]:
     """Six or so round moments along the bottom."""
     steps = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
-    step = next((each for each in steps if wall / each <= 8), steps[-1])
+    step = next((each for each in steps if wall / each <= 8), int(wall / 8) + 1)
     return [(round(at * scale, 2), page.duration(at) if at else "0") for at in range(0, int(wall) + 1, step)]

@@ -6,6 +6,7 @@ resumed is several runs in one log, each beginning at nought; they are laid one 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -101,13 +102,15 @@ def _placed(run: Sequence[NinjaStep], offset: float, peaks: Mapping[str, float])
     if not run:
         return []
     first = min(step.start for step in run)
+    # Two heaps, because a log may have thousands of commands at one time: slots by when they end, and free ones.
+    busy: list[tuple[int, int]] = []
     free: list[int] = []
     bars = []
     for step in sorted(run, key=lambda each: (each.start, each.end)):
-        slot = next((index for index, until in enumerate(free) if until <= step.start), len(free))
-        if slot == len(free):
-            free.append(0)
-        free[slot] = step.end
+        while busy and busy[0][0] <= step.start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        slot = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (step.end, slot))
         what = outputs.read(step.output)
         bars.append(
             Bar(

@@ -7,9 +7,11 @@ an import is refused unless compilers, paths and options are the same, for which
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, MissingTool, NotFound, UsageError
 from rekindle.core.paths import sha256_of
+from rekindle.formats import tar
 
 SCHEMA = "rekindle.cache/1"
 FOLDER = "cc"
@@ -122,8 +125,10 @@ def bring(place: Path, root: Path, own: CacheIdentity) -> CacheExchange:
     if not place.is_file():
         raise NotFound(f"no such file: `{place}`", hint="check the path; quote it if it has spaces")
     into, found, size = root / FOLDER, 0, 0
+    if into.is_symlink():
+        raise BadInput(f"`{into}` is a link", hint="the cache of a build is a folder of its own; remove the link")
     try:
-        with tarfile.open(place, "r:") as packed:
+        with tar.opened(place, compressed=False) as packed:
             members = iter(packed)
             manifest = _manifest(packed, next(members, None), place)
             _compare(manifest.identity, own, place)
@@ -135,9 +140,9 @@ def bring(place: Path, root: Path, own: CacheIdentity) -> CacheExchange:
                 target = into / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 # What this machine compiled itself is never replaced by what somebody sent.
-                if not target.exists():
-                    target.write_bytes(stream.read())
-    except tarfile.TarError as error:
+                with contextlib.suppress(FileExistsError), target.open("xb") as written:
+                    shutil.copyfileobj(stream, written, 1 << 20)
+    except tar.DAMAGE as error:
         raise BadInput(f"`{place.name}` is not a cache: {error}", hint="make it again with `--export-cache`") from error
     if found != manifest.entries or size != manifest.size:
         raise BadInput(f"`{place.name}` is cut short: {found} of {manifest.entries} entries", hint="copy it again")
@@ -192,8 +197,14 @@ def _manifest(packed: tarfile.TarFile, first: tarfile.TarInfo | None, place: Pat
 
 
 def _check_member(member: tarfile.TarInfo, number: int, place: Path) -> None:
-    """Nothing but plain files where ccache keeps its entries."""
-    if not member.isreg() or not _ENTRY.match(member.name) or member.size > _LARGEST_ENTRY or number > _MOST_ENTRIES:
+    """Nothing but plain files where ccache keeps its entries; sparse ones would be larger than what was sent."""
+    if (
+        not member.isreg()
+        or member.issparse()
+        or not _ENTRY.match(member.name)
+        or member.size > _LARGEST_ENTRY
+        or number > _MOST_ENTRIES
+    ):
         raise BadInput(f"`{place.name}` holds `{member.name[:80]}`, which is no entry of a cache", hint="do not use it")
 
 

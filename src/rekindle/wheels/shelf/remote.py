@@ -6,6 +6,7 @@ wheel, and the wheel itself is pinned by the hash in it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
@@ -19,7 +20,8 @@ from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.index import LISTING
 from rekindle.wheels.shelf.shelf import ShelfOffers, offers_of
 
-_LIMIT, _MOST = 64 << 20, 400
+_LIMIT, _MOST = 16 << 20, 400
+_PATIENCE = 120
 
 
 class _Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +34,13 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     get = get or _get
     root = address.rstrip("/").removesuffix("/simple")
     listing = codec.from_json(get(f"{root}/{LISTING}"), _Listing, name=f"`{root}/{LISTING}`")
+    until = time.monotonic() + _PATIENCE
     good: list[ShelvedWheel] = []
     aside: dict[str, str] = {}
     for listed in [entry for entry in listing.wheels if entry.is_torch and entry.cuda is not None][:_MOST]:
+        if time.monotonic() > until:
+            aside[listed.file] = f"the shelf answers too slowly: its statement was not read within {_PATIENCE} s"
+            continue
         try:
             file = store.file_name(listed.file)
             data = get(f"{root}/wheels/{quote(file)}{store.STATEMENT}")
@@ -50,17 +56,6 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
 
 def _get(url: str) -> bytes:
     try:
-        answer = fetch.pool_for(url).request("GET", url, preload_content=False)
-        data = bytes(answer.read(_LIMIT + 1))
-        status = answer.status
-        answer.release_conn()
-    except RekindleError:
-        raise
-    except Exception as error:
-        message = f"`{url}` could not be read: {error.__class__.__name__}"
-        raise FetchFailed(message, hint="check the address and the network") from error
-    if status != 200:
-        raise FetchFailed(f"`{url}` answered {status}", hint="is this the address of a shelf?")
-    if len(data) > _LIMIT:
-        raise FetchFailed(f"`{url}` is too large for a shelf's own file", hint="is this the address of a shelf?")
-    return data
+        return fetch.fetch_small(url, most=_LIMIT)
+    except FetchFailed as error:
+        raise FetchFailed(error.message, hint="is this the address of a shelf?") from error

@@ -1,0 +1,255 @@
+"""Inputs of strangers to the newer commands: bundles of tables, caches, build logs, other people's servers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from rekindle.build.configure import cache_exchange
+from rekindle.core import fetch, redact
+from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.formats import ninja_log
+from rekindle.knowledge import updates
+from rekindle.web import report, timeline
+from support import pace
+
+
+def within(limit: float, work: Callable[[], object]) -> None:
+    begun = time.process_time()
+    work()
+    assert time.process_time() - begun < pace.seconds(limit)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 200_000, "eyJaaaaaaaa-" * 16_000, "/" * 200_000, "token_a" * 20_000, "a://" * 40_000, "https://" * 20_000],
+)
+def test_looking_for_secrets_does_not_take_longer_than_reading(text: str) -> None:
+    """A name of 60,000 letters took seven seconds to print."""
+    within(2, lambda: redact.redact(text))
+
+
+def test_secrets_are_still_found() -> None:
+    assert redact.secrets("git+https://me:pass@host/x") == "git+https://<secret>@host/x"
+    assert redact.secrets("'ssh://me:pass@host'") == "'ssh://<secret>@host'"
+    token = "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK"
+    assert token not in redact.secrets(f"got {token} back")
+
+
+# --- build logs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_build_of_a_thousand_years_has_few_ticks() -> None:
+    log = b"# ninja log v6\n" + b"".join(b"0\t2147483647\t0\to%d\ta%d\n" % (n, n) for n in range(300))
+    log += b"0\t99999999999999\t0\tlate\tb\n"
+    found = timeline.timeline(ninja_log.parse(log))
+    assert len(found.bars) == 300, "Ninja counts in 32 bits"
+    assert len(report._ticks(1e12, 1.0)) < 20
+
+
+def test_thousands_of_commands_at_one_time() -> None:
+    log = b"# ninja log v6\n" + b"".join(b"0\t%d\t0\to%d\ta%d\n" % (1000 + n, n, n) for n in range(20_000))
+    steps = ninja_log.parse(log)
+    within(3, lambda: timeline.timeline(steps))
+
+
+# --- bundles of tables -----------------------------------------------------------------------------------------------
+
+
+def bundle(path: Path, members: dict[str, bytes], **changes: object) -> str:
+    manifest = {"schema": updates.SCHEMA, "made_at": "2027-01-20", "tables": {}} | changes
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {"bundle.json": json.dumps(manifest).encode(), **members}.items():
+            archive.writestr(name, data)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def refused(path: Path, sha256: str | None, match: str) -> None:
+    with pytest.raises(BadInput, match=match) as caught:
+        updates.take(path, sha256)
+    assert caught.value.hint
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("name", ["../../evil.json", "/tmp/evil.json", "gpu/../../evil.json", "C:\\evil.json"])
+def test_a_bundle_that_leads_out(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "b.zip"
+    data = b"{}"
+    sha256 = bundle(path, {name: data}, tables={name: hashlib.sha256(data).hexdigest()})
+    refused(path, sha256, "not a table that an update may bring|does not name|lacks")
+    assert not list(tmp_path.rglob("evil.json"))
+
+
+@pytest.mark.parametrize("how", ["encrypted", "method", "deflate"])
+def test_a_bundle_that_zipfile_cannot_read(tmp_path: Path, how: str) -> None:
+    """Each of these was an internal error."""
+    path = tmp_path / "b.zip"
+    bundle(path, {"gpu/gpus.json": bytes(1000)})
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    local = data.rindex(b"PK\x03\x04")
+    if how == "encrypted":
+        data[entry + 8] |= 1
+        data[local + 6] |= 1
+    elif how == "method":
+        data[entry + 10] = data[local + 8] = 99
+    else:
+        data[local + 30 + len("gpu/gpus.json")] = 0xFF
+    path.write_bytes(data)
+    refused(path, hashlib.sha256(data).hexdigest(), "not a whole zip")
+
+
+@pytest.mark.parametrize("day", ["9999-99-99", "2027-02-30", "２０２７-01-20", "2027-1-2"])
+def test_a_day_that_is_none(tmp_path: Path, day: str) -> None:
+    path = tmp_path / "b.zip"
+    refused(path, bundle(path, {}, made_at=day), "no day")
+
+
+def test_of_a_folder_only_the_tables_are_read(tmp_path: Path) -> None:
+    """Somebody's whole disk may lie beside `bundle.json`, and a pipe may be called like a table."""
+    folder = tmp_path / "folder"
+    (folder / "gpu").mkdir(parents=True)
+    (folder / "huge").write_bytes(b"")
+    with (folder / "huge").open("r+b") as stream:
+        stream.truncate(100 << 20)
+    manifest = {"schema": updates.SCHEMA, "made_at": "2027-01-20", "tables": {"gpu/gpus.json": "0" * 64}}
+    (folder / "bundle.json").write_text(json.dumps(manifest), encoding="utf-8")
+    refused(folder, None, "lacks `gpu/gpus.json`")
+    manifest["tables"] = {"../secret": "0" * 64}
+    (folder / "bundle.json").write_text(json.dumps(manifest), encoding="utf-8")
+    refused(folder, None, "not a table")
+
+
+# --- caches of compiled objects --------------------------------------------------------------------------------------
+
+OWN = cache_exchange.CacheIdentity(
+    launcher="ccache version 4.7.5", system="linux", arch="x86_64", build="/w", source="/s", compilers={}, arch_list="",
+    options={},
+)  # fmt: skip
+ENTRY = "b/7/4b19v5lm5ill9tq7dehmqa10di3c6doR"
+
+
+def cache(path: Path, more: bytes, entries: int = 1, size: int = 0) -> Path:
+    from rekindle.core import codec
+
+    manifest = cache_exchange.CacheManifest(identity=OWN, entries=entries, size=size)
+    path.write_bytes(member("manifest.json", tarfile.REGTYPE, codec.to_json(manifest).encode()) + more + bytes(1024))
+    return path
+
+
+def member(name: str, kind: bytes, body: bytes = b"") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(body)
+    return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+
+
+def test_a_sparse_entry_is_refused(tmp_path: Path) -> None:
+    """A kilobyte that says it is a gigabyte of nothing would be written as one."""
+    sparse = bytearray(member(ENTRY, tarfile.GNUTYPE_SPARSE))
+    sparse[483:495] = b"00010000000\0"
+    total = 256 + sum(sparse[:148]) + sum(sparse[156:512])
+    sparse[148:156] = b"%06o\0 " % total
+    place = cache(tmp_path / "c.tar", bytes(sparse), size=1 << 21)
+    with pytest.raises(BadInput, match="no entry of a cache"):
+        cache_exchange.bring(place, tmp_path / "here", OWN)
+    assert not list(tmp_path.rglob("*doR"))
+
+
+def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
+    row = member("x", tarfile.GNUTYPE_LONGNAME, b"a\0") * 3000
+    with pytest.raises(BadInput, match="not a cache"):
+        cache_exchange.bring(cache(tmp_path / "c.tar", row), tmp_path / "here", OWN)
+
+
+def test_a_cache_is_not_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    (tmp_path / "here" / "cc" / "b" / "7").mkdir(parents=True)
+    (tmp_path / "here" / "cc" / ENTRY).symlink_to(victim)
+    place = cache(tmp_path / "c.tar", member(ENTRY, tarfile.REGTYPE, b"evil"), size=4)
+    cache_exchange.bring(place, tmp_path / "here", OWN)
+    assert not victim.exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "cc").symlink_to(tmp_path / "victims")
+    (tmp_path / "victims").mkdir()
+    with pytest.raises(BadInput, match="is a link"):
+        cache_exchange.bring(place, tmp_path / "other", OWN)
+
+
+# --- other people's servers ------------------------------------------------------------------------------------------
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Answers as nobody should: without an end, too slowly, or with a request to wait for a year."""
+
+    def do_GET(self) -> None:
+        if self.path == "/later":
+            self.send_response(503)
+            self.send_header("Retry-After", "31536000")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if self.headers.get("Range") else 200)
+        self.send_header("Content-Range", "bytes 0-0/" + ("9" * 5000 if self.path == "/digits" else "1000"))
+        self.end_headers()
+        try:
+            for _ in range(20_000):
+                self.wfile.write(bytes(1 << 16))
+                if self.path == "/slow":
+                    time.sleep(0.2)
+        except OSError:
+            pass
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_an_answer_without_an_end(server: str, tmp_path: Path) -> None:
+    with pytest.raises(FetchFailed, match="sends more than"):
+        fetch.fetch_range(f"{server}/x", 0, 100)
+    with pytest.raises(FetchFailed, match="sends more than"):
+        fetch.fetch_small(f"{server}/x", most=100_000)
+    with pytest.raises(FetchFailed, match="larger than"):
+        fetch.download(f"{server}/x", tmp_path / "x", most=1 << 20)
+    assert not list(tmp_path.glob("x*"))
+    with pytest.raises(FetchFailed):
+        fetch.content_length(f"{server}/digits")
+
+
+def test_an_answer_that_trickles(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_PATIENCE", 0.5)
+    monkeypatch.setattr(fetch, "_SLOWEST", 1 << 40)
+    with pytest.raises(FetchFailed, match="too slowly"):
+        fetch.fetch_small(f"{server}/slow", most=1 << 30)
+
+
+def test_a_server_that_asks_to_wait_for_a_year(server: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(FetchFailed):
+        fetch.fetch_small(f"{server}/later", most=1000)
+    assert time.monotonic() - begun < 60
