@@ -46,7 +46,8 @@ _WHO = re.compile(
     """
 )
 _HOMES = re.compile(
-    r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home|documents and settings)[\\/]{1,8})([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
+    r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home|documents and settings)[\\/]{1,8})"
+    r"([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
 )
 _ORDINARY = frozenset({"public", "default", "all users", "root", "user", "admin", "administrator", "<user>"})
 
