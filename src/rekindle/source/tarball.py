@@ -24,7 +24,7 @@ MOST_PACKED = 2 * 1024**3
 MOST_RATIO = 40
 """A whole PyTorch with its submodules has 2.5 GB in 60,000 files, and is packed to a tenth at best."""
 _FLOOR = 16 * 1024**2
-_SPARE_MEMBERS, _BYTES_PER_MEMBER = 2_000, 1_000
+_SPARE_MEMBERS, _BYTES_PER_MEMBER = 1_000, 1_000
 """Files and folders cost time even if they are empty. PyTorch's take 3,000 packed bytes each, and more."""
 
 
