@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rekindle.core import console
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
-from rekindle.stack.route import Route
+from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
@@ -22,13 +22,14 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
     lines = [heading(answer.situation)]
     lines += [console.wrap(note) for note in answer.notes]
     lines += ["", *_route(answer.recommended, answer, everything=everything)]
-    lines += _field(answer)
+    if found := reported(answer):
+        lines += ["", "Reported from real cards", *(console.wrap(each, indent="  ") for each in found)]
     if answer.cheaper is not None:
         lines += ["", *_cheaper(answer.cheaper, answer.recommended)]
     others = [route for route in answer.routes if route not in (answer.recommended, answer.cheaper)]
     shown = others if everything else others[:_FEW]
     if shown:
-        lines += ["", "Other routes that work", console.table([_line(route) for route in shown], indent="  ")]
+        lines += ["", "Other routes that work", console.table([line(route) for route in shown], indent="  ")]
         if len(others) > len(shown):
             lines.append(f"  and {len(others) - len(shown)} more: `--all` lists them")
     if answer.candidates:
@@ -37,14 +38,13 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _field(answer: Verdict) -> list[str]:
+def reported(answer: Verdict) -> tuple[str, ...]:
     """What owners of such a card reported of the recommended release."""
     chosen = answer.recommended
     if chosen.torch is None:
-        return []
+        return ()
     capabilities = {one for card in answer.situation.cards for one in card.capabilities}
-    found = field_reports(chosen.torch, capabilities, answer.situation.system)
-    return ["", "Reported from real cards", *(console.wrap(spoken(row), indent="  ") for row in found)] if found else []
+    return tuple(spoken(row) for row in field_reports(chosen.torch, capabilities, answer.situation.system))
 
 
 def why_not(answer: WhyNot, *, everything: bool = False) -> str:
@@ -103,7 +103,7 @@ def _chain(chain: Iterable[Rejection]) -> list[str]:
 
 def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
     lines = [console.wrap(f"{route.route.value}: {route.summary}", first="", indent="  ")]
-    shown = [row for row in _facts(route, everything=everything) if row[1]]
+    shown = [row for row in facts(route, everything=everything) if row[1]]
     lines += [console.table(shown, indent="  ")] if shown else []
     why = [*([answer.decisive] if answer.decisive else []), *route.why]
     for title, items in (
@@ -117,9 +117,7 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
     if route.missing:
         lines += ["", "  missing"]
         for piece in route.missing:
-            have = f" (here: {piece.have})" if piece.have else ""
-            need = f"Python {piece.need}" if piece.what == "python" else piece.need
-            lines.append(console.wrap(f"{need}{have}", first="    - ", indent="      "))
+            lines.append(console.wrap(missing(piece), first="    - ", indent="      "))
             lines += [f"        {line}" for line in piece.commands]
     if route.change:
         lines += ["", console.wrap(f"what would help: {route.change.text}", indent="  ")]
@@ -130,7 +128,12 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
     return lines
 
 
-def _facts(route: Route, *, everything: bool) -> list[tuple[str, str]]:
+def missing(piece: Missing) -> str:
+    need = f"Python {piece.need}" if piece.what == "python" else piece.need
+    return need + (f" (here: {piece.have})" if piece.have else "")
+
+
+def facts(route: Route, *, everything: bool) -> list[tuple[str, str]]:
     return [
         ("torch", route.version if route.torch else ""),
         ("cuda", str(route.cuda or "")),
@@ -176,7 +179,7 @@ def takes(route: Route) -> str:
     return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {hours}"
 
 
-def _line(route: Route) -> tuple[str, str, str]:
+def line(route: Route) -> tuple[str, str, str]:
     cost = f"loses: {route.loses[0]}" if route.loses else ""
     who = f"by {route.builder}" if route.builder else ""
     return route.route.value, f"torch {route.version}", f"CUDA {route.cuda}, Python {route.python} {who} {cost}".strip()

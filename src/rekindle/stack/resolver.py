@@ -10,6 +10,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import cached
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
@@ -55,12 +56,17 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
         return tuple(found)
     if toolkits.is_newer_than_tables(situation.driver):
         found.append(f"driver {situation.driver} is newer than Rekindle's data: taken as the newest it knows")
-    free = msgspec.structs.replace(situation, driver=None)
-    others = ranked(candidates(free, wish)[0], free, wish)
-    other = next((each for each in others if each.consent), None)
+    other = _whatever_driver(msgspec.structs.replace(situation, driver=None, driver_note=None), wish)
     if other and other.torch and best.torch and Version(other.torch) > Version(best.torch):
         found.append(f"a different driver ({other.driver}) would allow torch {other.version}: {other.route.value}")
     return tuple(found)
+
+
+@cached
+def _whatever_driver(free: Situation, wish: Wish) -> Route | None:
+    """The best route of a situation without a driver. Kept: every driver that is asked for needs it again."""
+    routes = ranked(candidates(free, wish)[0], free, wish)
+    return next((each for each in routes if each.consent), None)
 
 
 def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Verdict:

@@ -14,19 +14,18 @@ from typing import Any
 import msgspec
 
 from rekindle.core import codec
-from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers, gpus
 from rekindle.knowledge.torch import releases
-from rekindle.stack.from_machine import asked
 from rekindle.stack.resolver import resolve
-from rekindle.stack.situation import Card, Situation, Wish
+from rekindle.stack.situation import Card, Wish, machine_of
 from rekindle.stack.verdict import Verdict
+from rekindle.web import spellings
+from rekindle.web.shown import Shown, shown
 
 CARD = "\u27e6card\u27e7"
 DRIVER = "\u27e6driver\u27e7"
-_LEAVE_OUT = ("hashes", "targets")
 _UNUSED = "98765"
 _OLDEST_PYTHON = Version("3.9")
 """Older ones are asked for on the command line; the picker would only be longer."""
@@ -36,9 +35,23 @@ class CardClass(msgspec.Struct, frozen=True, kw_only=True):
     """Cards that get the same answer but for their name."""
 
     id: str
+    key: str
+    """What the resolver sees of such a card."""
     capabilities: tuple[str, ...]
     architecture: str
     names: tuple[str, ...]
+    """Of the tables: each has a page."""
+    also: tuple[str, ...] = ()
+    """What several of them together are called: `Tesla P100`, `compute capability 6.1`."""
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        return (*self.names, *self.also)
+
+    @property
+    def sample(self) -> str:
+        """The name to ask with: the longest, which is least likely to be a part of some other word."""
+        return max(self.names or self.also, key=len)
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +60,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...]
     """`""`: not known; then the versions at which an answer may change, `0` for anything older than the first."""
     cells: dict[str, tuple[int, ...]]
-    answers: tuple[dict[str, Any], ...]
+    answers: tuple[Shown, ...]
 
 
 def pythons() -> tuple[str, ...]:
@@ -57,25 +70,35 @@ def pythons() -> tuple[str, ...]:
 
 
 def classes() -> tuple[CardClass, ...]:
-    found: dict[str, list[tuple[str, Card]]] = {}
-    for name in sorted({gpu.name for gpu in gpus.gpus()}):
-        try:
-            situation = asked(gpus=(name,), system="linux")
-        except RekindleError:
-            continue
-        card = situation.cards[0]
-        key = codec.to_json(msgspec.structs.replace(card, name="", notes=()), indent=0)
-        found.setdefault(key, []).append((name, card))
-    rows = [cards for _, cards in sorted(found.items(), key=lambda item: item[1][0][1].capabilities)]
+    """Every card that a spelling may mean, by what the resolver sees of it."""
+    cards = [card for name in sorted({gpu.name for gpu in gpus.gpus()}) for card in spellings.named(name)]
+    known = {(card.name, key(card)) for card in cards}
+    cards += [each.card for each in spellings.every() if each.card is not None]
+    cards += spellings.by_number().values()
+    found: dict[str, dict[str, Card]] = {}
+    for card in cards:
+        found.setdefault(key(card), {}).setdefault(card.name, card)
+    rows = sorted(found.items(), key=lambda item: next(iter(item[1].values())).capabilities)
     return tuple(
         CardClass(
             id=f"c{number}",
-            capabilities=tuple(str(each) for each in cards[0][1].capabilities),
-            architecture=cards[0][1].architecture or "",
-            names=tuple(name for name, _ in cards),
+            key=same,
+            capabilities=tuple(str(each) for each in next(iter(row.values())).capabilities),
+            architecture=next((card.architecture for card in row.values() if card.architecture), ""),
+            names=tuple(name for name in row if (name, same) in known),
+            also=tuple(name for name in row if (name, same) not in known),
         )
-        for number, cards in enumerate(rows)
+        for number, (same, row) in enumerate(rows)
     )
+
+
+def key(card: Card) -> str:
+    """All of a card that an answer may depend on, but its name."""
+    ends = drivers.window(card.capabilities[0], "linux", last_branch=card.last_driver_branch).last
+    same = None if card.ambiguous or ends is None else str(ends)
+    branch = card.last_driver_branch if card.ambiguous else same
+    plain = msgspec.structs.replace(card, name="", notes=(), count=1, architecture=None, last_driver_branch=branch)
+    return codec.to_json([plain, machine_of([card])], indent=0)
 
 
 def driver_steps(system: str) -> tuple[str, ...]:
@@ -94,12 +117,10 @@ def answers_of(cards: CardClass, system: str) -> Answers:
     kept: dict[str, int] = {}
     cells: dict[str, tuple[int, ...]] = {}
     for python in pythons():
-        ask = _asker(cards.names[0], system, python, kept)
+        ask = _asker(cards.sample, system, python, kept)
         unknown, rest = ask(""), _filled(ask, steps[1:])
         cells[python] = (unknown, *rest)
-    return Answers(
-        drivers=steps, cells=cells, answers=tuple(codec.from_json(each.encode(), dict[str, Any]) for each in kept)
-    )
+    return Answers(drivers=steps, cells=cells, answers=tuple(codec.from_json(each.encode(), Shown) for each in kept))
 
 
 def _asker(name: str, system: str, python: str, kept: dict[str, int]) -> Callable[[str], int]:
@@ -143,37 +164,52 @@ def _just_above(step: str) -> str:
 
 
 def verdict(name: str, system: str, python: str | None, driver: str | None) -> Verdict:
-    situation: Situation = asked(gpus=(name,), system=system, python=python, driver=driver)
-    return resolve(situation, Wish())
-
-
-def shown(found: Verdict) -> dict[str, Any]:
-    """What the page shows of a verdict: the same values that `rekindle plan --json` prints."""
-    plain = codec.to_builtins(found)
-    route = plain["recommended"]
-    best = {key: value for key, value in route.items() if key not in _LEAVE_OUT and value not in (None, [])}
-    others = [route for route in plain["routes"] if route != plain["recommended"]][:6]
-    keep = ("route", "torch", "cuda", "summary", "loses", "variant")
-    return {
-        "recommended": best,
-        "others": [{key: route[key] for key in keep if route.get(key)} for route in others],
-        "notes": plain["notes"],
-        "candidates": plain["candidates"],
-    }
+    return resolve(spellings.situation(name, system, python, driver), Wish())
 
 
 def marked(found: Verdict, name: str, driver: str) -> str:
-    """The answer as JSON, with marks for the card's name and the driver's version."""
-    text = codec.to_json(shown(found), indent=0)
-    for said in sorted({name, *(card.name for card in found.situation.cards)}, key=len, reverse=True):
+    """The answer as JSON, with marks for the card's name and the driver's version.
+
+    Without what is true of one card only or of how its name was typed: the page has that from the list of cards.
+    """
+    card = found.situation.cards[0]
+    own = {*card.notes, found.situation.driver_note}
+    bare = msgspec.structs.replace(found, notes=tuple(note for note in found.notes if note not in own))
+    text = codec.to_json(shown(bare), indent=0)
+    for said in sorted({name, card.name}, key=len, reverse=True):
         text = text.replace(codec.to_json(said, indent=0)[1:-1], CARD)
     return text.replace(driver, DRIVER) if driver else text
 
 
-def looked_up(kept: Answers, python: str, driver: str) -> dict[str, Any]:
+def looked_up(kept: Answers, python: str, driver: str) -> Shown:
     """What the page's script does, for the tests: the answer of the last step at or below this driver."""
     at = 0
     if driver:
         below = [index for index, step in enumerate(kept.drivers) if step and Version(step) <= Version(driver)]
         at = below[-1]
     return kept.answers[kept.cells[python][at]]
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers as they travel: every text once, and its number wherever it stands."""
+
+    drivers: tuple[str, ...]
+    cells: dict[str, tuple[int, ...]]
+    texts: tuple[str, ...]
+    answers: Any
+
+
+def packed(kept: Answers) -> Packed:
+    texts: dict[str, int] = {}
+
+    def pack(value: Any) -> Any:
+        if isinstance(value, str):
+            return texts.setdefault(value, len(texts))
+        if isinstance(value, dict):
+            return {name: pack(each) for name, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [pack(each) for each in value]
+        return value
+
+    answers = pack(codec.to_builtins(kept.answers))
+    return Packed(drivers=kept.drivers, cells=kept.cells, texts=tuple(texts), answers=answers)

@@ -14,9 +14,9 @@ from rekindle.knowledge.tables import Row, cached, observed
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 _NVIDIA = "10de"
 _LONGEST = 200
-_PCI_PATH = r"(?i)ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?"
-_PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z"
-_PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
+PCI_PATH = r"(?i)ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?"
+PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z"
+PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
 
 
 class Gpu(Row, frozen=True, kw_only=True):
@@ -175,12 +175,33 @@ def _named(text: str, found: tuple[Gpu, ...], *notes: str) -> Match:
 
 
 def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
-    if not wanted:
-        return ()
     short = names.without_family(wanted)
-    possible = [gpu for gpu in gpus() if short and all(token in gpu.name.lower() for token in short)]
-    found = tuple(gpu for gpu in possible if names.tokens(gpu.name) == wanted)
-    return found or tuple(gpu for gpu in possible if _short(gpu) == short) or _by_beginning(short, possible)
+    if not short:
+        return ()
+    index = _index()
+    return index.whole.get(tuple(wanted)) or index.short.get(tuple(short)) or _by_beginning(short)
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """The cards by the words of their name, with and without its family, and by the first of the latter."""
+
+    whole: dict[tuple[str, ...], tuple[Gpu, ...]]
+    short: dict[tuple[str, ...], tuple[Gpu, ...]]
+    first: dict[str, tuple[Gpu, ...]]
+
+
+@cached
+def _index() -> _Index:
+    whole: dict[tuple[str, ...], tuple[Gpu, ...]] = {}
+    short: dict[tuple[str, ...], tuple[Gpu, ...]] = {}
+    first: dict[str, tuple[Gpu, ...]] = {}
+    for gpu in gpus():
+        words, bare = tuple(names.tokens(gpu.name)), tuple(_short(gpu))
+        whole[words] = (*whole.get(words, ()), gpu)
+        if bare:
+            short[bare] = (*short.get(bare, ()), gpu)
+            first[bare[0]] = (*first.get(bare[0], ()), gpu)
+    return _Index(whole, short, first)
 
 
 def _loose(text: str, found: tuple[Gpu, ...]) -> bool:
@@ -205,9 +226,11 @@ def _short(gpu: Gpu) -> list[str]:
     return names.without_family(names.tokens(gpu.name))
 
 
-def _by_beginning(short: list[str], possible: list[Gpu]) -> tuple[Gpu, ...]:
+def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     """`P100` and `A100` are said of every board with that chip: they are one card where all have one capability."""
-    found = tuple(gpu for gpu in possible if gpu.official and _short(gpu)[: len(short)] == short)
+    found = tuple(
+        gpu for gpu in _index().first.get(short[0], ()) if gpu.official and _short(gpu)[: len(short)] == short
+    )
     model = any(letter.isdigit() for token in short for letter in token)
     return found if model and len({gpu.capability for gpu in found}) == 1 else ()
 
@@ -336,17 +359,17 @@ def _unnamed(text: str) -> bool:
 
 def pci_device(text: str) -> tuple[str, str | None] | None:
     """Device and subsystem of `10de:1024`, `PCI\\VEN_10DE&DEV_1024&SUBSYS_…`, `0x102410DE`; None if it is no PCI id."""
-    path = re.search(_PCI_PATH, text)
+    path = re.search(PCI_PATH, text)
     if path:
         if path[1].lower() != _NVIDIA:
             message = f"PCI vendor {path[1].lower()} is not NVIDIA ({_NVIDIA})"
             raise UnknownName(message, hint="Rekindle knows NVIDIA's cards only")
         # Windows writes the subsystem as device then vendor; lspci and the tables as vendor:device.
         return path[2].lower(), f"{path[4]}:{path[3]}".lower() if path[3] else None
-    pair = re.match(_PCI_PAIR, text)
+    pair = re.match(PCI_PAIR, text)
     if pair:
         return pair[2].lower(), f"{pair[3]}:{pair[4]}".lower() if pair[3] else None
-    bare = re.match(_PCI_BARE, text)
+    bare = re.match(PCI_BARE, text)
     return (bare[1].lower(), None) if bare else None
 
 

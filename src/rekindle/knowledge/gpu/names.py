@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -26,6 +27,9 @@ _MEMORY = r"(?:\d{1,3}(?:gb|g|gib)|gb)\Z"
 _SLICE = r"(?i)\s*\bmig\s+\d+g\.\d+gb\b.*|\s*\b\d+g\.\d+gb\b.*|-\d+[qcabv]\b.*"
 _COUNT = r"(?i)(?:(\d{1,3})\s*[x×*]\s+|(\d{1,3})[x×*](?=[a-z]))(.+)\Z|(.+?)\s+[x×*]\s*(\d{1,3})\Z"
 _LSPCI = r"\[((?:geforce|quadro|tesla|titan|nvidia|rtx|gtx|grid|nvs)[^\]]+)\]"
+_LIST = r"[,;]|\s\+\s|\s&\s|\band\b"
+_REVISION = r"\((?:rev|0x)[^)]*\)"
+_OURS = r"\b(nvidia|geforce|gtx|rtx|quadro|tesla)\b"
 NOISE = frozenset(
     {"nvidia", "graphics", "card", "gpu", "gpus", "the", "corporation", "inc", "r", "tm", "with", "design"}
 )
@@ -88,20 +92,25 @@ def alias(text: str) -> tuple[str, ...]:
     return next((row.names for row in _tables().alias if row.said == said), ())
 
 
+def aliases() -> tuple[str, ...]:
+    """Every nickname."""
+    return tuple(row.said for row in _tables().alias)
+
+
 def vendors() -> tuple[Vendor, ...]:
     return _tables().vendor
 
 
 def vendor(text: str) -> Vendor | None:
     lowered = " ".join(text.lower().replace("-", " ").split())
-    own = re.search(r"\b(nvidia|geforce|gtx|rtx|quadro|tesla)\b", lowered) is not None
+    own = re.search(_OURS, lowered) is not None
     rows = [row for row in _tables().vendor if row.own or not own]
     return next((row for row in rows if re.search(row.pattern, lowered)), None)
 
 
 def pieces(text: str) -> list[str]:
     """The cards of a list: `V100,P100`, `3.5;5.0;6.1`, `K80 + RTX 3060`."""
-    spelled = [piece.strip() for piece in re.split(r"[,;]|\s\+\s|\s&\s|\band\b", text) if piece.strip()]
+    spelled = [piece.strip() for piece in re.split(_LIST, text) if piece.strip()]
     spaced = text.split()
     if len(spelled) == 1 and len(spaced) > 1 and all(re.match(CAPABILITY, word) for word in spaced):
         return spaced
@@ -131,9 +140,15 @@ def shared_beginning(every: list[str]) -> str:
 
 def tokens(name: str) -> list[str]:
     """A name as comparable words: `NVIDIA GeForce RTX 5070 Laptop GPU` and `rtx5070 laptop` meet in the middle."""
+    return list(_split(name))
+
+
+@lru_cache(maxsize=8192)
+def _split(name: str) -> tuple[str, ...]:
+    """Kept, because a search for one name takes all the others apart."""
     lowered = name.lower().replace("(tm)", " ").replace("(r)", " ").replace("®", " ").replace("™", " ")
     split = re.sub(_AFTER, r" \1 ", re.sub(_BEFORE, r"\1 ", lowered))
-    return [word for word in re.split(_BREAK, split) if word and word not in NOISE]
+    return tuple(word for word in re.split(_BREAK, split) if word and word not in NOISE)
 
 
 def without_family(words: list[str]) -> list[str]:
@@ -149,7 +164,7 @@ def plainer(text: str) -> Iterator[list[str]]:
     """Ever plainer readings of what was typed, each without more of what shops and systems put around a name."""
     inside = re.search(_LSPCI, text, re.IGNORECASE)
     bare = inside[1] if inside else text
-    bare = re.sub(r"\((?:rev|0x)[^)]*\)", " ", bare, flags=re.IGNORECASE)
+    bare = re.sub(_REVISION, " ", bare, flags=re.IGNORECASE)
     sliced = re.sub(_SLICE, "", bare)
     seen: list[list[str]] = []
     for reading in (bare, sliced):
@@ -164,3 +179,21 @@ def plainer(text: str) -> Iterator[list[str]]:
             if one and one not in seen:
                 seen.append(one)
                 yield one
+
+
+def patterns() -> dict[str, str]:
+    """The expressions above by name, for a page that splits a name exactly as this module does."""
+    return {
+        "capability": CAPABILITY,
+        "before": _BEFORE,
+        "after": _AFTER,
+        "super": _SHORT_SUPER,
+        "break": _BREAK,
+        "memory": _MEMORY,
+        "slice": _SLICE,
+        "count": _COUNT,
+        "lspci": _LSPCI,
+        "list": _LIST,
+        "revision": _REVISION,
+        "ours": _OURS,
+    }

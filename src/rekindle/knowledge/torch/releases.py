@@ -145,6 +145,7 @@ def upstream_builds(torch: str) -> tuple[UpstreamBuild, ...]:
     return _upstream().get(str(Version(torch.partition("+")[0]).major_minor), ())
 
 
+@cached
 def upstream_build(torch: str, cuda: Version) -> UpstreamBuild | None:
     """How upstream compiles this release with this toolkit; None: it is not known to."""
     rows = [row for row in upstream_builds(torch) if row.cuda == cuda.major_minor]

@@ -5,9 +5,10 @@ const REKINDLE = (() => {
   const byId = (id) => document.getElementById(id);
   const loaded = new Map();
   const waiting = new Map();
+  const chosenForm = new Map();
   let known = null;
+  let readCard = null;
 
-  const squash = (text) => text.toLowerCase().replace(/[^a-z0-9.+]/g, "");
   const numbers = (version) => version.split(".").map((part) => parseInt(part, 10) || 0);
   const atMost = (one, other) => {
     for (let i = 0; i < Math.max(one.length, other.length); i += 1) {
@@ -17,164 +18,227 @@ const REKINDLE = (() => {
     return true;
   };
 
-  // The number of the card that a text means, or -1. What shops and makers put around a name is left out.
-  function cardOf(text) {
-    const exact = known.names.findIndex((name) => squash(name) === squash(text));
-    if (exact >= 0) return exact;
-    const around = new Set(known.around);
-    const noise = new Set(known.noise);
-    const words = text.toLowerCase().split(/[^a-z0-9.+]+/).filter((word) => word && !noise.has(word));
-    const inner = words.filter((word) => !around.has(word));
-    const plain = inner.filter((word) => !/^\d{1,3}(gb|g|gib)$/.test(word));
-    for (const reading of [words, inner, plain]) {
-      const found = known.keys[squash(reading.join(" "))];
-      if (found !== undefined) return found;
-    }
-    return -1;
+  function element(name, text, options = {}) {
+    const made = Object.assign(document.createElement(name), options);
+    if (text) made.textContent = text;
+    return made;
   }
 
+  // Names with all of the typed words in them, for a click.
   function nearest(text) {
-    const wanted = squash(text);
-    return known.names.filter((name) => squash(name).includes(wanted)).slice(0, 12);
+    const wanted = text.toLowerCase().split(/[^a-z0-9]+/).filter(Boolean);
+    return known.names.filter((name) => wanted.every((word) => name.toLowerCase().includes(word))).slice(0, 12);
   }
 
   // The answers of a class come as a script: a page that is opened from disk may not fetch.
   function load(file, then) {
     if (loaded.has(file)) { then(loaded.get(file)); return; }
-    if (waiting.has(file)) { waiting.set(file, then); return; }
+    const begun = waiting.has(file);
     waiting.set(file, then);
+    if (begun) return;
     const script = document.createElement("script");
     script.src = `data/${file}.js`;
-    script.onerror = () => { waiting.delete(file); say("This card's answers could not be loaded."); };
+    script.onerror = () => { waiting.delete(file); script.remove(); say("The answers for this card could not be loaded. Try again."); };
     document.head.append(script);
   }
 
-  function answerFor(data, python, driver) {
+  // Every text travels once; a number stands for it.
+  function unpacked(value, texts) {
+    if (typeof value === "number") return texts[value];
+    if (Array.isArray(value)) return value.map((each) => unpacked(each, texts));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, unpacked(each, texts)]));
+    }
+    return value;
+  }
+
+  function answerFor(data, question) {
     let at = 0;
-    if (driver) {
-      const mine = numbers(driver);
+    if (question.driver) {
+      const mine = numbers(question.driver);
       data.drivers.forEach((step, index) => { if (step !== "" && atMost(numbers(step), mine)) at = index; });
     }
-    return data.answers[data.cells[python][at]];
+    const texts = data.texts.map((text) => text.replaceAll(known.card, question.name).replaceAll(known.driver, question.driver));
+    return unpacked(data.answers[data.cells[question.python][at]], texts);
   }
 
   function say(text) { byId("message").textContent = text; }
 
-  function list(parent, title, items, fill) {
-    if (!items || items.length === 0) return;
-    const heading = document.createElement("h3");
-    heading.textContent = title;
-    const ul = document.createElement("ul");
-    for (const item of items) {
-      const li = document.createElement("li");
-      li.textContent = fill(typeof item === "string" ? item : `${item.need}${item.why ? `: ${item.why}` : ""}`);
-      ul.append(li);
+  function list(title, items) {
+    if (!items || items.length === 0) return [];
+    const ul = element("ul");
+    ul.append(...items.map((item) => element("li", item)));
+    return [element("h3", title), ul];
+  }
+
+  function table(rows, title) {
+    const made = element("table");
+    made.append(element("caption", title, { className: "hidden" }));
+    for (const [head, ...cells] of rows) {
+      const row = made.insertRow();
+      row.append(element("th", head, { scope: "row" }), ...cells.map((cell) => element("td", cell)));
     }
-    parent.append(heading, ul);
+    return made;
   }
 
   function command(text) {
-    const pre = document.createElement("pre");
-    const button = document.createElement("button");
-    button.className = "copy";
-    button.type = "button";
-    button.textContent = "Copy";
-    button.addEventListener("click", async () => {
-      try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
-      catch { getSelection().selectAllChildren(pre.lastChild); button.textContent = "Press Ctrl+C"; }
+    const box = element("div", "", { className: "command" });
+    const pre = element("pre");
+    pre.append(element("code", text));
+    box.append(element("button", "Copy", { type: "button", className: "copy" }), pre);
+    return box;
+  }
+
+  // pip, uv and conda as tabs: arrow keys move between them.
+  function forms(route, name) {
+    const tabs = element("div", "", { className: "tabs" });
+    tabs.setAttribute("role", "tablist");
+    tabs.setAttribute("aria-label", `Install with (${name})`);
+    const panel = element("div", "", { id: `${name}-panel`, className: "panel" });
+    panel.setAttribute("role", "tabpanel");
+    const buttons = route.forms.map((form) => {
+      const button = element("button", form.name, { type: "button", id: `${name}-${form.name}` });
+      button.setAttribute("role", "tab");
+      button.setAttribute("aria-controls", panel.id);
+      button.addEventListener("click", () => { chosenForm.set("form", form.name); choose(form.name); });
+      return button;
     });
-    const code = document.createElement("code");
-    code.textContent = text;
-    pre.append(button, code);
-    return pre;
+    function choose(wanted) {
+      const at = Math.max(0, route.forms.findIndex((form) => form.name === wanted));
+      const form = route.forms[at];
+      buttons.forEach((button, index) => { button.setAttribute("aria-selected", String(index === at)); button.tabIndex = index === at ? 0 : -1; });
+      panel.setAttribute("aria-labelledby", buttons[at].id);
+      const text = form.text || `${route.route} has no form for ${form.name}: ${form.refusal}`;
+      panel.replaceChildren(...(form.file ? [element("p", form.file, { className: "dim" })] : []), form.text ? command(text) : element("p", text));
+    }
+    tabs.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length];
+      next.focus();
+      next.click();
+    });
+    tabs.append(...buttons);
+    choose(chosenForm.get("form") || "pip");
+    return [tabs, panel];
+  }
+
+  function routeCard(route, name, title) {
+    const card = element("section", "", { className: "card", id: name });
+    card.append(element("h3", title), element("p", `${route.route}: ${route.summary}`, { className: "summary" }));
+    if (route.forms) card.append(...forms(route, name));
+    if (route.takes) card.append(element("p", `Takes ${route.takes}`, { className: "takes" }));
+    card.append(...list("You lose", route.loses), ...list("Missing on your computer", route.missing));
+    if (route.change) card.append(...list("What would help", [route.change]));
+    card.append(...list("Not verified", route.unverified));
+    if (route.settings) card.append(...list("Set while it runs", route.settings.map(([code, why]) => `${code}: ${why}`)));
+    return card;
   }
 
   function show(answer, question) {
-    const best = answer.recommended;
-    const fill = (text) => text.replaceAll(known.card, question.name).replaceAll(known.driver, question.driver);
+    const { best, cheaper } = answer;
+    const works = best.works !== false;
     byId("headline").textContent = `${question.name} on ${question.os === "windows" ? "Windows" : "Linux"}`;
-    byId("notes").textContent = (answer.notes || []).map(fill).join(" ");
-    byId("summary").textContent = `${best.route}: ${fill(best.summary || "")}`;
-    byId("commands").replaceChildren(...(best.commands || []).map((line) => command(fill(line))));
-    const guess = best.estimate;
-    byId("takes").textContent = guess ? `${guess.download_gb} GB to download, about ${guess.minutes} minutes` : "";
-    const facts = [["torch", best.torch && best.variant ? `${best.torch}+${best.variant}` : best.torch], ["CUDA", best.cuda], ["cuDNN", best.cudnn],
-      ["Python", best.python], ["driver", best.driver], ["evidence", best.evidence]];
-    byId("facts").replaceChildren(...facts.filter((row) => row[1]).map(([name, value]) => {
-      const row = document.createElement("tr");
-      const head = document.createElement("th");
-      const cell = document.createElement("td");
-      head.scope = "row";
-      head.textContent = name;
-      cell.textContent = fill(String(value));
-      row.append(head, cell);
-      return row;
-    }));
-    const lists = byId("lists");
-    lists.replaceChildren();
-    list(lists, "Why", best.why, fill);
-    list(lists, "This route loses", best.loses, fill);
-    list(lists, "Not verified", best.unverified, fill);
-    list(lists, "Missing", best.missing, fill);
-    list(lists, "Not supported on this GPU", best.lacks, fill);
-    if (best.change) list(lists, "Smallest change that would help", [best.change.text], fill);
-    byId("others-title").hidden = answer.others.length === 0;
-    byId("others").replaceChildren(...answer.others.map((route) => {
-      const li = document.createElement("li");
-      li.textContent = fill(`${route.route}: ${route.summary}`);
-      return li;
-    }));
-    byId("same").textContent = `rekindle plan --gpu "${question.name}" --os ${question.os}`
-      + (question.python ? ` --python ${question.python}` : "") + (question.driver ? ` --driver ${question.driver}` : "");
+    byId("notes").replaceChildren(...[...question.notes, ...(answer.notes || [])].map((note) => element("p", note)));
+    const title = !works ? "No PyTorch for this" : cheaper ? "Complete: nothing lost" : "Run this";
+    byId("routes").replaceChildren(routeCard(best, "best", title), ...(cheaper ? [routeCard(cheaper, "cheaper", "Quicker: ready-made")] : []));
+    byId("routes").className = cheaper ? "two" : "";
+    const more = [];
+    if (answer.chips) more.push(element("h3", "For each chip that was sold under this name"), table(answer.chips, "For each chip"));
+    if (best.facts) more.push(element("h3", "What you get"), table(best.facts, "What you get"));
+    more.push(...list("Why this one", best.why), ...list("Not supported on this GPU, whatever you install", answer.lacks));
+    if (answer.advice) more.push(element("h3", `How to use this GPU (${answer.advice_from})`), table(answer.advice, "How to use this GPU"));
+    more.push(...list("Reported from real cards", answer.reported));
+    if (answer.others) more.push(element("h3", "Other routes that work"), table(answer.others, "Other routes that work"));
+    byId("more").replaceChildren(...more);
+    const own = question.page ? [element("a", `Page of the ${question.name}`, { href: `gpu/${question.page}.html` })] : [];
+    byId("own").replaceChildren(...own);
+    byId("same").textContent = `rekindle plan --gpu "${question.typed}" --os ${question.os}`
+      + (question.python ? ` --python ${question.python}` : "") + (question.driverTyped ? ` --driver ${question.driverTyped}` : "");
     byId("answer").hidden = false;
   }
 
+  // The driver as it is looked up, and the note that the command line would make of it.
+  function readDriver(typed, os) {
+    const plain = typed.toLowerCase().replace(/^[rv]/, "");
+    if (plain === "") return { driver: "", note: null };
+    if (!/^\d{3}(\.\d+){0,3}$/.test(plain)) return null;
+    if (known.branches[os][plain]) return { driver: known.branches[os][plain][0], note: known.branches[os][plain][1].replace(plain, typed) };
+    return { driver: numbers(plain).join("."), note: plain.includes(".") ? null : known.say.first.replaceAll("{}", plain) };
+  }
+
+  function offer(found) {
+    byId("nearest").replaceChildren(...found.map((name) => {
+      const li = element("li");
+      const button = element("button", name, { type: "button" });
+      button.addEventListener("click", () => { byId("gpu").value = name; ask(); byId("gpu").focus(); });
+      li.append(button);
+      return li;
+    }));
+  }
+
   function ask() {
-    const text = byId("gpu").value.trim();
-    const typed = byId("driver").value.trim();
-    const question = { os: byId("os").value, python: byId("python").value, driver: known.branches[typed] || typed };
+    const typed = byId("gpu").value.trim();
+    const driverTyped = byId("driver").value.trim();
+    const os = byId("os").value;
     byId("answer").hidden = true;
-    byId("nearest").replaceChildren();
+    offer([]);
     say("");
-    if (!text) return;
-    if (typed && !/^\d{3}(\.\d+){0,2}$/.test(typed)) { say(`"${typed}" is not a driver version: it looks like 560.94.`); return; }
-    const number = cardOf(text);
-    if (number < 0) {
-      const other = known.vendors.find(([pattern]) => new RegExp(pattern, "i").test(text));
-      say(other ? `"${text}" ${other[1]}` : `No card called "${text}" is known. Is it one of these?`);
-      byId("nearest").replaceChildren(...(other ? [] : nearest(text)).map((name) => {
-        const li = document.createElement("li");
-        const button = document.createElement("button");
-        button.type = "button";
-        button.textContent = name;
-        button.addEventListener("click", () => { byId("gpu").value = name; ask(); });
-        li.append(button);
-        return li;
-      }));
+    byId("intro").hidden = typed !== "";
+    if (!typed) return;
+    const driver = readDriver(driverTyped, os);
+    if (!driver) { say(`"${driverTyped}" is not a driver version: it looks like 560.94.`); return; }
+    const found = readCard(typed);
+    if (!found || found.number === undefined) {
+      const near = found ? (found.several || []).map((number) => known.names[number]) : nearest(typed);
+      say((found && found.refusal) || (near.length ? `No card is called "${typed}". Is it one of these?` : `No card called "${typed}" is known.`));
+      offer(near);
       return;
     }
-    question.name = known.names[number];
-    const link = new URLSearchParams({ gpu: text, os: question.os });
+    const name = known.names[found.number];
+    const kind = known.classes[found.number];
+    const read = found.noted ? [known.say.read.replace("{typed}", typed).replace("{name}", name)] : [];
+    const own = known.quiet.has(kind) ? [] : [...read, ...(known.notes[found.number] || [])];
+    const question = {
+      typed, name, os, python: byId("python").value, driver: driver.driver, driverTyped,
+      notes: known.quiet.has(kind) || !driver.note ? own : [...own, driver.note],
+      page: known.pages.has(found.number) ? name.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") : "",
+    };
+    const link = new URLSearchParams({ gpu: typed, os });
     if (question.python) link.set("python", question.python);
-    if (typed) link.set("driver", typed);
+    if (driverTyped) link.set("driver", driverTyped);
     history.replaceState(null, "", `#${link}`);
-    load(`${known.classes[number]}-${question.os}`, (data) => show(answerFor(data, question.python, question.driver), question));
+    load(`${kind}-${os}`, (data) => show(answerFor(data, question), question));
+  }
+
+  // A link brings its question with it; what it leaves out stays as it is.
+  function follow() {
+    const link = new URLSearchParams(location.hash.slice(1));
+    for (const id of ["gpu", "os", "python", "driver"]) if (link.has(id)) byId(id).value = link.get(id);
   }
 
   function begin() {
-    const link = new URLSearchParams(location.hash.slice(1));
-    for (const id of ["gpu", "os", "python", "driver"]) if (link.get(id)) byId(id).value = link.get(id);
-    byId("gpus").replaceChildren(...known.names.map((name) => { const o = document.createElement("option"); o.value = name; return o; }));
+    if (/win/i.test(navigator.platform)) byId("os").value = "windows"; else byId("os").value = "linux";
+    follow();
+    byId("gpus").replaceChildren(...known.names.map((name) => element("option", "", { value: name })));
     byId("version").textContent = known.version;
     byId("date").textContent = known.date;
     for (const id of ["gpu", "driver"]) byId(id).addEventListener("input", ask);
     for (const id of ["os", "python"]) byId(id).addEventListener("change", ask);
-    window.addEventListener("hashchange", () => { const next = new URLSearchParams(location.hash.slice(1)).get("gpu"); if (next && next !== byId("gpu").value.trim()) { byId("gpu").value = next; ask(); } });
+    for (const button of document.querySelectorAll("button[data-card]")) {
+      button.addEventListener("click", () => { byId("gpu").value = button.dataset.card; ask(); });
+    }
+    window.addEventListener("hashchange", () => { follow(); ask(); });
     ask();
   }
 
   return {
-    cards(data) { known = data; begin(); },
+    cards(data) {
+      known = data;
+      for (const name of ["shorts", "quiet", "pages"]) known[name] = new Set(known[name]);
+      readCard = readName(known);
+      begin();
+    },
     take(file, data) { loaded.set(file, data); const then = waiting.get(file); waiting.delete(file); if (then) then(data); },
   };
 })();

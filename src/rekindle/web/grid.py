@@ -1,0 +1,87 @@
+"""Generations against releases, as a coloured grid: what runs, by which CUDA line, and why nothing does."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.knowledge.gpu import gpus
+from rekindle.stack.from_machine import asked
+from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.verdict import Verdict
+from rekindle.stack.why_not import why_not
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One release for one capability: `yes` (ready-made), `part` (and loses something), `build` or `no`."""
+
+    torch: str
+    state: str
+    text: str
+    why: str
+    lines: tuple[str, ...] = ()
+    """The ready-made builds, by name; `-` behind one that loses something."""
+
+
+class GridRow(msgspec.Struct, frozen=True, kw_only=True):
+    capability: str
+    generation: str
+    cells: tuple[Cell, ...]
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True):
+    system: str
+    releases: tuple[str, ...]
+    lines: tuple[str, ...]
+    rows: tuple[GridRow, ...]
+
+
+def grid(system: str) -> Grid:
+    found = {gpu.capability: gpu.architecture for gpu in gpus.gpus()}
+    every = {each: _rows(str(each), system) for each in sorted(found)}
+    releases = next(tuple(row.torch for row in rows) for _, rows, _ in every.values() if rows)
+    return Grid(
+        system=system,
+        releases=releases,
+        lines=tuple(sorted({wheel.name for _, rows, _ in every.values() for row in rows for wheel in row.wheels})),
+        rows=tuple(
+            GridRow(
+                capability=str(each),
+                generation=found[each],
+                cells=tuple(_cell(row, situation) for row in rows) or tuple(_never(torch, note) for torch in releases),
+            )
+            for each, (situation, rows, note) in every.items()
+        ),
+    )
+
+
+def _rows(capability: str, system: str) -> tuple[tuple[Situation, Verdict], tuple[MatrixRow, ...], str]:
+    situation = asked(gpus=(capability,), system=system)
+    found = matrix(situation, Wish())
+    return (situation, resolve(situation, Wish())), found.rows, "; ".join(found.notes)
+
+
+def _cell(row: MatrixRow, where: tuple[Situation, Verdict]) -> Cell:
+    """The best ready-made build decides: an official wheel that loses nothing, then any other."""
+    built = f"From source: CUDA {spoken_source(row)}" if row.source_cuda else ""
+    if row.wheels:
+        best = min(row.wheels, key=lambda wheel: (bool(wheel.loses), wheel.route is not RouteKind.OFFICIAL_WHEEL))
+        why = "\n".join([*(_spoken(wheel) for wheel in row.wheels), *([built] if built else [])])
+        lines = tuple(f"{wheel.name}{'-' if wheel.loses else ''}" for wheel in row.wheels)
+        return Cell(torch=row.torch, state="part" if best.loses else "yes", text=best.name, why=why, lines=lines)
+    answer = why_not(f"torch=={row.torch}", where[0], Wish(), where[1])
+    if row.source_cuda:
+        first = next((each.sentence for each in answer.chain), "")
+        return Cell(torch=row.torch, state="build", text="build", why=f"{built}\nNo wheel: {first}" if first else built)
+    return Cell(torch=row.torch, state="no", text="no", why=answer.sentence)
+
+
+def _never(torch: str, note: str) -> Cell:
+    return Cell(torch=torch, state="no", text="no", why=note)
+
+
+def _spoken(wheel: MatrixWheel) -> str:
+    lost = f", without: {'; '.join(wheel.loses)}" if wheel.loses else ""
+    return f"{wheel.name}: {wheel.route.value}, CUDA {wheel.cuda}{lost} ({wheel.evidence.phrase})"
