@@ -175,3 +175,55 @@ def test_no_fix_prints_a_placeholder_or_a_fragment() -> None:
                 assert cause.fix.text[0].isupper() or cause.fix.text[0] == "`", cause.fix.text
                 for text in (cause.fix.text, *cause.fix.commands):
                     assert not PLACEHOLDERS.search(text), (cause.label, text)
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (
+            "a.cu(9): fatal error C1083: Impossible d'ouvrir le fichier include : 'jpeglib.h': No such file",
+            ("`jpeglib.h`",),
+        ),
+        (
+            "a.cu(9): fatal error C1083: Cannot open include file: 'bits/stdc++.h': No such file or directory",
+            ("`bits/stdc++.h`", "WSL"),
+        ),
+        (
+            ">>> import my_ext\nImportError: DLL load failed: The specified module could not be found.",
+            ("`import torch` above it", "redistributable"),
+        ),
+        (
+            (
+                "crt/host_config.h(160): fatal error C1189: #error:  -- unsupported Microsoft Visual Studio "
+                "version! Only the versions between 2017 and 2019 (inclusive) are supported!"
+            ),
+            ("Visual Studio 2019", "14.29"),
+        ),
+        ("LINK : fatal error LNK1181: cannot open input file 'ID=2.obj'", ("/MANIFEST:EMBED,ID=2",)),
+        (
+            (
+                '  File "/opt/env/lib/python3.8/site-packages/mish_cuda/__init__.py", line 15, in forward\n'
+                "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+            ),
+            ("Rebuild `mish_cuda`", "TORCH_CUDA_ARCH_LIST"),
+        ),
+        (
+            "torch 1.4.0, device: GeForce RTX 3090\nRuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+            ("no code for sm_86",),
+        ),
+    ],
+)
+def test_a_fix_says_what_the_thread_accepted(log: str, words: tuple[str, ...]) -> None:
+    cause = diagnose_text(log + "\n").causes[0]
+    for word in words:
+        assert word in cause.fix.text
+    assert "14.xx" not in cause.fix.text and "ouvrir" not in cause.fix.text
+
+
+def test_a_release_before_the_tables_is_known_to_be_older_than_a_card() -> None:
+    from rekindle.diagnose.coverage import torch_lacks
+    from rekindle.knowledge.gpu.capability import Capability
+
+    assert torch_lacks("1.4.0", None, "linux", Capability(8, 6)) is True
+    assert torch_lacks("1.8.0", None, "linux", Capability(8, 6)) is None
+    assert torch_lacks("1.4.0", None, "linux", Capability(6, 1)) is None

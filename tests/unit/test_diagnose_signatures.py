@@ -76,15 +76,15 @@ def test_what_a_page_shows_is_read_as_that_cause(row: CauseRow, signature: LogSi
 def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known = {"os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "arch", "gpu", "cuda_dashed", "arch_asked"}
     known |= {"fits_toolset", "fits_gcc", "gpu_sm", "last_cudnn", "last_branch", "driver", "package", "package_name"}
-    known |= {"failing", "failing_distribution", "distribution", "test_library", "toolkit"}
+    known |= {"failing", "failing_distribution", "distribution", "test_library", "toolkit", "studio_toolset"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))
         for step in row.fix:
             asked = set(re.findall(r"\{(\w+)\}", step.text + (step.command or "")))
             assert asked <= known | groups, (row.id, asked - known - groups)
-            named = step.needs is None or step.needs in CONDITIONS or step.needs.startswith("without ")
-            assert named, (row.id, step.needs)
+            for need in step.needs.split(", ") if step.needs else ():
+                assert need in CONDITIONS or need.startswith("without "), (row.id, need)
 
 
 def test_every_cause_has_its_page_and_every_page_is_current() -> None:

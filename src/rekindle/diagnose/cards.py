@@ -25,12 +25,13 @@ _DEMANDED = re2.compile(
 _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
     r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: [A-Z][a-z]?)?)"
-    r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB))*(?:-(?:PCIE|SXM\d)-\d+GB)?)"
+    r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
+    r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
 _FAMILY = re2.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b")
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
-    r"|\bdetected\b"
+    r"|\bdetected\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
     r"|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
 _NOT_HERE = re2.compile(

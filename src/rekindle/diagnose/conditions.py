@@ -16,7 +16,7 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
-    "cufft", "driver_open", "fbgemm",
+    "cufft", "deepspeed", "driver_open", "fbgemm", "libuv",
     "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
     "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_package",
@@ -72,6 +72,8 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "cublas_open": cublas and not known,
         "not_cublas": not cublas,
         "bitsandbytes": _bitsandbytes(said),
+        "deepspeed": any(word in said.lower() for word in ("aio", "async_io", "gds", "deepspeed", "sparse_attn")),
+        "libuv": "libuv" in said.lower(),
         "no_ssl": no_ssl,
         "proxy": proxy,
         "tls": tls,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn
+from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import served
-from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch import early_releases, releases
 from rekindle.stack import offers
 
 _SYSTEMS = ("linux", "windows")
@@ -23,9 +23,22 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
             if variant in (None, offer.variant)
         ]
     except RekindleError:
-        return None
+        return _before_tables(torch, card)
+    if not found:
+        return _before_tables(torch, card)
     answers = {_main(offer, card) is not Coverage.SERVES for offer in found if offer.code}
     return answers.pop() if len(answers) == 1 else None
+
+
+def _before_tables(torch: str, card: Capability) -> bool | None:
+    """True where no CUDA of that time knew the card's generation; code of another card of it would run."""
+    newest = early_releases.newest_cuda(Version(torch))
+    if newest is None:
+        return None
+    able = [row.version for row in toolkits.toolkits() if row.compiles_for(card)]
+    first = min(able, default=None)
+    oldest = toolkits.toolkits()[0].version
+    return True if first is not None and first > max(newest, oldest) else None
 
 
 def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:

@@ -54,10 +54,12 @@ def _template(step: FixStep) -> str:
 
 
 def _wanted(step: FixStep, values: Mapping[str, str], holds: frozenset[str]) -> bool:
-    if step.needs is None:
-        return True
-    without, _, name = step.needs.partition(" ")
-    return name not in values if without == "without" else step.needs in holds
+    return all(_holds(name, values, holds) for name in step.needs.split(", ")) if step.needs else True
+
+
+def _holds(condition: str, values: Mapping[str, str], holds: frozenset[str]) -> bool:
+    without, _, name = condition.partition(" ")
+    return name not in values if without == "without" else condition in holds
 
 
 def _fits(step: FixStep, facts: Facts) -> bool:
@@ -143,6 +145,10 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")
     if "package" in values:
         more["package_name"] = plain_name(values["package"])
+    studio = values.get("newest_studio")
+    toolsets = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == studio]
+    if toolsets:
+        more["studio_toolset"] = str(max(toolsets))
     for name, target in (("module", "distribution"), ("failing", "failing_distribution")):
         known = distribution(values[name]) if name in values else None
         if known:

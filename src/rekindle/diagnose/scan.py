@@ -39,7 +39,7 @@ _WORDS = (
     rb"|too (?:old|long|new|large|many)|out of (?:memory|heap|host)"
     rb"|requires?\b|required|only supports|access violation|conflict|catastrophic|assertion|nonexistent|non-existent"
     rb"|removed|invalid|ambiguous|bad |refused|reset by|unreachable|core dumped|deprecated|dubious|terminated"
-    rb"|will ignore|is_available"
+    rb"|will ignore|is_available|no longer"
     rb"|longer than|has no (?:attribute|member)|was built for|was compiled|compiled using|is disabled|not all )"
 )
 _CODES = (

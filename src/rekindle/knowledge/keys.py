@@ -79,6 +79,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/architecture_lists": {"releases": ("minor",)},
+    "torch/early_releases": {"release": ("below",)},
     "torch/field_reports": {"reports": ("report", "card")},
     "torch/linux_systems": {"system": ("id",)},
     "torch/option_parents": {"parent": ("name",)},
