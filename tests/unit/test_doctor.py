@@ -23,7 +23,7 @@ from rekindle.doctor.paste import paste
 from rekindle.knowledge.builds import checks
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
-from rekindle.machine.model import FoundDriver, FoundGpu, FoundPython, Machine, Surroundings, Unread
+from rekindle.machine.model import FoundDriver, FoundGpu, FoundPython, FoundTorch, Machine, Surroundings, Unread
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
@@ -455,3 +455,33 @@ def test_a_branch_is_installed_and_held_as_the_distribution_does_it() -> None:
     said = "\n".join(driver_commands(windows, 470))
     assert "475.14" in said
     assert "ExcludeWUDriversInQualityUpdate" in said
+
+
+@pytest.mark.parametrize(
+    ("torch", "there", "state", "words"),
+    [
+        (
+            "2.14.1",
+            ("msvcp140.dll", "vcruntime140_threads.dll"),
+            State.FAIL,
+            "msvcp140_atomic_wait.dll is not in System32",
+        ),
+        ("2.13.0", ("msvcp140.dll",), State.PASS, "are there"),
+        ("2.13.0", (), State.FAIL, "msvcp140.dll is not in System32: torch 2.13.0 cannot be imported"),
+        (None, ("msvcp140.dll",), State.WARN, "torch (torch 2.14 and newer) cannot be imported"),
+        (None, (), State.WARN, "msvcp140.dll, vcruntime140_threads.dll and msvcp140_atomic_wait.dll are not"),
+        ("2.15.0", None, State.UNVERIFIED, "were not looked for"),
+    ],
+)
+def test_the_visual_c_libraries_that_torch_imports(
+    torch: str | None, there: tuple[str, ...] | None, state: State, words: str
+) -> None:
+    seen = Machine(
+        os="windows",
+        arch="x86_64",
+        torch=FoundTorch(version=torch, root="") if torch else None,
+        surroundings=Surroundings(visual_runtime=there),
+    )
+    finding = examine(seen, only=["torch.visual-runtime"])[0]
+    assert (finding.state, words in finding.found) == (state, True), finding.found
+    assert (finding.fix is not None and "vc_redist.x64.exe" in finding.fix.text) is (state is not State.PASS)

@@ -13,6 +13,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch.visual_runtime import needed_by
 from rekindle.machine.model import FoundTorch, Machine
 
 
@@ -104,3 +105,27 @@ def numpy(machine: Machine) -> Iterator[Finding]:
         yield say("torch.numpy", State.FAIL, found, commands=('pip install "numpy<2"',), mechanical=True)
     else:
         yield say("torch.numpy", State.PASS, f"NumPy {installed} fits torch {torch.version}")
+
+
+@judge("torch.visual-runtime")
+def visual_runtime(machine: Machine) -> Iterator[Finding]:
+    """The libraries that Windows does not bring and no wheel of torch has inside."""
+    if machine.os != "windows":
+        return
+    torch, there = machine.torch, machine.surroundings.visual_runtime
+    version = Version.find(torch.version) if torch else None
+    who = f"torch {torch.version}" if torch else "torch"
+    if there is None:
+        if torch is not None:
+            found = "the libraries of the Visual C++ Redistributable were not looked for"
+            yield say("torch.visual-runtime", State.UNVERIFIED, found)
+        return
+    lacking = [row for row in needed_by(version) if row.name not in there]
+    if not lacking:
+        yield say("torch.visual-runtime", State.PASS, f"the Visual C++ libraries that {who} imports are there")
+        return
+    names = listed(row.name for row in lacking)
+    first = max(row.from_torch for row in lacking) if torch is None else None
+    since = f" (torch {first} and newer)" if first and all(row.from_torch == first for row in lacking) else ""
+    found = f"{names} {'is' if len(lacking) == 1 else 'are'} not in System32: {who}{since} cannot be imported"
+    yield say("torch.visual-runtime", State.FAIL if torch else State.WARN, found)

@@ -96,6 +96,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/torch_wheels": {"wheels": ("wheel",)},
     "torch/torch_wheels_aarch64": {"wheels": ("wheel",)},
     "torch/upstream_builds": {"builds": ("minor", "cuda")},
+    "torch/visual_runtime": {"library": ("name",)},
     "torch/wheel_platforms": {"wheels": ("minor", "machine")},
 }
 """A list that is not named here holds no rows of its own and is replaced as a whole."""

@@ -277,6 +277,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     utf8_mode: bool | None = None
     defender_exclusions: tuple[str, ...] | None = None
     """None when they may not be read, which is usual without administrator rights."""
+    visual_runtime: tuple[str, ...] | None = None
+    """Windows: those of the Visual C++ Redistributable's libraries that some torch imports and System32 has."""
     here: str | None = None
     home: str | None = None
     temp: str | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import steering_variables
+from rekindle.knowledge.torch.visual_runtime import runtime_libraries
 from rekindle.machine.host import Run, readable
 from rekindle.machine.model import Disk, Surroundings
 from rekindle.machine.system import windows
@@ -41,6 +42,7 @@ def probe(run: Run) -> Surroundings:
         console_code_page=console.get("code_page") if isinstance(console.get("code_page"), int) else None,
         utf8_mode=bool(console.get("utf8_mode")) if "utf8_mode" in console else None,
         defender_exclusions=_exclusions(run),
+        visual_runtime=_visual_runtime(run),
         here=_text(places.get("here")),
         home=_text(places.get("home")),
         temp=_text(places.get("temp")),
@@ -108,6 +110,16 @@ def _exclusions(run: Run) -> tuple[str, ...] | None:
         return None
     found = run.registry(_DEFENDER)
     return None if found is None else tuple(sorted(name for name in found if name))
+
+
+def _visual_runtime(run: Run) -> tuple[str, ...] | None:
+    said = run.ask("visual runtime", _ask_visual_runtime) if run.windows else None
+    return tuple(name for name in said if isinstance(name, str)) if isinstance(said, list) else None
+
+
+def _ask_visual_runtime() -> list[str]:
+    system = Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32")
+    return [row.name for row in runtime_libraries() if (system / row.name).is_file()]
 
 
 def _text(value: Any) -> str | None:
