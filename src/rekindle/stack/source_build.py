@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
-from rekindle.knowledge.builds.sweeps import sweep
+from rekindle.knowledge.builds.sweeps import seen, sweep
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.cuda.host_compilers import accepts_msvc, host_limits, toolset_range
 from rekindle.knowledge.cuda.toolkits import Toolkit
@@ -354,8 +354,7 @@ def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Sit
 
 def _compiles(version: str, toolkit: Toolkit, situation: Situation) -> str | None:
     """What a sweep of the release's CUDA files found for the oldest card."""
-    found = sweep(version, toolkit.version, min(situation.capabilities))
-    return found.sentence if found else None
+    return seen(version, toolkit.version, min(situation.capabilities))
 
 
 def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situation: Situation) -> tuple[Missing, ...]:

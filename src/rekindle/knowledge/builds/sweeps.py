@@ -52,3 +52,16 @@ def sweep(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
     """What was found for this release, toolkit and card; None: nobody swept it."""
     wanted = (torch.partition("+")[0], cuda.major_minor, capability)
     return next((row for row in sweeps() if (row.torch, row.cuda, row.capability) == wanted), None)
+
+
+def seen(torch: str, cuda: Version, capability: Capability) -> str | None:
+    """What is known of this release on such a card, in a sentence; also from its development tree or another toolkit."""
+    exact = sweep(torch, cuda, capability)
+    if exact is not None:
+        return exact.sentence
+    release = torch.partition("+")[0]
+    near = [row for row in sweeps() if row.capability == capability and row.cuda.major == cuda.major]
+    row = next((row for row in near if row.torch == release or row.torch.startswith(f"{release}a")), None)
+    if row is None:
+        return None
+    return f"of {row.torch}: {row.sentence}" if row.torch != release else row.sentence

@@ -1,0 +1,30 @@
+"""What sweeps of PyTorch's CUDA files say, and of which pairs."""
+
+from __future__ import annotations
+
+import pytest
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import sweeps
+from rekindle.knowledge.gpu.capability import Capability
+
+
+def row(torch: str, cuda: str, capability: str, **more: object) -> sweeps.Sweep:
+    facts = {"platform": "linux", "files": 10, "compiled": 7, "refused": ("a.cu",), "dropped": ("b.cu", "c.cu"), **more}
+    return sweeps.Sweep(
+        torch=torch, cuda=Version(cuda), capability=Capability.parse(capability),
+        source="a test", observed_at="2026-11-15", evidence="binary", **facts,
+    )  # fmt: skip
+
+
+def test_another_toolkit_or_the_development_tree_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "sweeps", lambda: (row("2.15.0a0", "12.4", "6.1"), row("2.11.0", "12.4", "6.1")))
+    six = Capability.parse("6.1")
+    said = sweeps.seen("2.15.0", Version("12.6"), six)
+    assert said == (
+        "of 2.15.0a0: 7 of 10 CUDA files compile for 6.1 with CUDA 12.4 (measured), 1 do not, "
+        "2 leave kernels empty for it; 2 were not tried"
+    )
+    assert (sweeps.seen("2.11.0", Version("12.6"), six) or "").startswith("7 of 10 CUDA files compile")
+    assert sweeps.seen("2.11.0", Version("13.0"), six) is None, "another major is another compiler"
+    assert sweeps.seen("2.11.0", Version("12.6"), Capability.parse("5.2")) is None
+    assert sweeps.seen("2.1.0", Version("12.6"), six) is None
