@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import sweeps
 from rekindle.knowledge.gpu.capability import Capability

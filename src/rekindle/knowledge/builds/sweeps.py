@@ -55,7 +55,7 @@ def sweep(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
 
 
 def seen(torch: str, cuda: Version, capability: Capability) -> str | None:
-    """What is known of this release on such a card, in a sentence; also from its development tree or another toolkit."""
+    """What is known of this release on such a card, in words; also of its development tree, or another toolkit."""
     exact = sweep(torch, cuda, capability)
     if exact is not None:
         return exact.sentence
