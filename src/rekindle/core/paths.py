@@ -1,7 +1,8 @@
 """Where Rekindle keeps its files, what this computer is called, and the hash of a file: each decided once.
 
-`REKINDLE_CACHE` and `REKINDLE_SHELF` move the two folders that grow. Everything that can be made again (downloads,
-build folders, answers of `audit`) is in the cache; the shelf holds wheels that took hours and is never cleared.
+`REKINDLE_CACHE`, `REKINDLE_SHELF` and `REKINDLE_TOOLCHAIN` move the folders that grow. Everything that can be made
+again quickly (downloads, build folders, answers of `audit`) is in the cache; the shelf holds wheels that took hours and
+is never cleared; private toolkits have a folder of their own, with a short path.
 """
 
 from __future__ import annotations
@@ -38,6 +39,21 @@ def data_folder(*inside: str) -> Path:
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("rekindle", appauthor=False), *inside)
+
+
+def toolchain_folder() -> Path:
+    """Where private toolkits and compilers are kept; `REKINDLE_TOOLCHAIN` moves it. It may not exist yet.
+
+    nvcc takes a path with a space apart, so on Windows a user called `Jane Doe` gets a folder below ProgramData.
+    """
+    named = os.environ.get("REKINDLE_TOOLCHAIN")
+    if named:
+        return Path(named)
+    folder = data_folder("toolchain")
+    if os.name == "nt" and (" " in str(folder) or not str(folder).isascii()):
+        shared = os.environ.get("PROGRAMDATA", "C:\\ProgramData")
+        return Path(shared, "rekindle", hashlib.sha256(str(folder).lower().encode()).hexdigest()[:8])
+    return folder
 
 
 def knowledge_folder() -> Path:

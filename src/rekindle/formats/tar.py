@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 DAMAGE = (tarfile.TarError, EOFError, ValueError, UnicodeError)
 """What `tarfile` raises over a file that is no tar, or a damaged one."""
@@ -46,4 +47,12 @@ class BoundedTar(tarfile.TarFile):
 def opened(path: Path, *, compressed: bool) -> Iterator[BoundedTar]:
     with BoundedTar.open(path, "r:*" if compressed else "r:") as tar:
         tar.header_bytes += path.stat().st_size // _HEADERS_SHARE
+        yield tar
+
+
+@contextmanager
+def streamed(stream: IO[bytes], size: int) -> Iterator[BoundedTar]:
+    """A tar that can be read once and in order, out of a package of `size` bytes."""
+    with BoundedTar.open(fileobj=stream, mode="r|") as tar:
+        tar.header_bytes += size // _HEADERS_SHARE
         yield tar

@@ -56,6 +56,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/redistribution": {"library": ("id",)},
     "cuda/runtime_loads": {"load": ("id",)},
     "cuda/system_symbols": {"libraries": ("name",)},
+    "cuda/toolchains": {"debian": ("id",), "index": ("id",), "licence": ("id",)},
     "cuda/toolkit_packages": {"toolkits": ("version",)},
     "cuda/toolkits": {"toolkits": ("version",)},
     "cuda/vendor_libraries": {"library": ("id",)},

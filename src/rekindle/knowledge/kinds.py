@@ -29,7 +29,7 @@ def updatable() -> dict[str, Any]:
         "cuda/linux_libraries.json": library_packages.DllWheel,
         "cuda/mathlibs.json": cudnn.MathLibrary,
         "cuda/system_symbols.json": libraries._Symbols,
-        "cuda/toolkit_packages.json": library_packages._Toolkit,
+        "cuda/toolkit_packages.json": library_packages.ToolkitPackages,
         "cuda/toolkits.json": toolkits.Toolkit,
         "gpu/chips.json": gpus.Chip,
         "gpu/gpus.json": gpus.Gpu,

@@ -38,7 +38,7 @@ class _Hash(Row, frozen=True, kw_only=True):
     sha256: str
 
 
-class _Toolkit(Row, frozen=True, kw_only=True):
+class ToolkitPackages(Row, frozen=True, kw_only=True):
     version: str
     components: dict[str, tuple[str, ...]]
 
@@ -68,10 +68,16 @@ def _hashes() -> dict[str, str]:
 
 
 @cached
+def toolkit_releases() -> tuple[ToolkitPackages, ...]:
+    """The packages of NVIDIA's toolkits, release by release, update by update."""
+    return observed("toolkit_packages", dict[str, tuple[ToolkitPackages, ...]])["toolkits"]
+
+
+@cached
 def of_toolkit(cuda: Version) -> dict[str, frozenset[str]]:
     """The packages of NVIDIA that make up a toolkit (`11.8`), each with its versions over the toolkit's updates."""
     found: dict[str, set[str]] = {}
-    for row in observed("toolkit_packages", dict[str, tuple[_Toolkit, ...]])["toolkits"]:
+    for row in toolkit_releases():
         if (Version.find(row.version) or Version("0")).major_minor == cuda.major_minor:
             for pin in (pin for pins in row.components.values() for pin in pins):
                 package, _, version = pin.partition("==")

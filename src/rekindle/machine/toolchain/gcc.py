@@ -7,6 +7,7 @@ import re
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import FoundCompiler
+from rekindle.machine.toolchain import private
 
 _GCC = re.compile(r"g\+\+(?:-(\d{1,2}))?\Z")
 _CLANG = re.compile(r"clang\+\+(?:-(\d{1,2}))?\Z")
@@ -26,6 +27,10 @@ def probe(run: Run) -> tuple[FoundCompiler, ...]:
                 # `g++` is a link to `g++-12`: one compiler, and the plain name is kept, as a build starts that one.
                 seen.add(run.real(hit))
                 wanted[hit] = (kind, not version)
+    for root in private.roots(run, "gcc"):
+        program = run.join(root, "bin", "g++")
+        if run.exists(program):
+            wanted[run.join(root, "bin", run.paths.basename(run.real(program)))] = ("gcc", False)
     found = each(lambda path: _ask(run, path, *wanted[path]), wanted)
     good = [compiler for compiler in found if compiler]
     return tuple(sorted(good, key=lambda one: (one.kind != "gcc", not one.default, one.version)))

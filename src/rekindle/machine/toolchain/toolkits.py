@@ -10,7 +10,7 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import CalledTool, FoundToolkit
 from rekindle.machine.system import windows
-from rekindle.machine.toolchain import msvc, nvcc
+from rekindle.machine.toolchain import msvc, nvcc, private
 
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
 _GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
@@ -47,6 +47,12 @@ def probe(run: Run) -> tuple[FoundToolkit, ...]:
     first = next((place for place, how in places.items() if "PATH" in how), None)
     ordered = sorted(found.values(), key=lambda toolkit: "PATH" not in toolkit.found_by)
     return tuple(ordered) if first else tuple(found.values())
+
+
+def at(run: Run, root: str, how: str) -> FoundToolkit | None:
+    """The toolkit in this folder, if its nvcc can be started."""
+    program = run.join(root, "bin", f"nvcc{'.exe' if run.windows else ''}")
+    return _ask(run, program, [how]) if run.exists(program) else None
 
 
 def in_packages(run: Run, site_packages: tuple[str, ...]) -> tuple[FoundToolkit, ...]:
@@ -112,6 +118,7 @@ def roots(run: Run) -> list[tuple[str, str]]:
     conda = run.env("CONDA_PREFIX")
     if conda:
         found.append((run.join(conda, "Library") if run.windows else conda, "conda"))
+    found += [(root, private.HOW) for root in private.roots(run, "cuda")]
     return [(root, how) for root, how in found if root]
 
 

@@ -1,0 +1,229 @@
+"""The members of a package, one after the other, without writing any: .deb, .whl, .zip, .conda, .tar.* alike.
+
+Every name and every link is checked before it is handed out, and what comes out is counted against what went in: a
+package that leaves its folder, holds a device or unpacks to fifty times its size is refused. Nothing in a package is
+run.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NoReturn
+
+import msgspec
+import zstandard
+
+from rekindle.core.errors import BadInput
+from rekindle.formats import member_names, tar
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
+from rekindle.formats.budget import Unpacking
+
+_CHUNK = 1 << 20
+_AR = b"!<arch>\n"
+_AR_HEADER = 60
+_BROKEN = (*tar.DAMAGE, lzma.LZMAError, OSError, zstandard.ZstdError)
+_EXECUTABLE = 0o100
+ENDINGS = (".deb", ".whl", ".zip", ".conda", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".tar")
+
+
+class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, or a symbolic link where `link` is set. `data` must be read before the next entry is asked for."""
+
+    name: str
+    size: int
+    executable: bool
+    link: str | None
+    data: Iterator[bytes]
+
+
+def entries(path: Path) -> Iterator[ArchiveEntry]:
+    """What the package at `path` holds, folders left out."""
+    kind = next((ending for ending in ENDINGS if path.name.endswith(ending)), None)
+    if kind is None:
+        message = f"`{path.name}` is not a kind of package that can be unpacked"
+        raise BadInput(message, hint=f"known are {', '.join(ENDINGS)}")
+    budget = Unpacking(path.name, path.stat().st_size)
+    try:
+        for entry in _members(path, kind, budget):
+            yield msgspec.structs.replace(entry, data=_whole(path.name, entry.data))
+    except _BROKEN as error:
+        raise _broken(path.name, error) from error
+
+
+def _members(path: Path, kind: str, budget: Unpacking) -> Iterator[ArchiveEntry]:
+    if kind == ".deb":
+        yield from _deb(path, budget)
+    elif kind == ".conda":
+        yield from _conda(path, budget)
+    elif kind in (".whl", ".zip"):
+        yield from _zip(path, budget)
+    else:
+        with path.open("rb") as stream:
+            yield from _tar(stream, kind, path.name, budget)
+
+
+def _whole(name: str, data: Iterator[bytes]) -> Iterator[bytes]:
+    """What breaks while a member is read is the package's fault as well."""
+    try:
+        yield from data
+    except _BROKEN as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> BadInput:
+    return BadInput(f"`{name}` is not a whole package: {error}", hint="download it again")
+
+
+def _zip(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
+    with File(path) as source:
+        archive = Archive(source)
+        for member in archive.members.values():
+            budget.member(member.size)
+            yield ArchiveEntry(
+                name=member.name,
+                size=member.size,
+                executable=bool(member.mode & _EXECUTABLE),
+                link=None,
+                data=archive.chunks(member),
+            )
+
+
+def _conda(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
+    """A zip of two: `pkg-….tar.zst` holds the files; `info-….tar.zst` tells of them and is left out."""
+    with File(path) as source:
+        archive = Archive(source)
+        inner = [name for name in archive.members if name.startswith("pkg-") and name.endswith(".tar.zst")]
+        if len(inner) != 1:
+            raise ValueError("it has no single pkg-….tar.zst")
+        stream = _Pieces(archive.chunks(archive.member(inner[0])))
+        yield from _tar(stream, ".tar.zst", path.name, budget)
+
+
+def _deb(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
+    """An `ar` archive of three: what the package is, its scripts (never run), and `data.tar.*`, which is it."""
+    with path.open("rb") as stream:
+        if stream.read(len(_AR)) != _AR:
+            raise ValueError("it does not begin like a Debian package")
+        while len(header := stream.read(_AR_HEADER)) == _AR_HEADER:
+            name = header[:16].decode("ascii").strip().rstrip("/")
+            size = int(header[48:58].decode("ascii").strip())
+            begin = stream.tell()
+            if name.startswith("data.tar"):
+                yield from _tar(_Window(stream, size), "." + name.partition(".")[2], path.name, budget)
+                return
+            stream.seek(begin + size + size % 2)
+    raise ValueError("it has no data.tar")
+
+
+def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Unpacking) -> Iterator[ArchiveEntry]:
+    with tar.streamed(_opened(stream, kind), budget.packed) as archive:
+        for member in archive:
+            budget.member(member.size if member.isreg() else 0)
+            plain = _plain(member.name)
+            if member.isdir() or not plain:
+                continue
+            if wrong := member_names.problem(plain):
+                _hostile(name, wrong)
+            if member.issym():
+                link = _kept_inside(plain, member.linkname)
+                yield ArchiveEntry(name=plain, size=0, executable=False, link=link, data=iter(()))
+            elif member.islnk():
+                # A second name of a file before it: as a link it is the same file.
+                target = _plain(member.linkname)
+                if wrong := member_names.problem(target):
+                    _hostile(name, wrong)
+                link = posixpath.relpath(target, posixpath.dirname(plain) or ".")
+                yield ArchiveEntry(name=plain, size=0, executable=False, link=link, data=iter(()))
+            elif member.isreg():
+                source = archive.extractfile(member)
+                assert source is not None
+                executable = bool(member.mode & _EXECUTABLE)
+                yield ArchiveEntry(
+                    name=plain, size=member.size, executable=executable, link=None, data=_chunks(source, member.size)
+                )
+            else:
+                _hostile(name, f"`{member_names.printable(plain)}`, which is neither a file nor a link")
+
+
+def _plain(name: str) -> str:
+    while name.startswith("./"):
+        name = name[2:]
+    return "" if name in ("", ".") else name.rstrip("/")
+
+
+def _kept_inside(name: str, link: str) -> str:
+    """A link as it is written, if it stays in the package. `/etc/x` counts from the package's own root."""
+    if link.startswith("/"):
+        link = posixpath.relpath(link.lstrip("/") or ".", posixpath.dirname(name) or ".")
+    meant = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
+    if meant.startswith("..") or "\\" in link or "\0" in link:
+        _hostile(name, f"a link that leaves its folder, `{member_names.printable(link)}`")
+    return link
+
+
+def _chunks(source: IO[bytes], size: int) -> Iterator[bytes]:
+    while data := source.read(_CHUNK):
+        size -= len(data)
+        yield data
+    if size:
+        raise EOFError("it ends in the middle of a file")
+
+
+def _opened(stream: IO[bytes] | _Window | _Pieces, kind: str) -> IO[bytes]:
+    if kind == ".tar.xz":
+        return lzma.open(stream)  # type: ignore[arg-type]
+    if kind in (".tar.gz", ".tgz"):
+        return gzip.open(stream)  # type: ignore[arg-type,return-value]
+    if kind == ".tar.bz2":
+        return bz2.open(stream)  # type: ignore[arg-type]
+    if kind == ".tar.zst":
+        reader: IO[bytes] = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(
+            stream,  # type: ignore[arg-type]
+            read_across_frames=True,
+        )
+        return reader
+    if kind == ".tar":
+        return stream  # type: ignore[return-value]
+    raise ValueError(f"{kind} is not a known compression")
+
+
+class _Window:
+    """The next `size` bytes of a stream."""
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream, self._left = stream, size
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        data = self._stream.read(wanted)
+        if wanted and not data:
+            raise EOFError("it ends early")
+        self._left -= len(data)
+        return data
+
+
+class _Pieces:
+    """A stream over pieces of bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._rest) < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._rest += piece
+        data, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        return data
+
+
+def _hostile(package: str, what: str) -> NoReturn:
+    message = f"`{package}` has {what}"
+    raise BadInput(message, hint="do not use this file; nothing of it was installed")

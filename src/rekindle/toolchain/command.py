@@ -1,0 +1,154 @@
+"""What the commands of `rekindle toolchain` do, between the command line and the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.errors import UsageError
+from rekindle.core.paths import ARCHITECTURES
+from rekindle.core.version import Version, typed
+from rekindle.machine.host import Host
+from rekindle.toolchain import install as installing
+from rekindle.toolchain import licences, report
+from rekindle.toolchain.install import Installation
+from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec
+from rekindle.toolchain.providers.contract import ProviderSettings
+from rekindle.toolchain.store import Store
+
+Say = Callable[[str], None]
+Ask = Callable[[str], bool]
+
+
+class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed after `rekindle toolchain install`."""
+
+    tools: tuple[str, ...] = ()
+    provider: str | None = None
+    platform: str | None = None
+    full: bool = False
+    offline: bool = False
+    mirror: str | None = None
+    cuda: str | None = None
+    again: bool = False
+    accept_licence: bool = False
+    dry_run: bool = False
+
+    def how(self, store: Store, cuda: Version | None = None) -> Installation:
+        settings = ProviderSettings(
+            state=store.state,
+            full=self.full,
+            offline=self.offline,
+            mirror=self.mirror,
+            cuda=typed(self.cuda, "the CUDA version", "11.8") if self.cuda else cuda,
+        )
+        return Installation(
+            place=platform_of(self.platform), provider=self.provider, settings=settings, again=self.again
+        )
+
+
+class Installed(msgspec.Struct, frozen=True, kw_only=True):
+    offerings: tuple[Offering, ...]
+    kits: tuple[Kit, ...]
+
+
+def install(command: InstallCommand, *, say: Say, ask: Ask) -> Installed:
+    """Find everything, show it, have the terms accepted, then bring it. Nothing is half there afterwards."""
+    store = Store()
+    wanted = [ToolSpec.parse(text) for text in command.tools]
+    offerings = [_found(store, spec, command, wanted) for spec in wanted]
+    offerings += _companions(store, offerings, command, wanted)
+    for offering in offerings:
+        report.show_offering(offering)
+    if command.dry_run:
+        return Installed(offerings=tuple(offerings), kits=())
+    _accepted(store, offerings, command, say=say, ask=ask)
+    kits = []
+    for offering in offerings:
+        with store.locked(waiting=say):
+            kits.append(installing.install(store, offering, command.how(store), say=say))
+    return Installed(offerings=tuple(offerings), kits=tuple(kits))
+
+
+def _found(store: Store, spec: ToolSpec, command: InstallCommand, wanted: Sequence[ToolSpec]) -> Offering:
+    beside = next((other.version for other in wanted if other.name == "cuda"), None)
+    how = command.how(store, beside)
+    return installing.remembered(store, spec, how) if command.offline else installing.find(spec, how)
+
+
+def _companions(
+    store: Store, offerings: Sequence[Offering], command: InstallCommand, wanted: Sequence[ToolSpec]
+) -> list[Offering]:
+    """The compiler that a CUDA for Linux takes, where neither this machine nor the command line has one."""
+    from rekindle.knowledge.cuda.host_compilers import accepts_gcc
+    from rekindle.machine.toolchain import gcc
+
+    if any(spec.name == "gcc" for spec in wanted):
+        return []
+    more: list[Offering] = []
+    for offering in offerings:
+        if offering.name != "cuda" or offering.place != command.how(store).target or offering.place.system != "linux":
+            continue
+        have = [each for each in gcc.probe(Host()) if each.kind == "gcc"]
+        if any(accepts_gcc(offering.version, each.version.major).accepted for each in have):
+            continue
+        fitting = [major for major in range(20, 4, -1) if accepts_gcc(offering.version, major).accepted]
+        for major in fitting[:1]:
+            spec = ToolSpec(name="gcc", version=Version(str(major)))
+            how = msgspec.structs.replace(command.how(store), provider=None)
+            more.append(installing.remembered(store, spec, how) if command.offline else installing.find(spec, how))
+    return more
+
+
+def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:
+    """Show the terms that hold for what is downloaded; without acceptance nothing is."""
+    rows = licences.open_ones(store, installing.licences(offerings))
+    if not rows:
+        return
+    for row in rows:
+        say(f"{row.title}: {row.address}\n  {row.summary}")
+    if command.accept_licence:
+        licences.accept(store, rows, "--accept-licence")
+    elif ask("Do you accept these terms?"):
+        licences.accept(store, rows, "answered yes")
+    else:
+        raise licences.refused(rows)
+
+
+def platform_of(text: str | None) -> KitPlatform | None:
+    """`linux-x86_64`, `windows-x86_64`, `linux-aarch64`."""
+    if text is None:
+        return None
+    system, _, arch = text.lower().partition("-")
+    if system not in ("linux", "windows") or arch not in ARCHITECTURES:
+        raise UsageError(f"`{text[:40]}` is not a platform", hint="write it like `linux-x86_64` or `windows-x86_64`")
+    return KitPlatform(system=system, arch=ARCHITECTURES[arch])
+
+
+def remove(names: Sequence[str]) -> report.Toolchain:
+    store = Store()
+    with store.locked():
+        gone = [store.required(ToolSpec.parse(name)) for name in names]
+        for kit in gone:
+            store.remove(kit)
+    left = report.answer(store, store.kits())
+    return msgspec.structs.replace(left, removed=tuple(kit.id for kit in gone))
+
+
+def collect() -> report.Toolchain:
+    store = Store()
+    with store.locked():
+        freed = store.collect()
+    return msgspec.structs.replace(report.answer(store, store.kits()), freed=freed)
+
+
+def show(name: str) -> report.KitLine:
+    store = Store()
+    return report.line(store, store.required(ToolSpec.parse(name)))
+
+
+def folder_of(name: str) -> Path:
+    store = Store()
+    return store.folder(store.required(ToolSpec.parse(name)))

@@ -1,0 +1,90 @@
+"""The small files that make packages a toolkit: nvcc's profile, a compiler's wrappers. Every path in them is relative.
+
+Debian's nvcc.profile names folders of `/usr`; ours is the one that a toolkit has which lies in one folder, with its own
+programs before everything on PATH. GCC finds its own parts by where it lies, but not its headers, its C library and
+the libraries that it loads: a wrapper tells it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rekindle.toolchain.model import KitFile, Offering
+from rekindle.toolchain.store import Store
+
+PROFILE = """\
+TOP                 = $(_HERE_)/..
+NVVMIR_LIBRARY_DIR  = $(TOP)/nvvm/libdevice
+PATH               += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES           += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES          =+ $(_SPACE_) "-L$(TOP)/lib64/stubs" "-L$(TOP)/lib64"
+CUDAFE_FLAGS       +=
+PTXAS_FLAGS        +=
+"""
+
+_COMPILER = """\
+#!/bin/sh
+here=${{0%/*}}/..
+LD_LIBRARY_PATH=$here/tools${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
+export LD_LIBRARY_PATH
+exec "$here/usr/bin/{program}" --sysroot="$here" -B"$here/usr/bin/" "$@"
+"""
+
+_PROGRAM = """\
+#!/bin/sh
+here=${{0%/*}}/..
+LD_LIBRARY_PATH=$here/tools${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
+export LD_LIBRARY_PATH
+exec "$here/usr/bin/{program}" "$@"
+"""
+
+_DRIVER = re.compile(r"usr/bin/(?:[a-z0-9_]+-linux-gnu-)(gcc|g\+\+|cpp)-(\d+)\Z")
+_BINUTILS = re.compile(
+    r"usr/bin/[a-z0-9_]+-linux-gnu-(ar|as|ld|ld\.bfd|ld\.gold|nm|objcopy|objdump|ranlib|readelf|size|strings|strip)\Z"
+)
+
+
+def written(store: Store, offering: Offering, files: dict[str, KitFile]) -> Iterable[KitFile]:
+    """The files that this kind of kit needs and no package has."""
+    if offering.layout == "debian-cuda" and "bin/nvcc" in files:
+        yield _file(store, "bin/nvcc.profile", PROFILE, executable=False)
+    if offering.name == "gcc":
+        yield from _wrappers(store, files)
+    if offering.name == "cuda" and offering.place.system == "linux":
+        yield from _either_lib(files)
+    if offering.layout == "debian-gcc":
+        yield from (
+            KitFile(path=name, link=f"usr/{name}")
+            for name in ("lib", "lib64")
+            if any(path.startswith(f"usr/{name}/") for path in files)
+        )
+
+
+def _wrappers(store: Store, files: dict[str, KitFile]) -> Iterable[KitFile]:
+    for path in sorted(files):
+        program = path.rpartition("/")[2]
+        if match := _DRIVER.match(path):
+            name, version = match.groups()
+            wrapper = _file(store, f"bin/{name}-{version}", _COMPILER.format(program=program), executable=True)
+            yield wrapper
+            yield KitFile(path=f"bin/{name}", link=f"{name}-{version}")
+            other = {"gcc": "cc", "g++": "c++"}.get(name)
+            if other:
+                yield KitFile(path=f"bin/{other}", link=f"{name}-{version}")
+        elif match := _BINUTILS.match(path):
+            yield _file(store, f"bin/{match[1]}", _PROGRAM.format(program=program), executable=True)
+
+
+def _either_lib(files: dict[str, KitFile]) -> Iterable[KitFile]:
+    """Some look into `lib64`, some into `lib`: both names lead to the same folder."""
+    have = {name for name in ("lib", "lib64") if any(path.startswith(f"{name}/") for path in files)}
+    if have == {"lib"}:
+        yield KitFile(path="lib64", link="lib")
+    elif have == {"lib64"}:
+        yield KitFile(path="lib", link="lib64")
+
+
+def _file(store: Store, path: str, text: str, *, executable: bool) -> KitFile:
+    sha256, size = store.keep([text.encode()], executable=executable)
+    return KitFile(path=path, sha256=sha256, size=size, executable=executable)

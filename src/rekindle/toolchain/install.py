@@ -1,0 +1,206 @@
+"""A tool from nothing to a kit: find its parts, bring them side by side, check every hash, assemble, publish."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core import codec, files, paths
+from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound
+from rekindle.toolchain.assemble import assemble
+from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers.contract import Provider, ProviderSettings
+from rekindle.toolchain.providers.registry import provider, providers
+from rekindle.toolchain.store import Store
+
+_AT_ONCE = 4
+_PULSE = 5.0
+_LARGE = 10_000_000
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """How to install. `provider` None: the first that has it."""
+
+    place: KitPlatform | None = None
+    provider: str | None = None
+    settings: ProviderSettings
+    again: bool = False
+
+    @property
+    def target(self) -> KitPlatform:
+        return self.place or KitPlatform(system=paths.system(), arch=paths.architecture())
+
+
+def find(wanted: ToolSpec, how: Installation) -> Offering:
+    """The first provider that has it; an error says what each of them answered."""
+    answers = []
+    for each in providers() if how.provider is None else (provider(how.provider),):
+        found = each.find(wanted, how.target, how.settings)
+        if found.offering is not None:
+            return found.offering
+        answers.append(f"{each.NAME}: {found.why}")
+    message = f"{wanted} for {how.target.system} on {how.target.arch} cannot be had:\n" + "\n".join(
+        f"  {answer}" for answer in answers
+    )
+    raise NoRoute(message, hint="`--from` takes a folder or archive of your own, `adopt` an installed toolkit")
+
+
+def install(store: Store, offering: Offering, how: Installation, *, say: Callable[[str], None] = lambda _: None) -> Kit:
+    """The kit of this offering: the one that is there, or a new one. The caller holds the lock."""
+    there = next((kit for kit in store.kits() if _same(kit, offering)), None)
+    if there is not None and not how.again:
+        return there
+    _room(store, offering)
+    archives = bring(store, offering, how, say=say)
+    kit = assemble(store, offering, archives, say=say)
+    store.publish(kit)
+    remember(store, offering)
+    return kit
+
+
+def bring(
+    store: Store, offering: Offering, how: Installation, *, say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
+    """Every part, downloaded or at hand, with the hash that its provider stated."""
+    source = provider(offering.provider)
+    lacking = [part for part in offering.parts if not store.archive(part).is_file()]
+    if lacking and how.settings.offline:
+        names = ", ".join(part.file for part in lacking[:3]) + (" …" if len(lacking) > 3 else "")
+        message = f"{len(lacking)} of {len(offering.parts)} archives are not here: {names}"
+        raise NotFound(message, hint="run it once without `--offline`, or name them with `--from`")
+    total = sum(part.size for part in lacking)
+    if lacking:
+        say(f"fetching {len(lacking)} archives, {total / 1e6:,.0f} MB, from {offering.provider}")
+    with _Pulse(store, total, say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        # The largest first: it would otherwise begin last and be waited for alone.
+        jobs = [pool.submit(_fetched, store, source, group, how.settings) for group in _groups(lacking, source.GROUP)]
+        try:
+            for job in jobs:
+                job.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return [store.archive(part) for part in offering.parts]
+
+
+def _groups(parts: Sequence[Part], most: int) -> list[list[Part]]:
+    """Large parts alone, small ones together where a provider prefers that."""
+    ordered = sorted(parts, key=lambda part: -part.size)
+    large = [[part] for part in ordered if part.size >= _LARGE or most == 1]
+    small = [part for part in ordered if part.size < _LARGE and most > 1]
+    return large + [small[begin : begin + most] for begin in range(0, len(small), most)]
+
+
+def _fetched(store: Store, source: Provider, parts: list[Part], settings: ProviderSettings) -> None:
+    """Parts to their places; a file with another hash is thrown away, fetched once more, and then refused."""
+    for attempt in (1, 2):
+        partial = store.archives / "partial" / parts[0].sha256
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.not_writable(partial, error) from error
+        wrong = []
+        for part, found in zip(parts, source.fetch(parts, partial, settings), strict=True):
+            if paths.sha256_of(found) == part.sha256.lower():
+                store.archive(part).parent.mkdir(parents=True, exist_ok=True)
+                files.rename_over(found, store.archive(part))
+            else:
+                found.unlink(missing_ok=True)
+                wrong.append(part)
+        shutil.rmtree(partial, ignore_errors=True)
+        if not wrong:
+            return
+        if attempt == 2:
+            message = f"`{wrong[0].file}` arrived with another SHA-256 than {wrong[0].sha256[:16]}…, twice"
+            raise FetchFailed(message, hint="do not use this file; the mirror may be broken or tampered with")
+        parts = wrong
+
+
+class _Pulse:
+    """A line every few seconds: how much has come, and how fast."""
+
+    def __init__(self, store: Store, total: int, say: Callable[[str], None]) -> None:
+        self._folder, self._total, self._say = store.archives, total, say
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+        self._had = _size(self._folder)
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> None:
+        if self._total:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._total:
+            self._thread.join()
+
+    def _tell(self) -> None:
+        while not self._stop.wait(_PULSE):
+            come = max(_size(self._folder) - self._had, 0)
+            speed = come / (time.monotonic() - self._begun)
+            left = f", {max(self._total - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
+            self._say(f"fetched {come / 1e6:,.0f} of {self._total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}")
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return total
+
+
+def _room(store: Store, offering: Offering) -> None:
+    """Archives, and about three times as much unpacked: said before an hour of downloading, not after."""
+    need = sum(part.size for part in offering.parts if not store.archive(part).is_file()) + 3 * offering.size
+    store.root.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(store.root).free
+    if free < need:
+        message = (
+            f"{offering.name} {offering.version} needs about {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
+        )
+        from rekindle.core.errors import NotWritable
+
+        raise NotWritable(message, hint="free some space, or move the folder with REKINDLE_TOOLCHAIN")
+
+
+def _same(kit: Kit, offering: Offering) -> bool:
+    return kit.id == Kit(
+        name=offering.name, version=offering.version, place=offering.place, provider="", full=offering.full
+    ).id and [part.sha256 for part in kit.parts] == [part.sha256 for part in offering.parts]
+
+
+def remember(store: Store, offering: Offering) -> None:
+    """What was found, for `--offline`: the same parts without asking anybody."""
+    name = f"{offering.name}-{offering.version}-{offering.place.word}{'-full' if offering.full else ''}.json"
+    files.write_text(store.state / "offerings" / name, codec.to_json(offering) + "\n")
+
+
+def remembered(store: Store, wanted: ToolSpec, how: Installation) -> Offering:
+    """An offering of an earlier run, the newest that fits."""
+    found: list[Offering] = []
+    for path in sorted((store.state / "offerings").glob("*.json")):
+        try:
+            each = codec.from_json(files.read_bytes(path), Offering)
+        except BadInput:
+            continue
+        fits = wanted.fits(each.name, each.version, each.release)
+        if fits and each.place == how.target and each.full == how.settings.full:
+            found.append(each)
+    if not found:
+        message = f"no earlier run has found {wanted} for {how.target.system} on {how.target.arch}"
+        raise NotFound(message, hint="run it once without `--offline`, or name its archives with `--from`")
+    return max(found, key=lambda each: each.version)
+
+
+def licences(offerings: Sequence[Offering]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for offering in offerings for name in offering.licences))

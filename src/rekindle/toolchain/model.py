@@ -1,0 +1,144 @@
+"""What is asked for, what it is made of, and what is there: the values of this room."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+
+from rekindle.core.errors import UsageError
+from rekindle.core.version import Version, typed
+
+TOOLS = ("cuda", "cudnn", "gcc", "mkl", "nccl", "openblas")
+KIT_SCHEMA = "rekindle.toolchain-kit/1"
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """`cuda==11.8`: a tool and as much of its version as matters."""
+
+    name: str
+    version: Version | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ToolSpec:
+        match = re.fullmatch(r"\s*([a-z]+)\s*(?:(==|@|=)\s*([^\s]+))?\s*", text.lower())
+        if not match or match[1] not in TOOLS:
+            message = f"`{text[:60]}` is not a tool that can be installed"
+            raise UsageError(message, hint=f"write it like `cuda==11.8`; known are {', '.join(TOOLS)}")
+        return cls(name=match[1], version=typed(match[3], "the version", "11.8") if match[3] else None)
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.version}" if self.version else self.name
+
+    def fits(self, name: str, version: Version, release: Version | None = None) -> bool:
+        """By the tool's own number (nvcc's 13.0.88) or by that of the release it came with (13.0.2)."""
+        if self.name != name:
+            return False
+        known = [each for each in (version, release) if each is not None]
+        return self.version is None or any(each.starts_with(self.version) for each in known)
+
+
+class KitPlatform(msgspec.Struct, frozen=True, kw_only=True):
+    """The computer that a toolchain is for."""
+
+    system: str
+    arch: str
+
+    @property
+    def word(self) -> str:
+        """As NVIDIA's manifests call it: `linux-x86_64`, `windows-x86_64`, `linux-sbsa`."""
+        return f"{self.system}-{'sbsa' if self.arch == 'aarch64' else self.arch}"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One archive. `origin` says to its provider which one it is, and to a person where it comes from."""
+
+    name: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+    origin: str
+    licence: str = ""
+
+
+class Offering(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider has: the parts of one tool. `layout` says how they are put together."""
+
+    provider: str
+    name: str
+    version: Version
+    release: Version | None = None
+    """The number of the release it came with, where that is another: nvcc 13.0.88 is of CUDA 13.0.2."""
+    place: KitPlatform
+    layout: str
+    parts: tuple[Part, ...]
+    full: bool = False
+    unverified: tuple[str, ...] = ()
+    """What nobody has tried."""
+    gone: tuple[str, ...] = ()
+    """Parts of a whole tool that this provider does not have."""
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def licences(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.licence for part in self.parts if part.licence))
+
+
+class KitFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file of a kit, or a link where `link` is set."""
+
+    path: str
+    sha256: str = ""
+    size: int = 0
+    executable: bool = False
+    link: str | None = None
+
+
+class Kit(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool that is there, as its own record says. `root` is where it was found."""
+
+    schema: str = KIT_SCHEMA
+    name: str
+    version: Version
+    release: Version | None = None
+    place: KitPlatform
+    provider: str
+    full: bool = False
+    parts: tuple[Part, ...] = ()
+    files: tuple[KitFile, ...] = ()
+    made: tuple[str, ...] = ()
+    """Link names that no part brought and that were made."""
+    missing: tuple[str, ...] = ()
+    """What a whole tool has and this one lacks."""
+    unverified: tuple[str, ...] = ()
+    adopted: str | None = None
+    """The folder of somebody else's that is used as it is."""
+    made_at: str = ""
+
+    @property
+    def id(self) -> str:
+        return kit_id(self.name, self.version, self.place, full=self.full)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def digest(self) -> str:
+        """Over every path and its contents: two kits with the same one hold the same files."""
+        lines = sorted(f"{file.path}\0{file.link or file.sha256}\0{int(file.executable)}" for file in self.files)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def kit_id(name: str, version: Version, place: KitPlatform, *, full: bool) -> str:
+    """The folder's name: short, without spaces."""
+    from rekindle.core import paths
+
+    here = KitPlatform(system=paths.system(), arch=paths.architecture())
+    words = [name, str(version)] + ([place.system, place.arch] if place != here else []) + (["full"] if full else [])
+    return "-".join(words)

@@ -1,0 +1,1 @@
+"""Where the parts of a toolchain come from. Every module here offers parts and fetches them; none unpacks."""

@@ -1,0 +1,49 @@
+"""What a provider is: it finds the parts of a tool, and fetches parts. That is all it does.
+
+    find(wanted, place, settings)      parts with size and SHA-256, or why there are none
+    fetch(parts, folder, settings)     archives into an empty or half-filled folder, going on there
+    GROUP                              how many small parts are best fetched by one call
+
+The hash is checked by the caller, before anything is unpacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every provider."""
+
+    state: Path
+    """Where a provider may keep lists and the like."""
+    full: bool = False
+    offline: bool = False
+    mirror: str | None = None
+    """An address to ask instead of the provider's own."""
+    cuda: Version | None = None
+    """The CUDA that a cuDNN or NCCL must be made for."""
+    progress: Callable[[int, int | None], None] | None = None
+
+
+class FoundOffering(msgspec.Struct, frozen=True, kw_only=True):
+    """An offering, or the reason why there is none."""
+
+    offering: Offering | None = None
+    why: str = ""
+
+
+class Provider(Protocol):
+    NAME: str
+    GROUP: int
+
+    def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering: ...
+
+    def fetch(self, parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]: ...

@@ -1,0 +1,265 @@
+"""Debian's and Ubuntu's packages: found and downloaded by apt with a state of its own, without root, never installed.
+
+apt's own configuration says where its mirror is, through which proxy and with which keys; all of that holds here. Only
+its lists, its cache and the belief that nothing is installed are private. Another release of the same distribution
+comes from the same mirror.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rekindle.core import files, run
+from rekindle.core.errors import FetchFailed, MissingTool, NotFound
+from rekindle.core.processes import which
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.toolchains import DebianSet, debian_sets
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+
+NAME = "debian"
+GROUP = 12
+_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
+_KEYRINGS = ("-archive-keyring.gpg", "-archive-keyring.pgp")
+_MOVING = re.compile(r".*(-security|-updates|-backports|-proposed|/updates)\Z")
+
+
+def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+    """The parts of a tool, if a release of the machine's own distribution has it."""
+    if place.system != "linux" or place.arch not in _ARCH:
+        return FoundOffering(why=f"Debian has no packages for {place.system} on {place.arch}")
+    rows = [row for row in debian_sets() if row.tool == wanted.name and _fits(row, wanted)]
+    if not rows:
+        return FoundOffering(why=f"no release of Debian or Ubuntu in the tables has {wanted}")
+    if which("apt-get") is None:
+        return FoundOffering(why="there is no `apt-get` here")
+    own = distribution()
+    why = []
+    for row in sorted(rows, key=lambda row: (row.distribution != own, -row.version.major, -row.version.minor)):
+        if row.distribution != own and not settings.mirror:
+            why.append(f"{row.suite} is a release of {row.distribution}, and apt here is set up for {own or 'none'}")
+            continue
+        state = _State(row, place, settings)
+        packages = state.closure(full=settings.full)
+        if packages:
+            return FoundOffering(offering=_offering(row, place, packages, full=settings.full))
+        why.append(f"`{row.suite}` has no `{row.roots[0]}` for {_ARCH[place.arch]}")
+    return FoundOffering(why="; ".join(why))
+
+
+def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
+    """Download packages. apt goes on where it stopped, and checks the hashes that the signed index states."""
+    origins = [_read_origin(part.origin) for part in parts]
+    suite, _, _, arch = origins[0]
+    row = next((row for row in debian_sets() if row.suite == suite), None)
+    if row is None:
+        raise NotFound(f"`{parts[0].origin}` is of a release that is not in the tables", hint="update Rekindle")
+    state = _State(row, KitPlatform(system="linux", arch=_place(arch)), settings)
+    state.make()
+    said = state.apt("download", *(f"{name}={version}" for _, name, version, _ in origins), cwd=folder, timeout=3600)
+    found = [next(iter(sorted(folder.glob(f"{name}_*.deb"))), None) for _, name, _, _ in origins]
+    if not said.ok or None in found:
+        tail = (said.err.strip() or said.out.strip()).splitlines()[-1:]
+        message = f"apt could not download `{origins[0][1]}`: {' '.join(tail)}"
+        raise FetchFailed(message, hint="check apt's sources and proxy, then rerun the command to resume")
+    return [path for path in found if path]
+
+
+def distribution() -> str:
+    """`debian` or `ubuntu`: whose packages this system takes."""
+    try:
+        text = Path("/etc/os-release").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    told = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', text, re.MULTILINE))
+    words = f"{told.get('ID', '')} {told.get('ID_LIKE', '')}".split()
+    return next((word for word in words if word in ("debian", "ubuntu")), "")
+
+
+def mirrors() -> tuple[str, ...]:
+    """Where apt here has the distribution from, by its own word."""
+    said = run.call(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"],
+        env={**os.environ, "LC_ALL": "C"},
+        timeout=60,
+    )
+    found = []
+    for line in said.out.splitlines():
+        address, _, rest = line.partition(" ")
+        release, _, component = rest.partition(" ")
+        name = urlsplit(address).path.rstrip("/").rpartition("/")[2]
+        # `debian`, `ubuntu`, `ubuntu-ports`; a mirror may call its folder otherwise, but its suites have `main`.
+        if component == "main" and not _MOVING.match(release) and not name.endswith("-security"):
+            found.append(address.rstrip("/"))
+    return tuple(dict.fromkeys(found))
+
+
+class _State:
+    """apt's files for one release and one architecture, in Rekindle's folder."""
+
+    def __init__(self, row: DebianSet, place: KitPlatform, settings: ProviderSettings) -> None:
+        self.row, self.arch, self.settings = row, _ARCH[place.arch], settings
+        self.root = settings.state / f"apt-{row.suite}-{self.arch}"
+        every = [each for each in debian_sets() if each.suite == row.suite]
+        self.components = tuple(dict.fromkeys(name for each in every for name in each.components))
+        self._stanzas: dict[str, dict[str, str]] = {}
+
+    def make(self) -> None:
+        """Write apt's configuration and bring its lists, once."""
+        done = self.root / "updated"
+        wanted = " ".join([*self._addresses(), *self.components])
+        if done.is_file() and done.read_text(encoding="utf-8") == wanted:
+            return
+        if self.settings.offline:
+            raise NotFound(f"the lists of {self.row.suite} are not here", hint="run it once without `--offline`")
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        files.write_text(self.root / "status", "")
+        files.write_text(self.root / "sources.sources", self._sources())
+        files.write_text(self.root / "apt.conf", self._configuration())
+        said = self.apt("update", timeout=900)
+        if not said.ok or re.search(r"^(E|W): ", said.err, re.MULTILINE):
+            tail = "\n".join(said.err.strip().splitlines()[-4:])
+            message = f"apt could not read the lists of {self.row.suite}:\n{tail}"
+            raise FetchFailed(message, hint="check apt's own sources and keys: `apt-get update`")
+        files.write_text(done, wanted)
+
+    def apt(self, *words: str, cwd: Path | None = None, timeout: float = 120) -> run.Result:
+        # By `-c`, which is read last: what APT_CONFIG names is read first, and any file of the system overrides it.
+        program = "apt-cache" if words[0] == "show" else "apt-get"
+        command = [program, "-c", str(self.root / "apt.conf"), *words]
+        return run.call(command, env={**os.environ, "LC_ALL": "C"}, cwd=cwd, timeout=timeout)
+
+    def closure(self, *, full: bool) -> list[dict[str, str]]:
+        """The root packages, and what they depend on as long as it belongs to the same sources."""
+        self.make()
+        chosen: dict[str, dict[str, str]] = {}
+        wanted = list(self.row.roots)
+        while wanted:
+            self._ask(wanted)
+            for name in wanted:
+                if name in self._stanzas and name not in chosen:
+                    chosen[name] = self._stanzas[name]
+            if not all(root in chosen for root in self.row.roots):
+                return []
+            groups = [group for each in wanted if each in chosen for group in _depends(chosen[each])]
+            self._ask(name for group in groups for name in group)
+            following = (self._follow(group, full=full) for group in groups)
+            wanted = sorted({name for name in following if name and name not in chosen})
+        return [chosen[name] for name in sorted(chosen)]
+
+    def _follow(self, alternatives: list[str], *, full: bool) -> str | None:
+        for name in alternatives:
+            known = self._stanzas.get(name)
+            if known and _source(known) in self.row.sources and (full or self.row.needs(name)):
+                return name
+        return None
+
+    def _ask(self, names: Iterable[str]) -> None:
+        unknown = sorted({name for name in names if name not in self._stanzas})
+        if not unknown:
+            return
+        said = self.apt("show", "--no-all-versions", *unknown)
+        for stanza in _stanzas(said.out):
+            self._stanzas.setdefault(stanza["Package"], stanza)
+
+    def _addresses(self) -> tuple[str, ...]:
+        found = (self.settings.mirror,) if self.settings.mirror else mirrors()
+        if not found:
+            raise MissingTool(
+                "apt here has no source of its distribution", hint="name a mirror with `--mirror`, or set up apt"
+            )
+        return found[:1]
+
+    def _sources(self) -> str:
+        keys = [Path(f"/usr/share/keyrings/{self.row.distribution}{ending}") for ending in _KEYRINGS]
+        keyring = next((f"Signed-By: {key}\n" for key in keys if key.is_file()), "")
+        uris, parts = " ".join(self._addresses()), " ".join(self.components)
+        return f"Types: deb\nURIs: {uris}\nSuites: {self.row.suite}\nComponents: {parts}\n{keyring}"
+
+    def _configuration(self) -> str:
+        # The sources' file keeps its ending: apt tells the two ways to write them apart by it.
+        return "".join(
+            f'{name} "{value}";\n'
+            for name, value in {
+                "APT::Architecture": self.arch,
+                "APT::Architectures": self.arch,
+                "Dir::State": self.root,
+                "Dir::State::status": self.root / "status",
+                "Dir::State::lists": self.root / "lists",
+                "Dir::Cache": self.root / "cache",
+                "Dir::Cache::pkgcache": "pkgcache.bin",
+                "Dir::Cache::srcpkgcache": "srcpkgcache.bin",
+                "Dir::Etc::sourcelist": self.root / "sources.sources",
+                "Dir::Etc::sourceparts": "-",
+                "Dir::Etc::preferences": "-",
+                "Dir::Etc::preferencesparts": "-",
+                "Acquire::Languages": "none",
+                "APT::Sandbox::User": "",
+                "APT::Update::Post-Invoke": "",
+                "APT::Update::Post-Invoke-Success": "",
+            }.items()
+        )
+
+
+def _fits(row: DebianSet, wanted: ToolSpec) -> bool:
+    if wanted.version is None:
+        return True
+    return wanted.version.starts_with(row.version) or row.version.starts_with(wanted.version)
+
+
+def _offering(row: DebianSet, place: KitPlatform, packages: list[dict[str, str]], *, full: bool) -> Offering:
+    parts = tuple(
+        Part(
+            name=stanza["Package"],
+            version=stanza["Version"],
+            file=stanza["Filename"].rpartition("/")[2],
+            size=int(stanza["Size"]),
+            sha256=stanza["SHA256"],
+            origin=f"apt:{row.suite}/{stanza['Package']}={stanza['Version']}:{_ARCH[place.arch]}",
+            licence=row.licence if _source(stanza) == "nvidia-cuda-toolkit" else "",
+        )
+        for stanza in packages
+    )
+    root = next(part for part in parts if part.name == row.roots[0])
+    number = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", root.version)
+    version = Version(number[1]) if number else row.version
+    return Offering(
+        provider=NAME, name=row.tool, version=version, place=place, layout=row.layout, parts=parts, full=full
+    )
+
+
+def _stanzas(text: str) -> Iterator[dict[str, str]]:
+    for block in text.split("\n\n"):
+        fields = dict(re.findall(r"^([A-Za-z0-9-]+): ?(.*)$", block, re.MULTILINE))
+        if {"Package", "Version", "Filename", "Size", "SHA256"} <= fields.keys():
+            yield fields
+
+
+def _source(stanza: dict[str, str]) -> str:
+    return stanza.get("Source", stanza["Package"]).partition(" ")[0]
+
+
+def _depends(stanza: dict[str, str]) -> Iterator[list[str]]:
+    """Each dependency as its alternatives, without versions."""
+    for field in ("Pre-Depends", "Depends"):
+        for group in stanza.get(field, "").split(","):
+            names = [re.sub(r"[\s(:].*", "", name.strip()) for name in group.split("|")]
+            if names := [name for name in names if name]:
+                yield names
+
+
+def _read_origin(origin: str) -> tuple[str, str, str, str]:
+    match = re.fullmatch(r"apt:([^/]+)/([^=]+)=(.+):([a-z0-9]+)", origin)
+    if not match:
+        raise NotFound(f"`{origin[:80]}` does not name a Debian package", hint="the manifest was changed")
+    suite, name, version, arch = match.groups()
+    return suite, name, version, arch
+
+
+def _place(arch: str) -> str:
+    return next((ours for ours, theirs in _ARCH.items() if theirs == arch), arch)

@@ -1,0 +1,189 @@
+"""NVIDIA's wheels of the Python index: a whole toolkit from 13.0 on, cuDNN and NCCL of every CUDA, Intel's MKL.
+
+pip asks and downloads, so that a mirror, proxy, certificates and credentials hold that the user has set for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rekindle.core import fetch as fetching
+from rekindle.core import python
+from rekindle.core.errors import FetchFailed, NotFound, RekindleError
+from rekindle.core.run import Result, call
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import cudnn, library_packages
+from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+
+NAME = "index"
+GROUP = 1
+_GLIBC = ("1", "2010", "2014", "_2_17", "_2_24", "_2_26", "_2_27", "_2_28", "_2_31", "_2_34")
+
+
+def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+    row = next((row for row in index_sets() if row.tool == wanted.name and row.serves(wanted.version)), None)
+    if row is None:
+        return FoundOffering(why=f"the Python index has no complete {wanted}")
+    try:
+        pins, release = _pins(row, wanted, place, settings)
+    except NotFound as none:
+        return FoundOffering(why=none.message)
+    parts, absent = _ask(pins, place)
+    if row.main and not any(re.fullmatch(row.main, part.name) for part in parts):
+        return FoundOffering(why=f"the index has no {pins[0]} for {place.system} on {place.arch}")
+    if not parts:
+        return FoundOffering(why=f"the index has no {pins[0]} for {place.system} on {place.arch}")
+    leading = next((part for part in parts if row.main and re.fullmatch(row.main, part.name)), parts[0])
+    version = Version.find(leading.version) or row.first
+    return FoundOffering(
+        offering=Offering(
+            provider=NAME,
+            name=wanted.name,
+            version=version,
+            release=release,
+            place=place,
+            layout=row.layout,
+            parts=tuple(_licensed(part, row) for part in parts),
+            full=settings.full,
+            gone=tuple(absent),
+        )
+    )
+
+
+def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
+    """Download one wheel. pip has no half a wheel: what it has begun, it begins again."""
+    (part,) = parts
+    name, _, version = part.origin.removeprefix("index:").partition("==")
+    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    said = _pip(*words, *_tags(part.file), f"{name}=={version}", timeout=3600)
+    found = folder / part.file
+    if not said.ok or not found.is_file():
+        tail = (said.err.strip() or "pip said nothing").splitlines()[-1]
+        message = f"pip could not download `{name}=={version}`: {tail}"
+        raise FetchFailed(message, hint="check pip's index and proxy, then rerun the command")
+    return [found]
+
+
+def _pins(
+    row: IndexSet, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings
+) -> tuple[list[str], Version | None]:
+    """What pip is asked for, the package that names the version first, and the toolkit's own release number."""
+    if wanted.name == "cuda":
+        release, components = _toolkit(wanted)
+        names = components if settings.full else [name for name in row.components if name in components]
+        return [pin for name in names for pin in components[name]], release
+    number = f"=={wanted.version}.*" if wanted.version else ""
+    if wanted.name == "cudnn" and wanted.version:
+        known = cudnn.row_of(wanted.version)
+        if known is not None:
+            number = f"=={known.version}.*" if len(wanted.version.parts) < 4 else f"=={wanted.version}"
+    return [f"{package}{number if not count else ''}" for count, package in enumerate(_packages(row, settings))], None
+
+
+def _packages(row: IndexSet, settings: ProviderSettings) -> list[str]:
+    """`nvidia-cudnn-cu{cuda}`: which CUDA it is for must be known."""
+    if any("{cuda}" in package for package in row.packages) and settings.cuda is None:
+        message = f"{row.tool} of the index is made for one CUDA: say for which with `--cuda`"
+        raise NotFound(message)
+    major = settings.cuda.major if settings.cuda else 0
+    return [package.format(cuda=major) for package in row.packages]
+
+
+def _toolkit(wanted: ToolSpec) -> tuple[Version, dict[str, tuple[str, ...]]]:
+    """The newest published release of a toolkit that fits."""
+    fitting = [
+        (version, row.components)
+        for row in library_packages.toolkit_releases()
+        if (version := Version.find(row.version))
+        and re.fullmatch(r"[\d.]+", row.version)
+        and (wanted.version is None or version.starts_with(wanted.version))
+    ]
+    if not fitting:
+        # Also by nvcc's own number, 13.0.88.
+        for row in library_packages.toolkit_releases():
+            nvcc = " ".join(row.components.get("nvcc", ()))
+            if wanted.version and f"=={wanted.version}." in nvcc + ".":
+                return Version.find(row.version) or wanted.version, row.components
+        raise NotFound(f"CUDA {wanted.version} is not among the releases of the index")
+    return max(fitting, key=lambda each: each[0])
+
+
+def _ask(pins: list[str], place: KitPlatform) -> tuple[list[Part], list[str]]:
+    """What pip would take for each pin; and those that are not there for this platform."""
+    found = _report(pins, place)
+    if found is not None:
+        return found, []
+    parts: list[Part] = []
+    absent: list[str] = []
+    for pin in pins:
+        one = _report([pin], place)
+        parts += one or []
+        absent += [] if one else [f"{pin} (not in the index for {place.system} on {place.arch})"]
+    return parts, absent
+
+
+def _report(pins: list[str], place: KitPlatform) -> list[Part] | None:
+    with tempfile.TemporaryDirectory(prefix="rekindle-index-") as empty:
+        words = ["install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-", "--target", empty]
+        said = _pip(*words, "--only-binary=:all:", *_platforms(place), *pins, timeout=900)
+    if not said.ok:
+        return None
+    try:
+        rows = json.loads(said.out[said.out.index("{") :])["install"]
+        return [_part(row) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FetchFailed("pip's report could not be read", hint="update pip: `pip install -U pip`") from error
+
+
+def _part(row: dict[str, object]) -> Part:
+    told: dict[str, dict[str, str]] = row["metadata"]  # type: ignore[assignment]
+    info: dict[str, dict[str, dict[str, str]]] = row["download_info"]  # type: ignore[assignment]
+    name, version = str(told["name"]), str(told["version"])
+    address = str(info["url"])
+    return Part(
+        name=name,
+        version=version,
+        file=unquote(urlsplit(address).path.rpartition("/")[2]),
+        size=_size(address),
+        sha256=info["archive_info"]["hashes"]["sha256"],
+        origin=f"index:{name}=={version}",
+    )
+
+
+def _size(address: str) -> int:
+    """0 where the index does not tell: the size is shown to a person, and steers nothing."""
+    try:
+        return fetching.content_length(address) if address.startswith("http") else 0
+    except RekindleError:
+        return 0
+
+
+def _licensed(part: Part, row: IndexSet) -> Part:
+    import msgspec
+
+    return msgspec.structs.replace(part, licence=row.licence)
+
+
+def _platforms(place: KitPlatform) -> list[str]:
+    if place.system == "windows":
+        return ["--platform", "win_amd64"]
+    return [word for tag in _GLIBC for word in ("--platform", f"manylinux{tag}_{place.arch}")]
+
+
+def _tags(file: str) -> list[str]:
+    """The options by which pip takes exactly this wheel, on whatever computer it runs."""
+    *_, tag, _, platforms = file.removesuffix(".whl").split("-")
+    words = [word for platform in platforms.split(".") for word in ("--platform", platform)]
+    return words + (["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else [])
+
+
+def _pip(*words: str, timeout: float) -> Result:
+    return call(python.pip(sys.executable, *words), timeout=timeout)

@@ -1,0 +1,111 @@
+"""Kits as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rekindle.core import console
+from rekindle.core.findings import Finding
+from rekindle.toolchain.model import Kit, Offering
+from rekindle.toolchain.smoke import Smoke
+from rekindle.toolchain.store import Store
+
+
+class KitLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A kit without the list of its files."""
+
+    id: str
+    name: str
+    version: str
+    system: str
+    arch: str
+    provider: str
+    folder: str
+    files: int
+    size: int
+    digest: str
+    parts: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle toolchain` and of most of its commands."""
+
+    schema: str = "rekindle.toolchain/1"
+    folder: str
+    kits: tuple[KitLine, ...] = ()
+    removed: tuple[str, ...] = ()
+    freed: int | None = None
+
+
+def line(store: Store, kit: Kit, findings: Sequence[Finding] = ()) -> KitLine:
+    return KitLine(
+        id=kit.id,
+        name=kit.name,
+        version=str(kit.version),
+        system=kit.place.system,
+        arch=kit.place.arch,
+        provider=kit.provider,
+        folder=str(store.folder(kit)),
+        files=len(kit.files),
+        size=kit.size,
+        digest=kit.digest,
+        parts=tuple(f"{part.name} {part.version}" for part in kit.parts),
+        made=kit.made,
+        missing=kit.missing,
+        unverified=kit.unverified,
+        licences=tuple(dict.fromkeys(part.licence for part in kit.parts if part.licence)),
+        findings=tuple(findings),
+    )
+
+
+def answer(store: Store, kits: Sequence[Kit]) -> Toolchain:
+    return Toolchain(folder=str(store.root), kits=tuple(line(store, kit) for kit in kits))
+
+
+def show_list(found: Toolchain) -> None:
+    if not found.kits:
+        console.out(f"no toolchains in {found.folder}; install one: rekindle toolchain install cuda==11.8")
+        return
+    rows = [[kit.id, kit.provider, f"{kit.size / 1e6:,.0f} MB", kit.folder] for kit in found.kits]
+    console.out(console.table(rows, head=["kit", "from", "size", "folder"]))
+
+
+def show_kit(kit: KitLine) -> None:
+    console.out(f"{kit.name} {kit.version} for {kit.system} on {kit.arch}, from {kit.provider}")
+    rows = [
+        ["folder", kit.folder],
+        ["size", f"{kit.size / 1e6:,.0f} MB in {kit.files:,} files"],
+        ["made of", ", ".join(kit.parts) or "a folder of yours"],
+        ["link names made", ", ".join(kit.made) or "none"],
+        ["missing", ", ".join(kit.missing) or "nothing known"],
+        ["digest", kit.digest],
+    ]
+    if kit.unverified:
+        rows.append(["UNVERIFIED", "; ".join(kit.unverified)])
+    console.out(console.table(rows))
+    for item in kit.findings:
+        console.out(console.finding(item))
+
+
+def show_offering(offering: Offering) -> None:
+    """What an installation would bring, before it does."""
+    licences = ", ".join(offering.licences) or "free software"
+    console.say(
+        f"{offering.name} {offering.version} for {offering.place.system} on {offering.place.arch}: "
+        f"{len(offering.parts)} archives, {offering.size / 1e6:,.0f} MB, from {offering.provider}; licence: {licences}"
+    )
+    for text in offering.unverified:
+        console.say(f"UNVERIFIED: {text}")
+
+
+def show_smoke(found: Smoke) -> None:
+    console.out(f"{found.kit} in {found.folder}")
+    for item in found.findings:
+        console.out(console.finding(item))

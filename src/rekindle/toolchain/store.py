@@ -1,0 +1,201 @@
+"""Rekindle's own folder of toolchains: kits, and one copy of every file that any of them holds.
+
+    objects/ab/cdef…      a file by its SHA-256, read-only; a kit's file is another name (a hard link) of it
+    kits/cuda-11.8.89/    a whole tool; it appears by one rename, with its record inside, or not at all
+    archives/             what was downloaded, by SHA-256; `gc` clears it
+    lock                  held by whoever changes anything
+
+Whoever dies in between leaves a folder whose name begins with a dot and objects that nothing links to; the next one
+sweeps them away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rekindle.core import codec, files, paths
+from rekindle.core.errors import BadInput, Locked, NotFound
+from rekindle.toolchain.model import Kit, KitFile, Part, ToolSpec
+
+_PATIENCE = 3600.0
+_RECORD = "kit.json"
+
+
+class Store:
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or paths.toolchain_folder()
+        self.objects = self.root / "objects"
+        self.kits_folder = self.root / "kits"
+        self.archives = self.root / "archives"
+        self.state = self.root / "state"
+
+    def kits(self) -> tuple[Kit, ...]:
+        """Every kit that is there, by its record. A folder without a readable record is none."""
+        found = []
+        for folder in sorted(self.kits_folder.glob("*")) if self.kits_folder.is_dir() else ():
+            if not folder.name.startswith("."):
+                with contextlib.suppress(BadInput, NotFound):
+                    found.append(self.read(folder))
+        return tuple(found)
+
+    def read(self, folder: Path) -> Kit:
+        record = paths.state_folder(folder) / _RECORD
+        return codec.from_json(files.read_bytes(record), Kit, name=f"`{record}`")
+
+    def find(self, wanted: ToolSpec) -> Kit | None:
+        """The newest kit that fits, a full one before one that holds only what a build needs."""
+        fitting = [kit for kit in self.kits() if wanted.fits(kit.name, kit.version, kit.release)]
+        return max(fitting, key=lambda kit: (kit.place == _here(), kit.version, kit.full), default=None)
+
+    def required(self, wanted: ToolSpec) -> Kit:
+        found = self.find(wanted)
+        if found is None:
+            message = f"{wanted} is not installed in `{self.root}`"
+            raise NotFound(message, hint=f"`rekindle toolchain install {wanted}`; `rekindle toolchain list` shows all")
+        return found
+
+    def folder(self, kit: Kit) -> Path:
+        return Path(kit.adopted) if kit.adopted else self.kits_folder / kit.id
+
+    def archive(self, part: Part) -> Path:
+        """Where a part is kept once it has been downloaded and its hash was right."""
+        return self.archives / part.sha256[:2] / part.sha256 / part.file
+
+    @contextlib.contextmanager
+    def locked(self, *, waiting: Callable[[str], None] = lambda _: None, patience: float = _PATIENCE) -> Iterator[None]:
+        """One writer. A second one waits: what the first one brings, it need not bring again."""
+        from filelock import FileLock, Timeout
+
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.not_writable(self.root, error) from error
+        lock = FileLock(self.root / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting("waiting for another run that is installing a toolchain")
+            try:
+                lock.acquire(timeout=patience)
+            except Timeout:
+                message = f"another run has held `{self.root}` for {patience / 60:.0f} minutes"
+                raise Locked(message, hint="wait for it, or end it") from None
+        try:
+            self._sweep()
+            yield
+        finally:
+            lock.release()
+
+    def keep(self, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:
+        """A file's contents among the objects: its hash and its size. What is there already is not written twice."""
+        digest, size = hashlib.sha256(), 0
+        beside = self.objects / f".{secrets.token_hex(8)}.part"
+        try:
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("xb") as stream:
+                for piece in data:
+                    digest.update(piece)
+                    size += len(piece)
+                    stream.write(piece)
+            place = self.object(digest.hexdigest(), executable=executable)
+            if place.is_file() and place.stat().st_size == size:
+                return digest.hexdigest(), size
+            place.parent.mkdir(parents=True, exist_ok=True)
+            beside.chmod(0o555 if executable else 0o444)
+            beside.replace(place)
+        except OSError as error:
+            raise files.not_writable(self.objects, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+        return digest.hexdigest(), size
+
+    def object(self, sha256: str, *, executable: bool) -> Path:
+        return self.objects / sha256[:2] / (sha256[2:] + ("x" if executable else ""))
+
+    def publish(self, kit: Kit) -> Path:
+        """Make the kit's folder from objects, and give it its name when it is whole."""
+        final = self.kits_folder / kit.id
+        part = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.part"
+        try:
+            for file in kit.files:
+                self._place(part / file.path, file)
+            files.write_text(paths.state_folder(part) / _RECORD, codec.to_json(kit) + "\n")
+            if hasattr(os, "sync"):
+                os.sync()
+            if final.exists():
+                old = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.old"
+                final.replace(old)
+                part.replace(final)
+                remove_tree(old)
+            else:
+                part.replace(final)
+        except OSError as error:
+            remove_tree(part)
+            raise files.not_writable(final, error) from error
+        except BaseException:
+            remove_tree(part)
+            raise
+        files.sync_folder(self.kits_folder)
+        return final
+
+    def _place(self, target: Path, file: KitFile) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.link is not None:
+            target.symlink_to(file.link)
+            return
+        source = self.object(file.sha256, executable=file.executable)
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            # A disk without hard links, or too many names of one file: a copy serves.
+            shutil.copy2(source, target)
+
+    def remove(self, kit: Kit) -> None:
+        folder = self.kits_folder / kit.id
+        old = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.old"
+        folder.replace(old)
+        remove_tree(old)
+
+    def collect(self) -> int:
+        """Drop archives, and objects that no kit links to. How many bytes that freed."""
+        used = {(file.sha256, file.executable) for kit in self.kits() for file in kit.files if file.link is None}
+        freed = 0
+        for path in self.objects.glob("*/*") if self.objects.is_dir() else ():
+            name = path.parent.name + path.name
+            if (name.removesuffix("x"), name.endswith("x")) not in used:
+                freed += path.stat().st_size
+                path.unlink()
+        if self.archives.is_dir():
+            freed += sum(path.stat().st_size for path in self.archives.rglob("*") if path.is_file())
+            remove_tree(self.archives)
+        return freed
+
+    def _sweep(self) -> None:
+        for leftover in self.kits_folder.glob(".*") if self.kits_folder.is_dir() else ():
+            remove_tree(leftover)
+        for leftover in self.objects.glob(".*.part") if self.objects.is_dir() else ():
+            leftover.unlink(missing_ok=True)
+
+
+def remove_tree(folder: Path) -> None:
+    """Also read-only files, which Windows refuses to remove."""
+    if os.name == "nt":
+        for path in folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                path.chmod(0o666)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _here() -> object:
+    from rekindle.toolchain.model import KitPlatform
+
+    return KitPlatform(system=paths.system(), arch=paths.architecture())

@@ -1,0 +1,417 @@
+"""Private toolchains: packages of every kind to one tree, whole or not at all, every file by its hash."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable, UsageError
+from rekindle.core.paths import sha256_of
+from rekindle.core.version import Version
+from rekindle.formats import unpacking
+from rekindle.toolchain import install as installing
+from rekindle.toolchain.assemble import assemble
+from rekindle.toolchain.install import Installation
+from rekindle.toolchain.layout import Layout
+from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers import debian, registry
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.store import Store
+from support import packages
+
+LINUX = KitPlatform(system="linux", arch="x86_64")
+
+TOOLKIT: packages.Files = {
+    "./usr/lib/nvidia-cuda-toolkit/bin/nvcc": b"nvcc itself",
+    "./usr/lib/nvidia-cuda-toolkit/bin/cicc": b"cicc",
+    "./usr/lib/nvidia-cuda-toolkit/bin/g++": b"a wrapper that calls g++-11 of PATH",
+    "./usr/lib/nvidia-cuda-toolkit/bin/nvcc.profile": "/etc/nvcc.profile",
+    "./usr/lib/nvidia-cuda-toolkit/libdevice/libdevice.10.bc": b"BC",
+    "./etc/nvcc.profile": b"PATH += /usr/lib",
+    "./usr/bin/nvcc": b"exec /usr/lib/nvidia-cuda-toolkit/bin/nvcc",
+    "./usr/bin/ptxas": b"ptxas",
+    "./usr/share/doc/nvidia-cuda-toolkit/copyright": b"EULA",
+}
+LIBRARIES: packages.Files = {
+    "./usr/include/cuda_runtime.h": b"// runtime",
+    "./usr/lib/x86_64-linux-gnu/libcudart.so.11.8": b"ELF",
+    "./usr/lib/x86_64-linux-gnu/libcudart.so.11.0": "libcudart.so.11.8",
+    "./usr/lib/x86_64-linux-gnu/libcublas_static.a": b"large",
+    "./usr/lib/x86_64-linux-gnu/libcudart_static.a": b"small",
+    "./usr/lib/x86_64-linux-gnu/libnppc.so": "libnppc.so.11",
+}
+
+
+def part_of(path: Path, name: str = "part") -> Part:
+    return Part(name=name, version="1", file=path.name, size=path.stat().st_size, sha256=sha256_of(path), origin=name)
+
+
+def offering_of(paths: Sequence[Path], *, layout: str = "debian-cuda", version: str = "11.8.89") -> Offering:
+    parts = tuple(part_of(path, path.name) for path in paths)
+    return Offering(provider="stage", name="cuda", version=Version(version), place=LINUX, layout=layout, parts=parts)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "toolchain"))
+    return Store()
+
+
+class Stage:
+    """A provider whose archives lie in a folder. `harm` changes what arrives, `asked` counts."""
+
+    NAME, GROUP = "stage", 1
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asked, self.lock = folder, [], threading.Lock()  # type: ignore[var-annotated]
+        self.harm = lambda data: data
+
+    def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+        return FoundOffering(why="only staged")
+
+    def fetch(self, parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
+        (part,) = parts
+        with self.lock:
+            self.asked.append(part.file)
+        (folder / part.file).write_bytes(self.harm((self.folder / part.file).read_bytes()))
+        return [folder / part.file]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    folder = tmp_path / "stage"
+    folder.mkdir()
+    made = Stage(folder)
+    monkeypatch.setattr(installing, "provider", lambda name: made)
+    return made
+
+
+def how(store: Store, **more: bool) -> Installation:
+    return Installation(place=LINUX, settings=ProviderSettings(state=store.state, **more))  # type: ignore[arg-type]
+
+
+def staged(stage: Stage) -> Offering:
+    one = packages.deb(stage.folder / "toolkit_1_amd64.deb", TOOLKIT)
+    two = packages.deb(stage.folder / "dev_1_amd64.deb", LIBRARIES, zst=True)
+    return offering_of([one, two])
+
+
+# --- what is asked for ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "version"),
+    [
+        ("cuda==11.8", "cuda", "11.8"),
+        ("gcc@11", "gcc", "11"),
+        (" cuDNN == 8.7.0 ", "cudnn", "8.7.0"),
+        ("mkl", "mkl", ""),
+    ],
+)
+def test_a_tool_and_as_much_of_its_version_as_matters(text: str, name: str, version: str) -> None:
+    found = ToolSpec.parse(text)
+    assert (found.name, found.version.text if found.version else "") == (name, version)
+
+
+@pytest.mark.parametrize("text", ["cudda==11.8", "cuda==eleven", "cuda>=11", "../x", ""])
+def test_what_is_no_tool_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        ToolSpec.parse(text)
+
+
+# --- unpacking -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.tar.xz", "a.tar.gz", "a.tar.bz2", "a.tar.zst", "a.deb", "a.conda"])
+def test_every_kind_of_package_gives_the_same_members(tmp_path: Path, name: str) -> None:
+    files: packages.Files = {"lib/libx.so.1": b"x" * 3_000_000, "lib/libx.so": "libx.so.1", "bin/tool": b"#!"}
+    path = tmp_path / name
+    if name.endswith(".deb"):
+        packages.deb(path, files)
+    elif name.endswith(".conda"):
+        packages.conda(path, files)
+    else:
+        packages.tarball(path, files)
+    found = {entry.name: (entry.link, b"".join(entry.data)) for entry in unpacking.entries(path)}
+    assert found == {
+        "lib/libx.so.1": (None, b"x" * 3_000_000),
+        "lib/libx.so": ("libx.so.1", b""),
+        "bin/tool": (None, b"#!"),
+    }
+
+
+def test_a_wheel_is_a_package_too(tmp_path: Path) -> None:
+    path = packages.wheel(tmp_path / "a-1-py3-none-any.whl", {"nvidia/cu13/bin/nvcc": b"nvcc"})
+    assert [(entry.name, b"".join(entry.data)) for entry in unpacking.entries(path)] == [
+        ("nvidia/cu13/bin/nvcc", b"nvcc")
+    ]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"../../etc/passwd": b"x"},
+        {"/etc/passwd": b"x"},
+        {"lib/x": "../../../../etc/passwd"},
+        {"a\\..\\b": b"x"},
+        {"C:/x": b"x"},
+    ],
+)
+@pytest.mark.parametrize("kind", ["a.deb", "a.tar.xz", "a.conda"])
+def test_nothing_leaves_its_folder(tmp_path: Path, files: packages.Files, kind: str) -> None:
+    path = tmp_path / kind
+    make = {"a.deb": packages.deb, "a.tar.xz": packages.tarball, "a.conda": packages.conda}[kind]
+    make(path, files)
+    with pytest.raises(BadInput):
+        for entry in unpacking.entries(path):
+            b"".join(entry.data)
+
+
+def test_an_absolute_link_counts_from_the_package(tmp_path: Path) -> None:
+    path = packages.deb(tmp_path / "a.deb", {"usr/lib/x/profile": "/etc/profile"})
+    assert [entry.link for entry in unpacking.entries(path)] == ["../../../etc/profile"]
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("kind", ["a.deb", "a.tar.xz", "a.conda", "a.tar.zst"])
+def test_half_a_package_is_refused(tmp_path: Path, kind: str, kept: float) -> None:
+    path = tmp_path / kind
+    make = packages.deb if kind == "a.deb" else packages.conda if kind == "a.conda" else packages.tarball
+    make(path, {"lib/x": os.urandom(200_000)})  # type: ignore[operator]
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * kept)])
+    with pytest.raises(BadInput):
+        for entry in unpacking.entries(path):
+            b"".join(entry.data)
+
+
+def test_a_bomb_is_refused(tmp_path: Path) -> None:
+    path = packages.tarball(tmp_path / "a.tar.xz", {"zeros": bytes(200 << 20)})
+    with pytest.raises(BadInput, match="archive bomb"):
+        for entry in unpacking.entries(path):
+            for _ in entry.data:
+                pass
+
+
+# --- the tree ------------------------------------------------------------------------------------------------------
+
+
+def test_debians_packages_become_one_toolkit(store: Store, stage: Stage) -> None:
+    offering = staged(stage)
+    kit = assemble(store, offering, [stage.folder / part.file for part in offering.parts])
+    files = {file.path: file for file in kit.files}
+    assert {
+        "bin/nvcc",
+        "bin/ptxas",
+        "nvvm/bin/cicc",
+        "nvvm/libdevice/libdevice.10.bc",
+        "include/cuda_runtime.h",
+        "lib64/libcudart.so.11.8",
+        "lib64/libcudart_static.a",
+        "bin/nvcc.profile",
+        "licences/nvidia-cuda-toolkit",
+    } <= files.keys()
+    # Debian's wrappers name programs of /usr, and static twins of libraries are no use to a build.
+    assert not {"bin/g++", "lib64/libcublas_static.a"} & files.keys()
+    assert files["bin/nvcc"].executable
+    root = store.publish(kit)
+    assert (root / "bin" / "nvcc").read_bytes() == b"nvcc itself"
+    assert "/usr" not in (root / "bin" / "nvcc.profile").read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Debian's packages are for Linux")
+def test_link_names_are_made_and_those_that_lead_nowhere_are_named(store: Store, stage: Stage) -> None:
+    kit = assemble(store, (offering := staged(stage)), [stage.folder / part.file for part in offering.parts])
+    files = {file.path: file for file in kit.files}
+    assert files["lib64/libcudart.so"].link in ("libcudart.so.11.8", "libcudart.so.11.0")
+    assert kit.made == ("lib64/libcudart.so",)
+    assert "lib64/libnppc.so" not in files and any("libnppc.so" in text for text in kit.missing)
+    root = store.publish(kit)
+    assert (root / "lib" / "libcudart.so").read_bytes() == b"ELF", "both `lib` and `lib64` lead to the libraries"
+
+
+def test_full_keeps_what_a_build_does_not_need() -> None:
+    path = "usr/lib/x86_64-linux-gnu/libcublas_static.a"
+    assert Layout(id="debian-cuda", place=LINUX).target(path) is None
+    assert Layout(id="debian-cuda", place=LINUX, full=True).target(path) == "lib64/libcublas_static.a"
+
+
+@pytest.mark.parametrize(
+    ("layout", "member", "place"),
+    [
+        ("wheel", "nvidia/cu13/bin/nvcc.exe", "bin/nvcc.exe"),
+        ("wheel", "nvidia/cudnn/include/cudnn.h", "include/cudnn.h"),
+        ("wheel", "nvidia_cudnn_cu11-8.7.0.84.dist-info/RECORD", None),
+        ("wheel", "mkl_include-2024.2.0.data/data/include/mkl.h", "include/mkl.h"),
+        ("redistrib", "cuda_nvcc-linux-x86_64-11.8.89-archive/bin/nvcc", "bin/nvcc"),
+        ("conda", "Library/bin/nvcc.exe", "bin/nvcc.exe"),
+        ("conda", "info/index.json", None),
+        ("debian-gcc", "lib/x86_64-linux-gnu/libc.so.6", "usr/lib/x86_64-linux-gnu/libc.so.6"),
+        ("debian-gcc", "usr/lib/x86_64-linux-gnu/libisl.so.23", "tools/libisl.so.23"),
+        ("debian-gcc", "lib/x86_64-linux-gnu/libz.so.1", "tools/libz.so.1"),
+    ],
+)
+def test_where_a_member_goes(layout: str, member: str, place: str | None) -> None:
+    assert Layout(id=layout, place=LINUX).target(member) == place
+
+
+def test_two_parts_that_do_not_belong_together_are_refused(store: Store, stage: Stage) -> None:
+    one = packages.deb(stage.folder / "a_1.deb", {"usr/include/cuda.h": b"11.8"})
+    two = packages.deb(stage.folder / "b_1.deb", {"usr/include/cuda.h": b"12.4"})
+    with pytest.raises(BadInput, match=r"another `include/cuda\.h`"):
+        assemble(store, offering_of([one, two]), [one, two])
+
+
+# --- bringing and publishing ---------------------------------------------------------------------------------------
+
+
+def test_a_kit_appears_whole_and_a_second_install_fetches_nothing(store: Store, stage: Stage) -> None:
+    offering = staged(stage)
+    with store.locked():
+        kit = installing.install(store, offering, how(store))
+    assert [found.id for found in store.kits()] == [kit.id]
+    assert store.find(ToolSpec.parse("cuda==11.8")) == kit
+    with store.locked():
+        installing.install(store, offering, how(store))
+    assert len(stage.asked) == 2
+
+
+def test_a_wrong_hash_is_tried_once_more_and_never_unpacked(store: Store, stage: Stage) -> None:
+    offering = staged(stage)
+    stage.harm = lambda data: data[:-1] + bytes([data[-1] ^ 1])
+    with store.locked(), pytest.raises(FetchFailed, match="SHA-256"):
+        installing.install(store, offering, how(store))
+    assert not store.kits() and not any(store.objects.glob("*/*"))
+    assert max(stage.asked.count(part.file) for part in offering.parts) == 2
+
+
+def test_one_bad_arrival_is_made_good_by_the_second(store: Store, stage: Stage) -> None:
+    offering = staged(stage)
+    spoiled: list[bool] = []
+    stage.harm = lambda data: data if len(spoiled) > 1 else spoiled.append(True) or data[:-9]
+    with store.locked():
+        installing.install(store, offering, how(store))
+    assert len(store.kits()) == 1
+
+
+def test_two_at_once_download_once(store: Store, stage: Stage) -> None:
+    offering = staged(stage)
+
+    def run() -> None:
+        with Store().locked():
+            installing.install(Store(), offering, how(store))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(stage.asked) == sorted(part.file for part in offering.parts)
+    assert len(store.kits()) == 1
+
+
+def test_a_full_disk_leaves_nothing_behind(store: Store, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    offering = staged(stage)
+    import errno
+
+    real = Store._place
+    count = iter(range(1000))
+
+    def full(self: Store, target: Path, file: object) -> None:
+        if next(count) == 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, target, file)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "_place", full)
+    with store.locked(), pytest.raises(NotWritable, match="disk is full"):
+        installing.install(store, offering, how(store))
+    assert not store.kits() and not list(store.kits_folder.glob("*"))
+
+
+def test_what_a_dead_run_left_is_swept_away(store: Store, stage: Stage) -> None:
+    with store.locked():
+        installing.install(store, staged(stage), how(store))
+    (store.kits_folder / ".cuda-12.4.1.dead.part" / "bin").mkdir(parents=True)
+    (store.objects / ".dead.part").write_bytes(b"half")
+    with store.locked():
+        assert [path.name for path in store.kits_folder.iterdir()] == [store.kits()[0].id]
+        assert not list(store.objects.glob(".*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="asks for link counts")
+def test_kits_share_their_files_and_gc_keeps_what_is_used(store: Store, stage: Stage) -> None:
+    first = staged(stage)
+    more = packages.deb(stage.folder / "more_1.deb", {"usr/include/more.h": b"only in the second"})
+    second = offering_of([*(stage.folder / part.file for part in first.parts), more], version="11.8.90")
+    with store.locked():
+        for offering in (first, second):
+            installing.install(store, offering, how(store))
+    kits = {str(kit.version): store.folder(kit) for kit in store.kits()}
+    assert (kits["11.8.89"] / "bin" / "nvcc").samefile(kits["11.8.90"] / "bin" / "nvcc")
+    store.remove(next(kit for kit in store.kits() if str(kit.version) == "11.8.90"))
+    assert store.collect() > 0
+    assert (kits["11.8.89"] / "bin" / "nvcc").read_bytes() == b"nvcc itself"
+    assert not any(path.read_bytes() == b"only in the second" for path in store.objects.glob("*/*"))
+
+
+def test_offline_uses_what_an_earlier_run_has_brought(store: Store, stage: Stage) -> None:
+    offering = staged(stage)
+    with pytest.raises(NotFound, match="no earlier run"):
+        installing.remembered(store, ToolSpec.parse("cuda==11.8"), how(store))
+    with store.locked():
+        installing.install(store, offering, how(store))
+    store.remove(store.kits()[0])
+    again = installing.remembered(store, ToolSpec.parse("cuda==11.8"), how(store, offline=True))
+    assert again == offering
+    with store.locked():
+        kit = installing.install(store, again, how(store, offline=True))
+    assert kit.digest and len(stage.asked) == 2
+    store.remove(kit)
+    store.collect()
+    with store.locked(), pytest.raises(NotFound, match="archives are not here"):
+        installing.install(store, again, how(store, offline=True))
+
+
+def test_a_kit_reads_back_as_it_was_written(store: Store, stage: Stage) -> None:
+    with store.locked():
+        kit = installing.install(store, staged(stage), how(store))
+    assert store.read(store.folder(kit)) == kit
+    assert isinstance(kit, Kit) and kit.id.startswith("cuda-11.8.89")
+
+
+# --- Debian's own words --------------------------------------------------------------------------------------------
+
+SHOWN = """\
+Package: nvidia-cuda-toolkit
+Source: nvidia-cuda-toolkit (11.8.0-5~deb12u1)
+Version: 11.8.89~11.8.0-5~deb12u1
+Depends: nvidia-cuda-dev (= 11.8.89~11.8.0-5~deb12u1), g++-11 | clang-14, libc6 (>= 2.34)
+Filename: pool/non-free/n/nvidia-cuda-toolkit/nvidia-cuda-toolkit_11.8.89~11.8.0-5~deb12u1_arm64.deb
+Size: 80173360
+SHA256: 792157a3fdd0183024eed94eae9ea5ce76d7925118333cc99449171054ae4fb9
+
+Package: only-a-name
+Version: 1
+"""
+
+
+def test_what_apt_shows_is_read() -> None:
+    (stanza,) = debian._stanzas(SHOWN)
+    assert debian._source(stanza) == "nvidia-cuda-toolkit"
+    assert list(debian._depends(stanza)) == [["nvidia-cuda-dev"], ["g++-11", "clang-14"], ["libc6"]]
+
+
+def test_an_origin_says_which_package_it_was() -> None:
+    origin = "apt:bookworm/libcrypt-dev=1:4.4.33-2:arm64"
+    assert debian._read_origin(origin) == ("bookworm", "libcrypt-dev", "1:4.4.33-2", "arm64")
+    with pytest.raises(NotFound):
+        debian._read_origin("apt:bookworm")
+
+
+def test_every_provider_keeps_the_contract() -> None:
+    for provider in registry.providers():
+        assert provider.NAME in registry.NAMES and provider.GROUP >= 1
+        assert callable(provider.find) and callable(provider.fetch)
