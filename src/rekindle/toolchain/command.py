@@ -49,12 +49,12 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Installed(msgspec.Struct, frozen=True, kw_only=True):
+class InstalledTools(msgspec.Struct, frozen=True, kw_only=True):
     offerings: tuple[Offering, ...]
     kits: tuple[Kit, ...]
 
 
-def install(command: InstallCommand, *, say: Say, ask: Ask) -> Installed:
+def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     """Find everything, show it, have the terms accepted, then bring it. Nothing is half there afterwards."""
     store = Store()
     wanted = [ToolSpec.parse(text) for text in command.tools]
@@ -63,13 +63,13 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> Installed:
     for offering in offerings:
         report.show_offering(offering)
     if command.dry_run:
-        return Installed(offerings=tuple(offerings), kits=())
+        return InstalledTools(offerings=tuple(offerings), kits=())
     _accepted(store, offerings, command, say=say, ask=ask)
     kits = []
     for offering in offerings:
         with store.locked(waiting=say):
             kits.append(installing.install(store, offering, command.how(store), say=say))
-    return Installed(offerings=tuple(offerings), kits=tuple(kits))
+    return InstalledTools(offerings=tuple(offerings), kits=tuple(kits))
 
 
 def _found(store: Store, spec: ToolSpec, command: InstallCommand, wanted: Sequence[ToolSpec]) -> Offering:
