@@ -112,5 +112,5 @@ def test_the_spelling_of_a_long_path(given: str, spelled: str) -> None:
 def test_a_folder_or_nothing_is_named_as_such(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="is a folder"):
         files.read_bytes(tmp_path)
-    with pytest.raises(NotFound, match="there is no file"):
+    with pytest.raises(NotFound, match="no such file"):
         files.read_bytes(tmp_path / "nothing.txt")

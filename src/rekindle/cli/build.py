@@ -8,13 +8,18 @@ import click
 from rekindle.cli import options
 from rekindle.core import console
 
+# As in `rekindle.build.run.steps`, which takes too long to import for a help text.
+STEPS = (
+    "preflight", "source", "patch", "smoke", "configure", "check", "compile", "package", "repair", "verify", "shelve",
+)  # fmt: skip
+
 
 @click.command("build")
 @click.argument("plan", type=click.Path(path_type=Path), metavar="PLAN", default="plan.toml")
 @click.option("--source", type=click.Path(path_type=Path), metavar="DIR", help="The source, instead of the plan's.")
 @click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated.")
 @click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have.")
-@click.option("--until", metavar="STEP", help="Stop after this step.")
+@click.option("--until", metavar="STEP", help=f"Stop after this step: {', '.join(STEPS)}.")
 @click.option("--from", "start", metavar="STEP", help="Redo this step and all after it.")
 @click.option("--clean", is_flag=True, help="Empty the build's folder first.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compile at most N files at a time.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @options.gpus
 @options.system
 @options.python
-@options.torch
+@click.option("--torch", metavar="X.Y.Z", help="The PyTorch release that failed; a fix keeps it where that helps.")
 @options.cuda
 @options.driver
 @options.toolset

@@ -125,4 +125,12 @@ def _show(answer: Knowledge) -> None:
     console.out()
     if answer.update:
         console.out(f"* from the update of {answer.update}; `rekindle knowledge reset` undoes it")
-    console.out(answer.stale or f"newest row: {answer.newest}")
+    newest = date.fromisoformat(answer.newest)
+    console.out(f"newest row: {answer.newest} ({age(newest, date.today())})")
+    if answer.stale:
+        console.out(answer.stale)
+
+
+def age(newest: date, today: date) -> str:
+    days = (today - newest).days
+    return "today" if days <= 0 else "1 day ago" if days == 1 else f"{days} days ago"

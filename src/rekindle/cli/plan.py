@@ -104,7 +104,9 @@ def command(**given: Any) -> int:
     elif verdict.why_not is not None:
         console.out(answers.why_not(verdict.why_not, everything=asked_for.everything))
     else:
-        console.out(answers.verdict(verdict, everything=asked_for.everything))
+        written = asked_for.output
+        shown = verdict if written is None else answers.once_written(verdict, written)
+        console.out(answers.verdict(shown, everything=asked_for.everything))
     if asked_for.output is not None and asked_for.form is None:
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")

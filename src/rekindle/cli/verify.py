@@ -151,7 +151,7 @@ def _stand_in_request(
         raise UsageError("`--stand-in` takes one old card", hint="run it once per card")
     for path in (trial, old_driver):
         if path is not None and not path.is_file():
-            raise NotFound(f"no such file: `{path}`", hint="check the path; quote it if it has spaces")
+            raise NotFound.path(path)
     return StandInRequest(
         gpu=gpus[0] if gpus else None,
         python=python,

@@ -100,6 +100,13 @@ class NotFound(RekindleError):
 
     exit_code = 14
 
+    @classmethod
+    def path(
+        cls, path: object, what: str = "file", *, hint: str = "check the path; quote it if it has spaces"
+    ) -> NotFound:
+        """The one way to say that a file or folder which somebody named is not there."""
+        return cls(f"no such {what}: `{str(path)[:200]}`", hint=hint)
+
 
 class Interrupted(RekindleError):
     """Stopped by Ctrl-C. Nothing is lost; rerun the command to resume."""

@@ -58,8 +58,7 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
             raise NotFound(message, hint="name the file itself")
         data = _read(path, limit + 1)
     except FileNotFoundError as error:
-        message = f"there is no file `{path}`"
-        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+        raise NotFound.path(path) from error
     except OSError as error:
         message = f"cannot read `{path}`: {error.strerror or error}"
         raise NotFound(message, hint="check the permissions of the file") from error

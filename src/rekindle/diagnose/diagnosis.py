@@ -170,8 +170,8 @@ def _blocks(path: Path) -> Iterator[bytes]:
             while block := stream.read(BLOCK):
                 yield block
     except FileNotFoundError as error:
-        message = f"file `{path}` does not exist"
-        raise NotFound(message, hint="check the path; quote it if it has spaces; `-` reads standard input") from error
+        hint = "check the path; quote it if it has spaces; `-` reads standard input"
+        raise NotFound.path(path, hint=hint) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         message = f"`{path}` is not a complete gzip file"
         raise BadInput(message, hint="copy or download it again, or unpack what is left with `gzip -dc`") from error

@@ -29,8 +29,7 @@ def follow(
     anew (another build into the same file) is read from its beginning.
     """
     if not path.exists():
-        message = f"file `{path}` does not exist"
-        raise NotFound(message, hint="start the build first, or name the file it writes to")
+        raise NotFound.path(path, hint="start the build first, or name the file it writes to")
     scanner, place, last, seen = LogScanner(), 0, clock(), ("", 0)
     while True:
         size = path.stat().st_size

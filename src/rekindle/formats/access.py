@@ -108,8 +108,7 @@ def open_file(path: Path) -> BinaryIO:
         # Unbuffered: the readers ask for exactly what they need, and a read-ahead would be thrown away at each hop.
         return path.open("rb", buffering=0)
     except FileNotFoundError as error:
-        message = f"there is no file `{path}`"
-        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+        raise NotFound.path(path) from error
     except (OSError, ValueError) as error:
         message = f"cannot read `{str(path)[:200]}`: {getattr(error, 'strerror', None) or error}"
         raise NotFound(message, hint="check the path and the permissions of the file") from error

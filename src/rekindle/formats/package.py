@@ -214,8 +214,7 @@ def _escaped(name: str) -> str:
 
 def _listing(root: Path, only: tuple[str, ...]) -> list[tuple[str, int]]:
     if not root.is_dir():
-        message = f"there is no folder `{root}`"
-        raise NotFound(message, hint="check the path; quote it if it has spaces")
+        raise NotFound.path(root, "folder")
     found: list[tuple[str, int]] = []
     starts = [root / word.rstrip("/") for word in only] or [root]
     for start in starts:

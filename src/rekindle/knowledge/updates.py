@@ -94,8 +94,8 @@ def make(folder: Path, names: list[str], made_at: str) -> bytes:
 def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
     """The files of a bundle by their paths, once the outer hash agrees."""
     if not source.exists():
-        message = f"no such file or folder: `{source}`"
-        raise NotFound(message, hint="give a bundle (`.zip`), a folder with `bundle.json`, or an address")
+        hint = "give a bundle (`.zip`), a folder with `bundle.json`, or an address"
+        raise NotFound.path(source, "file or folder", hint=hint)
     outer = source / _MANIFEST if source.is_dir() else source
     if not outer.is_file():
         message = f"`{source}` has no `{_MANIFEST}`"

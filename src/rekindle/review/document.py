@@ -80,8 +80,7 @@ def _bytes(path: Path) -> bytes:
             raise BadInput(message, hint=_READS)
         return path.read_bytes()
     except FileNotFoundError as error:
-        message = f"no such file: `{path}`"
-        raise NotFound(message, hint="check the path; quote it if it has spaces") from error
+        raise NotFound.path(path) from error
     except OSError as error:
         message = f"cannot read `{path}`: {error.strerror or error}"
         raise NotFound(message, hint="check the path and the permissions of the file") from error

@@ -18,6 +18,8 @@ def text(answer: Review) -> str:
     parts = [_script(one) for one in answer.scripts]
     if len(answer.scripts) > 1:
         parts.append(comparison(answer))
+    if not answer.gpus:
+        parts.append("pass `--gpu NAME` to check it against your card as well")
     return "\n\n".join(parts)
 
 

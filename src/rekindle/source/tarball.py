@@ -66,8 +66,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
         raise NotWritable(message, hint="choose another folder with `-o`; nothing was changed")
     archive = _fetched(where, root, sha256, say) if "://" in where else Path(where)
     if not archive.is_file():
-        message = f"there is no file `{archive}`"
-        raise NotFound(message, hint="`--from` takes a clone, a release tarball or its address")
+        raise NotFound.path(archive, hint="`--from` takes a clone, a release tarball or its address")
     found = sha256_of(archive)
     if sha256 is not None and found != sha256.lower():
         message = f"`{archive}` has the SHA-256 {found}, not {sha256}"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from rekindle.core import console
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation
+from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 if TYPE_CHECKING:
@@ -58,6 +62,11 @@ def why_not(answer: WhyNot, *, everything: bool = False) -> str:
     if not everything and hidden > 1:
         lines.append(console.paint(f"  {hidden} reasons in all: `--all` shows them with their sources", "dim"))
     return "\n".join(lines)
+
+
+def once_written(answer: Verdict, plan: Path) -> Verdict:
+    """The answer beside a plan that was written: nobody is sent to plan it again."""
+    return msgspec.structs.replace(answer, recommended=after_planning(answer.recommended, str(plan)))
 
 
 def nodes(answer: Nodes) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from rekindle.core import paths
 from rekindle.core.console import clean
 from rekindle.core.errors import RekindleError
@@ -130,5 +132,17 @@ def asked(
     own = paths.system()
     elsewhere = system is not None and system_of(system).system != own
     if gpus or elsewhere or machine is not None:
-        return named(gpus, system=system or own, machine=arch_of(machine), driver=driver, python=python)
+        found = named(gpus, system=system or own, machine=arch_of(machine), driver=driver, python=python)
+        return found if machine is not None else _assumed(found)
     return situation_of(snapshots.here(), driver=driver, python=python)
+
+
+def _assumed(found: Situation) -> Situation:
+    """A card that was only named: say which processor is assumed where this computer has another one."""
+    here = paths.architecture()
+    if here == found.machine or found.machine != "x86_64":
+        return found
+    note = (
+        f"x86_64 is assumed for a card that is only named, though this computer is {here}: `--arch {here}` changes it"
+    )
+    return msgspec.structs.replace(found, machine_note=note)

@@ -255,7 +255,8 @@ def _commands(
     offer: Offer, python: str | None, numpy: str | None, requirements: tuple[str, ...], situation: Situation
 ) -> tuple[str, ...]:
     if offer.route is RouteKind.CONDA_FORGE:
-        pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
+        # In quotes: a shell takes `*` and `<` for its own.
+        pins = [f"python={python}", f'"pytorch={offer.torch}=cuda*"', f"cuda-version={offer.cuda}"]
         last = _oldest_cudnn_end(situation)
         package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
         if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:

@@ -50,7 +50,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Ve
 def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What was assumed, what a newer driver would open, where the data ends, and how several cards are told apart."""
     found = [note for card in situation.cards for note in card.notes]
-    found += [situation.driver_note] if situation.driver_note else []
+    found += [note for note in (situation.machine_note, situation.driver_note) if note]
     found += several_cards(situation, best)
     if situation.driver is None:
         return tuple(found)

@@ -76,6 +76,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     cards: tuple[Card, ...]
     machine: str = "x86_64"
+    machine_note: str | None = None
     driver: Version | None = None
     python: str | None = None
     """`3.11`, or `3.13t` for a free-threaded one."""

@@ -419,6 +419,7 @@ def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Sit
     words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
     words += f" --toolset {wish.toolset}" if wish.toolset else ""
     words += f" --profile {wish.profile}" if wish.profile else ""
+    # `after_planning` replaces the first two.
     # The build brings the source itself, and puts the wheel on the shelf, from which `install` takes it.
     steps = [f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml"]
     steps.append(f"rekindle install {cards} --torch {version}")
@@ -430,6 +431,14 @@ def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Sit
         named = " ".join(name for name, _ in beside)
         steps.append(f"pip install --no-deps --no-index --find-links wheels {named}")
     return tuple(steps)
+
+
+def after_planning(route: Route, plan: str) -> Route:
+    """The same route once its plan is written: what is left to run begins with the build of that file."""
+    if route.route is not RouteKind.SOURCE_BUILD:
+        return route
+    build = f'rekindle build "{plan}"' if " " in plan else f"rekindle build {plan}"
+    return msgspec.structs.replace(route, commands=(build, *route.commands[2:]))
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:

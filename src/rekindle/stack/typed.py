@@ -9,7 +9,7 @@ import msgspec
 from rekindle.core.errors import UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
-from rekindle.knowledge.torch import linux_systems
+from rekindle.knowledge.torch import linux_systems, releases
 
 _WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?[ _-]?(\d[\d.]*|xp|vista|server.*)?")
 _OLD_WINDOWS = ("7", "8", "8.1", "xp", "vista")
@@ -95,4 +95,8 @@ def python_of(text: str | None) -> tuple[str | None, int | None]:
     if not match or match[1] not in "23" or (match[1] == "2" and match[2] != "7"):
         message = f"`{text[:40]}` is not a Python version"
         raise UsageError(message, hint="write `--python 3.11`")
+    newest = releases.newest_python()
+    if match[1] == "3" and int(match[2]) > newest.minor + 1:
+        message = f"there is no Python {match[1]}.{match[2]} in Rekindle's data (newest: {newest})"
+        raise UsageError(message, hint="write the Python you have, for example `--python 3.11`")
     return f"{match[1]}.{int(match[2])}{match[3]}", int(match[4]) if match[4] else None

@@ -75,8 +75,7 @@ def _log(path: Path) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
-        message = f"there is no file or folder `{path}`"
-        raise NotFound(message, hint="name a `.ninja_log`, or the folder of a build")
+        raise NotFound.path(path, "file or folder", hint="name a `.ninja_log`, or the folder of a build")
     for place in (path, path / "b", path / "build"):
         if (place / ".ninja_log").is_file():
             return place / ".ninja_log"

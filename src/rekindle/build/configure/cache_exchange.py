@@ -123,7 +123,7 @@ def export(place: Path, root: Path, own: CacheIdentity) -> CacheExchange:
 def bring(place: Path, root: Path, own: CacheIdentity) -> CacheExchange:
     """Unpack a file of `export` beside the build, if it was made by the same compilers, paths and options."""
     if not place.is_file():
-        raise NotFound(f"no such file: `{place}`", hint="check the path; quote it if it has spaces")
+        raise NotFound.path(place)
     into, found, size = root / FOLDER, 0, 0
     if into.is_symlink():
         raise BadInput(f"`{into}` is a link", hint="the cache of a build is a folder of its own; remove the link")

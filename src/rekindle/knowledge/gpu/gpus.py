@@ -252,8 +252,9 @@ def _as_people_say(text: str) -> Match:
             found = called or _by_words(words) or _without_series(words) or _of_board(words)
             if found:
                 return _one_of(text, found)
-        found = _inside(names.tokens(text))
-        if found:
+        words = names.tokens(text)
+        found = _inside(words)
+        if found and not _misspelled(words, _short(found[0])):
             return _one_of(text, found)
     raise _unknown(text)
 
@@ -269,6 +270,12 @@ def _inside(words: list[str]) -> tuple[Gpu, ...]:
             best = [gpu] if len(own) > length else [*best, gpu]
             length = len(own)
     return tuple(best)
+
+
+def _misspelled(words: list[str], name: list[str]) -> bool:
+    """Does a word follow the name that is nearly `Ti` or `Super`? `GTX 1080 Tx` is no GTX 1080 with a shop's word."""
+    ends = [at + len(name) for at in range(len(words)) if words[at : at + len(name)] == name]
+    return any(names.nearly_suffix(words[end]) for end in ends if end < len(words))
 
 
 def _without_series(words: list[str]) -> tuple[Gpu, ...]:
@@ -311,7 +318,7 @@ def _unknown(text: str) -> UnknownName:
     hint = (
         f"did you mean {_listed(near)}?"
         if near
-        else "`rekindle gpu --list` shows all names; a PCI id (`10de:1b06`) or a capability (`sm_61`) works too"
+        else "no known name is like it; `rekindle gpu --list` shows them all, and `10de:1b06` or `sm_61` works too"
     )
     if _unnamed(text):
         hint = "this is what a system shows for a card without a driver: name it by its PCI id, from `lspci -nn`"

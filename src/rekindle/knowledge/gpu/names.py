@@ -34,6 +34,7 @@ NOISE = frozenset(
     {"nvidia", "graphics", "card", "gpu", "gpus", "the", "corporation", "inc", "r", "tm", "with", "design"}
 )
 FAMILY = frozenset({"geforce", "tesla", "quadro", "titan", "grid"})
+_SUFFIXES = ("ti", "super", "laptop", "mobile", "notebook", "max")
 SERIES = frozenset({"geforce", "tesla", "quadro", "grid", "gtx", "rtx", "gt", "gts"})
 
 
@@ -154,6 +155,17 @@ def _split(name: str) -> tuple[str, ...]:
 def without_family(words: list[str]) -> list[str]:
     """`k40c` and `rtx 5070` are said without the family's name, and some are listed without it."""
     return [word for word in words if word not in FAMILY]
+
+
+def nearly_suffix(word: str) -> bool:
+    """`tii`, `tx` and `supr` are misspelled: they are no suffix, and nothing that a shop writes."""
+    import difflib
+
+    if word in _SUFFIXES or word in words("boards") or not word.isalpha():
+        return False
+    if len(word) == 2:
+        return word[0] == "t"
+    return any(difflib.SequenceMatcher(None, word, suffix).ratio() >= 0.8 for suffix in _SUFFIXES)
 
 
 def without_series(words: list[str]) -> list[str]:

@@ -133,6 +133,13 @@ class UpstreamBuild(Row, frozen=True, kw_only=True):
 
 
 @cached
+def newest_python() -> Version:
+    """The newest Python that any release has wheels for."""
+    every = {word.rstrip("t") for row in torch_releases() for word in (*row.pythons_linux, *row.pythons_windows)}
+    return max(Version(word) for word in every)
+
+
+@cached
 def _upstream() -> dict[str, tuple[UpstreamBuild, ...]]:
     found: dict[str, list[UpstreamBuild]] = {}
     for row in observed("upstream_builds", dict[str, tuple[UpstreamBuild, ...]])["builds"]:

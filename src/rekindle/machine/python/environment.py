@@ -33,7 +33,7 @@ def find(where: Path | None = None) -> Environment:
     if where is None:
         return _active()
     if not where.exists():
-        raise NotFound(f"there is no `{where}`", hint="check the path; quote it if it has spaces")
+        raise NotFound.path(where, "file or folder")
     root = _root(where)
     found = _read_first(root) or (_asked(where) if where.is_file() else None)
     if found is not None:

@@ -55,7 +55,8 @@ def _megabytes(size: int) -> str:
 
 def _code(found: Inspection) -> str:
     if not found.gpu_code:
-        return "No GPU code: this runs on the CPU only"
+        # A library such as NVRTC has none either, and is there for nothing but the GPU.
+        return "No GPU code: this runs on the CPU only" if found.is_torch else "No GPU code of its own"
     rows = [
         (console.clean(code.file), str(code.containers), " ".join(f"{t}×{n}" for t, n in code.targets.items()))
         for code in found.gpu_code

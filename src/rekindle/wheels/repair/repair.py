@@ -125,8 +125,7 @@ def repair(
 def pack(root: Path, folder: Path, *, dry_run: bool = False) -> Repair:
     """Make a wheel of an unpacked one, with the file name its own metadata asks for and a RECORD that is right."""
     if not root.is_dir():
-        message = f"there is no folder `{root}`"
-        raise NotFound(message, hint="name the folder into which the wheel was unpacked")
+        raise NotFound.path(root, "folder", hint="name the folder into which the wheel was unpacked")
     found = package.Folder(root)
     info = package.dist_info(found)
     if info is None or f"{info}/WHEEL" not in found.files:

@@ -76,7 +76,7 @@ def add(folder: Path, wheels: Sequence[Path], how: Addition | None = None) -> tu
     for wheel in every:
         wheel_tags(wheel)
         if not wheel.is_file():
-            raise NotFound(f"there is no wheel `{wheel}`", hint="check the path; quote it if it has spaces")
+            raise NotFound.path(wheel)
         added.append(_add(folder, wheel, how))
     with store.locked(folder):
         index.write(folder, entries(folder))

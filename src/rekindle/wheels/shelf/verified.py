@@ -32,7 +32,7 @@ def checked(
     place = report or report_beside(wheel)
     if not place.is_file():
         if report is not None:
-            raise NotFound(f"there is no report `{report}`", hint="check the path; quote it if it has spaces")
+            raise NotFound.path(report)
         return own
     found = signed_report.read(place, trusted=believed(trusted))
     if found.report.sha256 != own.sha256:

@@ -75,7 +75,7 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
     begun = time.monotonic()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
     if wheel is not None and not wheel.is_file():
-        raise NotFound(f"no such wheel: `{wheel}`", hint="check the path; quote it if it has spaces")
+        raise NotFound.path(wheel)
     home = None if wheel else trial.find(subject)
     place = home.torch if home else cast(Path, wheel)
     with package.open_package(place) as opened:

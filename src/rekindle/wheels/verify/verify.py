@@ -96,7 +96,7 @@ def verify(
     expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
     if wheel is not None and not wheel.is_file():
-        raise NotFound(f"there is no wheel `{wheel}`", hint="check the path; quote it if it has spaces")
+        raise NotFound.path(wheel)
     home = None if wheel else trial.find(subject)
     here = trial.cards_here() if run else ()
     wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
