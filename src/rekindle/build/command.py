@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +18,7 @@ from rekindle.build.configure import cache_exchange, options, request, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.progress import view
+from rekindle.build.progress.view import Now
 from rekindle.build.progress.watch import HEARTBEAT, Progress
 from rekindle.build.run import build as whole
 from rekindle.build.run import locked, steps, tidy
@@ -25,6 +27,7 @@ from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.journal import Remedy
+from rekindle.core import codec, files
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.model import Machine
@@ -62,7 +65,17 @@ class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
         return self.export_cache is not None or self.import_cache is not None
 
 
-def build(command: BuildCommand, tell: Callable[[str], None]) -> BuildReport:
+class BuildListener(Protocol):
+    """Somebody who draws a build: told where it lies when it begins, of each moment, and how it ended."""
+
+    def began(self, folder: Path, title: str) -> None: ...
+
+    def now(self, moment: Now) -> None: ...
+
+    def ended(self, outcome: str) -> None: ...
+
+
+def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildListener | None = None) -> BuildReport:
     """Read, resolve, show, ask, carry out."""
     seen = look(command.machine)
     resolved = resolve(command, seen)
@@ -90,15 +103,26 @@ def build(command: BuildCommand, tell: Callable[[str], None]) -> BuildReport:
             tell(f"{finding.state.value}: {finding.found}")
     if resolved.torch and not command.yes and not folders.journal.exists():
         _confirm(_question())
-    progress = Progress(tell, live=view.terminal(), every=_heartbeat())
+    listen = listener.now if listener else None
+    progress = Progress(tell, live=view.terminal(), every=_heartbeat(), listen=listen)
     choices = _with_cache(command, resolved, choices, folders, tell)
-    written = None
+    folders.root.mkdir(parents=True, exist_ok=True)
+    files.write_text(folders.overview, codec.to_json(shown))
+    if listener:
+        listener.began(folders.root, f"{shown.what} for {', '.join(shown.architectures) or 'the CPU'}")
+    written, outcome = None, "Stopped"
     try:
         made = whole.build(resolved, choices, tell=tell, progress=progress, consent=_consent())
+        outcome = "Finished"
+    except RekindleError as error:
+        outcome = f"Stopped: {error.message}"
+        raise
     finally:
         # Also of a build that failed: what went wrong is what others look for.
         with contextlib.suppress(RekindleError, OSError):
             written = str(build_record.write(folders, shown, wheel_version(resolved)))
+        if listener:
+            listener.ended(outcome)
     if command.export_cache is not None:
         own = _cache_identity(resolved, choices, folders)
         tell(cache_exchange.spoken("exported", cache_exchange.export(command.export_cache, folders.root, own)))

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rekindle.build.command import BuildListener
 
 # As in `rekindle.build.run.steps`, which takes too long to import for a help text.
 STEPS = (
@@ -40,11 +44,18 @@ STEPS = (
 @click.option("--no-cudnn", is_flag=True, help="Leave cuDNN out; convolutions on the GPU are slower.")
 @click.option("--yes", is_flag=True, help="Do not ask before a long build.")
 @click.option("--tidy", is_flag=True, help="Build nothing: free what the finished build no longer needs.")
+@click.option("--serve", is_flag=True, help="Show the build as a page while it runs.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="With `--serve`: the address to listen on.")
+@click.option("--port", default=8036, show_default=True, type=click.IntRange(0, 65535),
+              help="With `--serve`: the port to listen on; 0 takes any free one.")  # fmt: skip
 @options.machine
 @options.dry_run
 @options.as_json
-def command(as_json: bool, **given: Any) -> int:
+def command(as_json: bool, serve: bool, host: str, port: int, **given: Any) -> int:
     """Build a plan into a wheel, unattended. Rerun the same command to resume."""
+    served = options.given("host", "port")
+    if served and not serve:
+        raise UsageError(f"`--{served[0]}` goes with `--serve`", hint="add `--serve`")
     from rekindle.build import command as build
     from rekindle.build import report
 
@@ -57,6 +68,15 @@ def command(as_json: bool, **given: Any) -> int:
         for finding in written.findings:
             console.say(console.finding(finding))
         return 0
-    done = build.build(wanted, tell=console.say)
+    done = build.build(wanted, tell=console.say, listener=_page(host, port) if serve else _page())
     console.out_json(done) if as_json else console.out(report.text(done))
     return 0
+
+
+def _page(host: str | None = None, port: int = 0) -> BuildListener:
+    """Writes the report when a run ends, and shows it while it runs."""
+    from rekindle.web.build_page import BuildPage
+
+    if host is not None:
+        options.need_extra("serve", "starlette", "uvicorn")
+    return BuildPage(console.say, serve=(host, port) if host is not None else None)

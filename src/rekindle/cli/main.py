@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "audit": ("rekindle.cli.audit", "Which compiled modules of an environment will fail on the cards here, and why"),
     "knowledge": ("rekindle.cli.knowledge", "What Rekindle's data holds, how old it is; take newer data"),
     "site": ("rekindle.cli.site", 'Write "Which PyTorch runs on my GPU?" as static files'),
+    "serve": ("rekindle.cli.serve", "Show this computer and the picker in a browser, read-only"),
     "mcp": ("rekindle.cli.mcp", "Answer an assistant's questions (Model Context Protocol)"),
     "report": ("rekindle.cli.report", "Draw what a build did as a page: timeline, slowest files, memory"),
     "fleet": ("rekindle.cli.fleet", "Build a matrix of wheels on many machines"),

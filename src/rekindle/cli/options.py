@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import MissingTool, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,6 +97,16 @@ def exclude(leading: str, others: Iterable[str], *, hint: str | None = None) -> 
     raise UsageError(
         message, hint=hint or f"leave out one of them; see `{click.get_current_context().command_path} --help`"
     )
+
+
+def need_extra(name: str, *packages: str) -> None:
+    """Say what is missing before anything begins."""
+    from importlib.util import find_spec
+
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        message = f"this needs the package `{missing[0]}`"
+        raise MissingTool(message, hint=f'install the extra: `pip install "rekindle[{name}]"`')
 
 
 def once(command: click.Command) -> click.Command:

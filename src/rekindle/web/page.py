@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -33,13 +35,25 @@ def render(template: str, /, *, script: str | None = None, **values: Any) -> str
     return _templates().get_template(template).render(style=style, script=code, policy=policy, **values)
 
 
-def render_linked(template: str, /, *, root: str, **values: Any) -> str:
+def render_linked(template: str, /, *, root: str, served: bool = False, **values: Any) -> str:
     """A page of the site: its style and scripts are files beside it, under `root`.
 
-    `file:` is for a site opened from disk, where a page has no address of its own that `'self'` could mean.
+    `file:` is for a site opened from disk, where a page has no address of its own that `'self'` could mean; a page that
+    `rekindle serve` hands out may ask its own server.
     """
-    policy = "default-src 'none'; style-src 'self' file:; script-src 'self' file:; base-uri 'none'; form-action 'none'"
+    more = "connect-src 'self'" if served else "connect-src 'none'"
+    disk = "" if served else " file:"
+    policy = (
+        f"default-src 'none'; style-src 'self'{disk}; script-src 'self'{disk}; {more}; base-uri 'none'; "
+        "form-action 'none'"
+    )
     return _templates().get_template(template).render(policy=policy, root=root, **values)
+
+
+def policy_of(text: str) -> str:
+    """The policy that a page brings with it, to be sent as a header as well."""
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    return html.unescape(found[1]) if found else "default-src 'none'"
 
 
 @cache

@@ -10,15 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.governor import record
+from rekindle.build.governor import governor, record
+from rekindle.build.governor.record import GovernorUse
+from rekindle.build.overview import Overview
 from rekindle.build.run import journal
 from rekindle.build.run.folders import Folders
-from rekindle.core.errors import NotFound
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import State, worst
 from rekindle.formats import ninja_log
 from rekindle.web import page
 from rekindle.web.timeline import KINDS, Timeline, timeline
+from rekindle.web.warnings import BuildWarnings
+from rekindle.web.warnings import read as read_warnings
 from rekindle.wheels.inspect.inspection import inspect
+from rekindle.wheels.verify.verify import Verification, report_beside
 
 _WIDTH = 1000.0
 """The drawing's own units from left to right."""
@@ -35,6 +41,15 @@ class ReportStep(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
+class WheelCheck(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    name: str
+    state: State
+    found: str
+    card: str | None = None
+    seconds: float | None = None
+
+
 class WheelSummary(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     bytes: int
@@ -43,6 +58,8 @@ class WheelSummary(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[str, int] = {}
     """How many pieces of GPU code there are for each target."""
     state: State = State.UNVERIFIED
+    checks: tuple[WheelCheck, ...] = ()
+    """What `verify` found, from the report beside the wheel; empty where it has not run."""
 
 
 class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,25 +70,58 @@ class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
     retried: int = 0
     """Compiles that the system killed for memory, and that ran alone afterwards."""
     wheels: tuple[WheelSummary, ...] = ()
+    overview: Overview | None = None
+    """Plan and machine, of a build by Rekindle."""
+    memory: str = ""
+    """Where memory was the limit, in a line; empty where nothing waited."""
+    warnings: BuildWarnings = BuildWarnings()
+    failures: tuple[str, ...] = ()
 
 
 def build_report(path: Path, title: str | None = None) -> BuildSummary:
     """The report of a `.ninja_log`, of a folder with one in it, or of the folder of `rekindle build --work`."""
-    log = _log(path)
+    log = log_of(path)
     folders = Folders(path) if path.is_dir() and (path / "journal.jsonl").is_file() else None
     compiles = record.read(folders.compiles) if folders else []
     entries = journal.read(folders.journal) if folders else []
     wheels = sorted([*path.glob("wheels/*.whl"), *path.glob("repaired/*.whl")]) if folders else []
+    shown = _overview(folders)
+    drawn = timeline(ninja_log.read(log), compiles)
+    name = f"{shown.what} for {', '.join(shown.architectures) or 'the CPU'}" if shown else None
     return BuildSummary(
-        title=title or f"Build in {(path if path.is_dir() else path.parent).resolve().name}",
-        timeline=timeline(ninja_log.read(log), compiles),
-        steps=tuple(_steps(entries)),
+        title=title or name or f"Build in {(path if path.is_dir() else path.parent).resolve().name}",
+        timeline=drawn,
+        steps=tuple(steps(entries)),
         retried=sum(each.retried for each in compiles),
         wheels=tuple(_wheel(wheel) for wheel in wheels),
+        overview=shown,
+        memory=_memory(entries),
+        warnings=read_warnings(sorted(folders.logs.glob("*.log"))) if folders else BuildWarnings(),
+        failures=tuple(f"{entry.step}: {entry.note}" for entry in entries if entry.event == "failed" and entry.note),
     )
 
 
-def _log(path: Path) -> Path:
+def _overview(folders: Folders | None) -> Overview | None:
+    """What the build said before it began; None of a build that is older than the file, or not Rekindle's."""
+    if folders is None or not folders.overview.is_file():
+        return None
+    try:
+        return codec.from_json(files.read_bytes(folders.overview), Overview, name=f"`{folders.overview}`")
+    except BadInput:
+        return None
+
+
+def _memory(entries: list[journal.JournalEntry]) -> str:
+    last = next((entry.note for entry in reversed(entries) if entry.event == "governor" and entry.note), None)
+    if last is None:
+        return ""
+    try:
+        return governor.summary(codec.from_json(last.encode(), GovernorUse)) or ""
+    except BadInput:
+        return ""
+
+
+def log_of(path: Path) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
@@ -87,7 +137,7 @@ def _log(path: Path) -> Path:
     return found[0]
 
 
-def _steps(entries: list[journal.JournalEntry]) -> list[ReportStep]:
+def steps(entries: list[journal.JournalEntry]) -> list[ReportStep]:
     runs = list(dict.fromkeys(entry.run for entry in entries))
     return [
         ReportStep(
@@ -102,6 +152,22 @@ def _steps(entries: list[journal.JournalEntry]) -> list[ReportStep]:
     ]
 
 
+def _checks(wheel: Path) -> tuple[WheelCheck, ...]:
+    place = report_beside(wheel)
+    if not place.is_file():
+        return ()
+    try:
+        found = codec.from_json(files.read_bytes(place), Verification, name=f"`{place}`")
+    except BadInput:
+        return ()
+    return tuple(
+        WheelCheck(
+            number=each.number, name=each.id, state=each.state, found=each.found, card=each.card, seconds=each.seconds
+        )
+        for each in found.checks
+    )
+
+
 def _wheel(wheel: Path) -> WheelSummary:
     seen = inspect(wheel)
     targets: dict[str, int] = {}
@@ -114,6 +180,7 @@ def _wheel(wheel: Path) -> WheelSummary:
         parts=dict(seen.parts),
         targets=dict(sorted(targets.items())),
         state=worst(seen.findings),
+        checks=_checks(wheel),
     )
 
 

@@ -61,10 +61,7 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     writer.write("cards.html", cards_page(listed, chosen))
     for cause in signatures.causes():
         writer.write(f"cause/{cause.id}.html", page.render_linked("cause.html", root="../", cause=cause))
-    families: dict[str, list[signatures.CauseRow]] = {}
-    for cause in signatures.causes():
-        families.setdefault(cause.family, []).append(cause)
-    writer.write("causes.html", page.render_linked("causes.html", root="", families=families))
+    writer.write("causes.html", causes_page())
     return Site(
         folder=str(folder),
         files=writer.files,
@@ -136,6 +133,13 @@ def capability_page(capability: Capability, chosen: list[CardClass]) -> str:
 def cards_page(listed: list[Capability], chosen: list[CardClass]) -> str:
     rows = [(each, _architecture(each, chosen), _cards(each, chosen)) for each in listed]
     return page.render_linked("cards.html", root="", rows=rows)
+
+
+def causes_page() -> str:
+    families: dict[str, list[signatures.CauseRow]] = {}
+    for cause in signatures.causes():
+        families.setdefault(cause.family, []).append(cause)
+    return page.render_linked("causes.html", root="", families=families)
 
 
 def _architecture(capability: Capability, chosen: list[CardClass]) -> str:

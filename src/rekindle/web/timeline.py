@@ -111,19 +111,65 @@ def _placed(run: Sequence[NinjaStep], offset: float, peaks: Mapping[str, float])
             heapq.heappush(free, heapq.heappop(busy)[1])
         slot = heapq.heappop(free) if free else len(busy)
         heapq.heappush(busy, (step.end, slot))
-        what = outputs.read(step.output)
-        bars.append(
-            Bar(
-                name=what.file,
-                target=what.target or "",
-                kind=KINDS[what.kind],
-                slot=slot,
-                start=offset + (step.start - first) / 1000,
-                seconds=step.milliseconds / 1000,
-                peak_mb=peaks.get(step.output),
-            )
-        )
+        bars.append(_bar(step, slot, offset + (step.start - first) / 1000, peaks))
     return bars
+
+
+class Growing:
+    """The timeline of a build that still runs: bars come as commands end, and stay where they are."""
+
+    def __init__(self) -> None:
+        self.bars: list[Bar] = []
+        self._read = 0
+        self._last: int | None = None
+        self._offset = 0.0
+        self._first = 0
+        self._busy: list[list[tuple[float, float]]] = []
+        self._seen: set[tuple[int, int, str]] = set()
+
+    def take(self, steps: Sequence[NinjaStep], compiles: Iterable[Compile] = ()) -> None:
+        """All steps of the log so far; those that were taken before are passed over."""
+        if len(steps) < self._read:
+            # Ninja rewrites a log that has grown too long, and keeps the last line of each output.
+            self._read = len(steps)
+            return
+        peaks = {each.object: each.peak_kb / 1024 for each in compiles if each.peak_kb}
+        for step in steps[self._read :]:
+            self._add(step, peaks)
+        self._read = len(steps)
+
+    def _add(self, step: NinjaStep, peaks: Mapping[str, float]) -> None:
+        if self._last is None or step.end < self._last:
+            self._offset = max((bar.start + bar.seconds for bar in self.bars), default=0.0)
+            self._first, self._seen, self._busy = step.start, set(), []
+        self._last = step.end
+        key = (step.start, step.end, step.command)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        start = self._offset + max(0, step.start - self._first) / 1000
+        self.bars.append(_bar(step, self._slot(start, start + step.milliseconds / 1000), start, peaks))
+
+    def _slot(self, start: float, end: float) -> int:
+        for number, taken in enumerate(self._busy):
+            if all(end <= begun or start >= ended for begun, ended in reversed(taken)):
+                taken.append((start, end))
+                return number
+        self._busy.append([(start, end)])
+        return len(self._busy) - 1
+
+
+def _bar(step: NinjaStep, slot: int, start: float, peaks: Mapping[str, float]) -> Bar:
+    what = outputs.read(step.output)
+    return Bar(
+        name=what.file,
+        target=what.target or "",
+        kind=KINDS[what.kind],
+        slot=slot,
+        start=start,
+        seconds=step.milliseconds / 1000,
+        peak_mb=peaks.get(step.output),
+    )
 
 
 def trace(found: Timeline) -> dict[str, object]:

@@ -43,10 +43,20 @@ class CompileStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress:
-    """`live` shows a view that redraws itself; without it a line every `every` seconds goes to `tell`."""
+    """`live` shows a view that redraws itself; without it a line every `every` seconds goes to `tell`.
 
-    def __init__(self, tell: Callable[[str], None], *, live: view.Live | None = None, every: float = HEARTBEAT) -> None:
+    `listen` is told of every moment as well."""
+
+    def __init__(
+        self,
+        tell: Callable[[str], None],
+        *,
+        live: view.Live | None = None,
+        every: float = HEARTBEAT,
+        listen: Callable[[Now], None] | None = None,
+    ) -> None:
         self._tell = tell
+        self._listen = listen
         self._live = live
         self._every = every
         self._lock = threading.RLock()
@@ -103,13 +113,17 @@ class Progress:
                 return
             # A view that cannot be drawn, a process that is gone between two looks: no reason to disturb a build.
             with contextlib.suppress(Exception):
-                if self._live:
-                    self._live.show(self._now(state))
-                elif time.monotonic() - said >= self._every:
+                due = time.monotonic() - said >= self._every
+                now = self._now(state) if self._live or self._listen or due else None
+                if now is not None and self._listen:
+                    self._listen(now)
+                if now is not None and self._live:
+                    self._live.show(now)
+                elif now is not None and due:
                     said = time.monotonic()
-                    for line in view.log_lines(self._now(state), time.strftime("%H:%M:%S")):
+                    for line in view.log_lines(now, time.strftime("%H:%M:%S")):
                         self._tell(line)
-                else:
+                elif now is None:
                     with self._lock:
                         state.take_in()
 

@@ -89,7 +89,7 @@ def build(
         if choices.clean:
             from rekindle.build.run.clean import clean
 
-            clean(folders, keep=(folders.lock, folders.running, folders.compiler_cache))
+            clean(folders, keep=(folders.lock, folders.running, folders.compiler_cache, folders.overview))
             folders.make()
         return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress, consent)
 

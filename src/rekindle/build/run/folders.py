@@ -24,6 +24,8 @@ class Folders:
         self.lock = root / "lock"
         self.running = root / "running.json"
         self.logs = root / "logs"
+        self.overview = root / "overview.json"
+        """What the build said of plan and machine before it began."""
         self.compiles = root / "compiles.jsonl"
         """What every compile took: `governor.record` says in which form."""
         self.source = root / "s"

@@ -186,6 +186,7 @@ const REKINDLE = (() => {
     say("");
     byId("intro").hidden = typed !== "";
     if (!typed) return;
+    if (known.served) { askServer({ typed, os, python: byId("python").value, driverTyped }); return; }
     const driver = readDriver(driverTyped, os);
     if (!driver) { say(`"${driverTyped}" is not a driver version: it looks like 560.94.`); return; }
     const found = readCard(typed);
@@ -211,6 +212,20 @@ const REKINDLE = (() => {
     load(`${kind}-${os}`, (data) => show(answerFor(data, question), question));
   }
 
+  // `rekindle serve`: the resolver itself is behind the page. An answer that was overtaken by another question is dropped.
+  let asked = 0;
+  async function askServer(question) {
+    asked += 1;
+    const mine = asked;
+    const query = new URLSearchParams({ gpu: question.typed, os: question.os, python: question.python, driver: question.driverTyped });
+    let found;
+    try { found = await (await fetch(`/answer?${query}`)).json(); } catch { found = { refusal: "The server does not answer.", near: [] }; }
+    if (mine !== asked) return;
+    if (!found.shown) { say(found.refusal); offer(found.near || []); return; }
+    history.replaceState(null, "", `#${query}`);
+    show(found.shown, { ...question, name: found.name, page: found.page, notes: [] });
+  }
+
   // A link brings its question with it; what it leaves out stays as it is.
   function follow() {
     const link = new URLSearchParams(location.hash.slice(1));
@@ -218,7 +233,8 @@ const REKINDLE = (() => {
   }
 
   function begin() {
-    if (/win/i.test(navigator.platform)) byId("os").value = "windows"; else byId("os").value = "linux";
+    byId("os").value = /win/i.test(navigator.platform) ? "windows" : "linux";
+    if (known.served) for (const id of ["gpu", "os", "python", "driver"]) byId(id).value = known[id];
     follow();
     byId("gpus").replaceChildren(...known.names.map((name) => element("option", "", { value: name })));
     byId("version").textContent = known.version;
@@ -239,6 +255,7 @@ const REKINDLE = (() => {
       readCard = readName(known);
       begin();
     },
+    served(data) { known = { ...data, served: true }; begin(); },
     take(file, data) { loaded.set(file, data); const then = waiting.get(file); waiting.delete(file); if (then) then(data); },
   };
 })();
