@@ -272,3 +272,99 @@ def test_the_short_name_of_cuda_is_used_where_there_is_one() -> None:
     wanted = request.BuildFile(torch="1.12.1", python="3.9", cuda=Version("11.4"), arch_list="3.5", toolset="14.29")
     found = request.resolve(wanted, seen).cuda
     assert found and found.root == "D:\\GR~1\\v11.4" and found.nvcc == "D:\\GR~1\\v11.4\\bin\\nvcc.exe"
+
+
+def _small_wheel(tmp_path: Path, *, record_last: bool) -> Path:
+    """A wheel as scikit-build-core leaves it: torch's own DLLs, a module, metadata."""
+    import base64
+    import hashlib
+    import zipfile
+
+    made = tmp_path / "w" / "wheels" / "torch-2.14.1-cp311-cp311-win_amd64.whl"
+    made.parent.mkdir(parents=True)
+    body = {
+        "torch/lib/c10.dll": dll(tmp_path / "c10.dll", ["KERNEL32.dll", "libiomp5md.dll"]).read_bytes(),
+        "torch/_C.cp311-win_amd64.pyd": dll(tmp_path / "_C.pyd", ["c10.dll", "uv.dll"]).read_bytes(),
+        "torch-2.14.1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 2.14.1\n",
+        "torch-2.14.1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: cp311-cp311-win_amd64\n",
+    }
+    rows = [
+        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"
+        for name, data in body.items()
+    ]
+    record = ("torch-2.14.1.dist-info/RECORD", "\n".join([*rows, "torch-2.14.1.dist-info/RECORD,,"]) + "\n")
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        if not record_last:
+            archive.writestr(*record)
+        for name, data in body.items():
+            archive.writestr(name, data)
+        if record_last:
+            archive.writestr(*record)
+    return made
+
+
+@pytest.mark.parametrize("record_last", [True, False])
+def test_a_wheel_that_is_packed_already_gets_its_dlls_and_an_honest_record(
+    plan: dict[str, object], tmp_path: Path, record_last: bool
+) -> None:
+    import base64
+    import csv
+    import hashlib
+    import zipfile
+
+    made = _small_wheel(tmp_path, record_last=record_last)
+    dll(tmp_path / "win" / "System32" / "kernel32.dll")
+    dll(tmp_path / "intel" / "libiomp5md.dll")
+    dll(tmp_path / "uv" / "uv.dll", ["KERNEL32.dll"])
+    assert standalone_steps.main(["wheel-libraries", str(tmp_path / "intel"), str(tmp_path / "uv")]) == 0
+    with zipfile.ZipFile(made) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert len(names) == len(set(names))
+        assert {"torch/lib/libiomp5md.dll", "torch/lib/uv.dll"} <= set(names)
+        rows = list(csv.reader(archive.read("torch-2.14.1.dist-info/RECORD").decode().splitlines()))
+        assert {row[0] for row in rows} == set(names)
+        for name, told, size in rows:
+            if told:
+                data = archive.read(name)
+                digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                assert (told, size) == (f"sha256={digest}", str(len(data)))
+    # A second run has nothing to bring and leaves the file as it is.
+    before = made.read_bytes()
+    assert standalone_steps.main(["wheel-libraries", str(tmp_path / "intel"), str(tmp_path / "uv")]) == 0
+    assert made.read_bytes() == before
+
+
+def test_a_packed_wheel_that_lacks_a_dll_stops_with_its_name(
+    plan: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = _small_wheel(tmp_path, record_last=True)
+    before = made.read_bytes()
+    dll(tmp_path / "win" / "System32" / "kernel32.dll")
+    assert standalone_steps.main(["wheel-libraries", str(tmp_path / "intel")]) == 1
+    assert "MISSING  libiomp5md.dll, which c10.dll loads" in capsys.readouterr().out
+    assert made.read_bytes() == before
+
+
+def test_releases_that_scikit_build_core_packs_have_the_step_after_the_wheel() -> None:
+    for torch, order in (("2.13.0", ["libraries", "package"]), ("2.14.1", ["package", "libraries"])):
+        wanted = request.BuildFile(torch=torch, cuda=None, cudnn=None, python="3.9")
+        resolved = request.resolve(wanted, load(MACHINE))
+        from rekindle.build.configure import options
+
+        made = script.compose(resolved, options.resolve(resolved), work="C:\\w", jobs=2)
+        assert [step.name for step in made.steps if step.name in order] == order
+
+
+def test_a_dll_that_is_gone_fails_the_tryout_even_where_the_import_does_not_miss_it(
+    plan: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan["sets"] = []
+    folder = tmp_path / "site" / "torch" / "lib"
+    dll(folder / "c10.dll")
+    standalone.write(standalone.place("libraries.txt"), "c10.dll\nshm.dll\n")
+    monkeypatch.setattr(standalone_steps, "TRYOUT", f"print('folder:', {str(folder)!r})")
+    assert standalone_steps.tryout() == 1
+    assert "it lacks shm.dll" in capsys.readouterr().out
+    dll(folder / "shm.dll")
+    assert standalone_steps.tryout() == 0

@@ -217,6 +217,7 @@ class _Composer:
             self._compile_step(),
             self._libraries_step(),
             self._package_step(),
+            self._wheel_libraries_step(),
             self._tryout_step(),
         ]
 
@@ -293,6 +294,13 @@ class _Composer:
         folder = self.paths.join(self.source, "torch", "lib")
         about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put beside its own: found, not listed"
         return self._step("libraries", about, [("libraries", folder, *self._library_places())])
+
+    def _wheel_libraries_step(self) -> ScriptStep | None:
+        """After the wheel is packed: scikit-build-core (2.14 on) installs and packs in one go."""
+        if self.request.system != "windows" or not self.request.torch or self.backend.name == "setup.py":
+            return None
+        about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put into the wheel: found, not listed"
+        return self._step("libraries", about, [("wheel-libraries", *self._library_places())])
 
     def _library_places(self) -> list[str]:
         """Where the build's own libraries lie: what it was linked with first."""

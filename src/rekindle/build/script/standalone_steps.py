@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
         "commit": commit, "copy": copy, "freeze": freeze, "patch": patch, "environment": environment,
         "smoke-file": smoke_file, "smoke-run": smoke_run, "fresh": fresh, "check": check, "empty": empty,
         "collect": collect, "pack": pack, "install": install, "tryout": tryout, "finish": finish,
-        "libraries": libraries,
+        "libraries": libraries, "wheel-libraries": wheel_libraries,
     }  # fmt: skip
     return commands[words[0]](*words[1:])
 
@@ -302,6 +302,49 @@ def pack(tree: str) -> int:
     return 0
 
 
+def wheel_libraries(*places: str) -> int:
+    """As `libraries`, for a wheel that its build system has packed already: what is brought is added to it."""
+    made = only_wheel(place("wheels"))
+    if made is None:
+        return stop("there is no wheel")
+    top = place("dlls")
+    empty(str(top))
+    with zipfile.ZipFile(made) as archive:
+        inside = [name for name in archive.namelist() if re.fullmatch(r"torch/(lib/[^/]+\.dll|[^/]+\.pyd)", name)]
+        for name in inside:
+            archive.extract(name, str(top))
+    folder = top / "torch" / "lib"
+    folder.mkdir(parents=True, exist_ok=True)
+    code = libraries(str(folder), *places)
+    if code:
+        return code
+    fresh = [path for path in sorted(folder.glob("*.dll")) if f"torch/lib/{path.name}" not in inside]
+    if fresh:
+        add_to_wheel(made, fresh)
+    shutil.rmtree(str(top), ignore_errors=True)
+    return 0
+
+
+def add_to_wheel(wheel: Path, files: Sequence[Path]) -> None:
+    """Written at the wheel's end, where its RECORD was; the other members are not packed again. All or nothing."""
+    beside = wheel.with_name("part")
+    shutil.copyfile(str(wheel), str(beside))
+    with zipfile.ZipFile(str(beside), "a", zipfile.ZIP_DEFLATED) as archive:
+        info = next(each for each in archive.infolist() if each.filename.endswith(".dist-info/RECORD"))
+        record = archive.read(info).decode("utf-8")
+        if info is archive.infolist()[-1]:
+            archive.start_dir = info.header_offset
+        archive.filelist.remove(info)
+        del archive.NameToInfo[info.filename]
+        for path in files:
+            body = path.read_bytes()
+            archive.writestr(f"torch/lib/{path.name}", body)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
+            record += f"torch/lib/{path.name},sha256={digest},{len(body)}\n"
+        archive.writestr(info.filename, record)
+    beside.replace(wheel)
+
+
 def install() -> int:
     """The wheel into the environment of this interpreter."""
     return run(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", str(only_wheel(place("wheels"))))
@@ -320,8 +363,11 @@ def tryout() -> int:
     flags = next((line[7:].split() for line in lines if line.startswith("flags: ")), [])
     for line in lines:
         say(line)
-    if done.returncode:
-        return stop(f"the wheel does not work in a new prompt (exit code {done.returncode})", *blame(lines))
+    gone = blame(lines)
+    if done.returncode or gone:
+        # One that is loaded late would be missed by a run this short.
+        why = f"does not work in a new prompt (exit code {done.returncode})" if done.returncode else "is not whole"
+        return stop(f"the wheel {why}", *gone)
     lost = [name for name in PLAN["architectures"] if name not in flags]
     return stop(f"the wheel has no code for {', '.join(lost)}") if lost else 0
 
