@@ -66,8 +66,9 @@ def built(windows: WindowsPython) -> Iterator[Built]:
     (found.top / "vc").mkdir()
     with zipfile.ZipFile(wheel("msvc-runtime==14.44.35112", platform="win_amd64")) as archive:
         for member in archive.namelist():
-            if member.rpartition("/")[2] in RUNTIME and "/data/data/" in member:
+            if member.rpartition("/")[2] in RUNTIME and ".data/data/" in member:
                 (found.top / "vc" / member.rpartition("/")[2]).write_bytes(archive.read(member))
+    assert (found.top / "vc" / "msvcp140.dll").is_file()
     _write_steps(found.top / "steps.py")
     yield found
     shutil.rmtree(found.top, ignore_errors=True)

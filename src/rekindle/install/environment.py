@@ -28,7 +28,7 @@ def locate(where: Path | None) -> Environment:
     return environment
 
 
-_TURING = Capability(7, 5)
+_MAXWELL, _TURING = Capability(5, 0), Capability(7, 5)
 
 
 def notes(environment: Environment, capabilities: tuple[Capability, ...]) -> list[str]:
@@ -42,6 +42,6 @@ def notes(environment: Environment, capabilities: tuple[Capability, ...]) -> lis
         )
     if environment.kind == "embedded" and (root.parent / "ComfyUI").is_dir():
         found.append("a ComfyUI portable folder: its update scripts keep what the constraints name")
-        if capabilities and min(capabilities) < _TURING:
+        if capabilities and _MAXWELL <= min(capabilities) < _TURING:
             found.append("ComfyUI's own download `ComfyUI_windows_portable_nvidia_cu126.7z` is for this card, too")
     return found

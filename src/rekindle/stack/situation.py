@@ -117,7 +117,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
+        # Asked for at every candidate; most questions are about one card.
+        if len(self.cards) == 1 and not self.cards[0].ambiguous:
+            return self.cards[0].capabilities
         return tuple(sorted({capability for card in self.cards for capability in card.capabilities}))
+
+    @property
+    def oldest(self) -> Capability:
+        return min(self.capabilities)
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):

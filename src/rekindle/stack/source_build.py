@@ -18,7 +18,7 @@ from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import TorchRelease, upstream_build
+from rekindle.knowledge.torch.releases import TorchRelease, torch_release, upstream_build
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
@@ -112,7 +112,7 @@ def _toolkit_key(release: TorchRelease, version: str, toolkit: Toolkit, situatio
     compilers_known = situation.system == "linux" or toolset_range(toolkit.version) is not None
     return (
         not _is_here(toolkit, situation),
-        _proof(release, version, toolkit, situation).rank,
+        _proof(version, toolkit.version, situation.system, situation.oldest).rank,
         not compilers_known,
         (-toolkit.version.major, -toolkit.version.minor),
     )
@@ -164,7 +164,7 @@ def _built(
     choice = choose_python(situation, release.pythons(situation.system), version)
     chosen = choose_cudnn(release, version, toolkit, situation)
     toolset = _toolset(release, toolkit, situation, wish)
-    proof = _proof(release, version, toolkit, situation)
+    proof = _proof(version, toolkit.version, situation.system, situation.oldest)
     arch_list = _arch_list(situation, toolkit, driving)
     loses: list[str] = []
     if chosen is None:
@@ -328,27 +328,29 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
     )
 
 
-def _proof(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Proof:
-    oldest = min(situation.capabilities)
-    row = building.built_by(version, toolkit.version, situation.system, architecture(oldest))
+@cached
+def _proof(version: str, cuda: Version, system: str, oldest: Capability) -> Proof:
+    """How sure this pair is for a card of this capability."""
+    release = torch_release(version)
+    row = building.built_by(version, cuda, system, architecture(oldest))
     if row:
-        text = f"CUDA {toolkit.version}: built so for such a card by {row.who}"
+        text = f"CUDA {cuda}: built so for such a card by {row.who}"
         return Proof(rank=0, text=text, evidence=row.evidence)
-    variant = next((each for each in release.variants if each.cuda == toolkit.version), None)
-    others = building.built_with(version, situation.system, architecture(oldest))
+    variant = next((each for each in release.variants if each.cuda == cuda), None)
+    others = building.built_with(version, system, architecture(oldest))
     beside = f"; for such a card {others.who.partition(':')[0]} built it with {others.cuda[0]}" if others else ""
     if variant:
-        text = f"CUDA {toolkit.version}: PyTorch's own wheels of this release were built with it{beside}"
-        swept = sweep(version, toolkit.version, oldest)
+        text = f"CUDA {cuda}: PyTorch's own wheels of this release were built with it{beside}"
+        swept = sweep(version, cuda, oldest)
         return Proof(rank=0 if swept and swept.whole else 1, text=text, evidence=variant.evidence)
-    upstream = upstream_build(version, toolkit.version)
+    upstream = upstream_build(version, cuda)
     if upstream:
-        text = f"CUDA {toolkit.version}: PyTorch compiles this release with it in its own tests"
+        text = f"CUDA {cuda}: PyTorch compiles this release with it in its own tests"
         return Proof(rank=1, text=text, evidence=upstream.evidence)
     return Proof(
         rank=2,
         evidence=Evidence.NOTES,
-        text=f"CUDA {toolkit.version}: the release's CMake files admit it; nobody is known to have built this pair",
+        text=f"CUDA {cuda}: the release's CMake files admit it; nobody is known to have built this pair",
     )
 
 

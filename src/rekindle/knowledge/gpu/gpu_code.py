@@ -97,8 +97,10 @@ def served(code: GpuCode, card: Capability, *, driver_ptx: Version | None = None
     native = jit = total = 0
     for group in counted:
         total += group.count
+        isa = code.ptx_isa
         how = {
-            runs(target, card, ptx_isa=code.ptx_isa.get(str(target)), driver_ptx=driver_ptx) for target in group.targets
+            runs(target, card, ptx_isa=isa.get(str(target)) if isa else None, driver_ptx=driver_ptx)
+            for target in group.targets
         }
         if Runs.NATIVE in how:
             native += group.count
