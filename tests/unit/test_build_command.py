@@ -157,3 +157,10 @@ def test_every_profile_on_windows_takes_a_blas_that_something_brings(profile: st
     resolved = request.resolve(wanted, load(Path(READY)))
     assert resolve(resolved).value("BLAS") == "MKL"
     assert resolved.mkl or any(each.startswith("mkl-static") for each in resolved.requirements)
+
+
+def test_the_record_of_a_build_whose_compiles_all_failed_is_written() -> None:
+    from rekindle.build.governor.record import Compile
+
+    failed = [Compile(object="a.o", start=0.0, seconds=1.0, peak_kb=1, code=1)]
+    assert "| target |" in build_record.compiles(failed)

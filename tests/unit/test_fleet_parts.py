@@ -242,3 +242,24 @@ def test_an_order_whose_key_is_not_that_of_its_lock_is_refused(tmp_path: Path, p
     order = JobOrder(key="0" * 64, name=one.name, lock=one.lock)
     with pytest.raises(BadInput, match="key"):
         work.build(codec.to_json(order))
+
+
+def test_the_governor_keeps_a_job_within_its_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+    import sys
+
+    from rekindle.build.governor.memory import SHARE, Watch
+
+    monkeypatch.setenv(SHARE, str(300 * 1024**2))
+    before = Watch().sample()
+    assert before.total == 300 * 1024**2
+    code = "x = bytearray(200 * 1024**2); print(1, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "1\n"
+        during = Watch().sample()
+        holder.communicate("\n")
+    assert during.available is not None and during.available < 110 * 1024**2
+    monkeypatch.setenv(SHARE, "nonsense")
+    assert (Watch().sample().total or 0) > 300 * 1024**2

@@ -100,7 +100,7 @@ def compiles(compiles: Iterable[record.Compile]) -> str:
     rest = [each for target in small for each in by_target.pop(target)]
     rows = [_row(target, found) for target, found in sorted(by_target.items(), key=lambda item: -record.total(item[1]))]
     rows += [_row(f"{len(small)} others", rest)] if rest else []
-    rows.append(_row("all", list(last.values())))
+    rows += [_row("all", list(last.values()))] if last else []
     return table(("target", "files", "core-seconds", "slowest", "most memory"), rows)
 
 

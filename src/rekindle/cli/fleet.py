@@ -150,6 +150,84 @@ def cancel_command(matrix: Path, jobs: tuple[str, ...], as_json: bool, **given: 
     return 0
 
 
+@command.command("job")
+@matrix
+@click.argument("job", metavar="JOB")
+@options.shelf
+@click.option("--work", type=click.Path(path_type=Path), metavar="DIR", default=Path("fleet-work"), help="Build here.")
+@cache
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0.01),
+    metavar="MINUTES",
+    help="Stop in good order after so long, with exit code 75; the same command goes on.",
+)
+@options.as_json
+def job_command(
+    matrix: Path, job: str, shelf: Path | None, work: Path, cache: str | None, time_limit: float | None, as_json: bool
+) -> int:  # fmt: skip
+    """Build one JOB of MATRIX (a name, or the beginning of a key) here, as exported workflows do."""
+    from rekindle.core.paths import shelf_folder
+    from rekindle.fleet import one_job
+
+    place = one_job.Place(
+        shelf=(shelf or shelf_folder()).resolve(), work=work.resolve(), cache=_cache(cache), minutes=time_limit
+    )
+    done = one_job.carry(matrix, job, place, tell=_say)
+    if as_json:
+        console.out_json(done)
+    else:
+        console.out(f"{done.state:<10} {done.name}" + (f"  {done.wheel}" if done.wheel else ""))
+    return one_job.GOES_ON if done.state == "unfinished" else 0
+
+
+@command.command("export")
+@click.argument("form", type=click.Choice(["github", "gitlab", "slurm"]))
+@matrix
+@options.output("The file [where the format expects it].")
+@options.shelf
+@click.option("--rekindle", metavar="REQUIREMENT", help="What pip installs Rekindle from.")
+@click.option(
+    "--limit",
+    type=click.IntRange(10, 43_200),
+    default=350,
+    show_default=True,
+    metavar="MINUTES",
+    help="How long a runner lets a job run.",
+)
+@click.option("--cores", type=click.IntRange(1, 1024), default=4, show_default=True, help="Of a runner.")
+@click.option("--rounds", type=click.IntRange(1, 50), help="Turns for each job [from the estimates].")
+@click.option(
+    "--runner",
+    "runners",
+    multiple=True,
+    metavar="PLACE=LABEL",
+    help="The runner of a place: linux-x86_64=my-label. May be repeated.",
+)
+@options.as_json
+def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, **given: Any) -> int:  # fmt: skip
+    """Write MATRIX as a workflow for hosted runners or as a Slurm array."""
+    from rekindle.fleet import planning
+    from rekindle.fleet.export import workflow, write
+
+    pairs = dict(_pair(each) for each in given["runners"])
+    settings = workflow.ExportSettings(
+        matrix=workflow.relative_matrix(matrix, Path()),
+        limit=given["limit"],
+        cores=given["cores"],
+        rounds=given["rounds"],
+        runner=pairs,
+        **({"rekindle": given["rekindle"]} if given["rekindle"] else {}),
+    )
+    plan = planning.make(matrix, shelf_folder=given["shelf"]).plan
+    made = write.write(form, workflow.exported(plan, settings), output)
+    if as_json:
+        console.out_json(made)
+    else:
+        console.out(f"{made.file}: {made.jobs} jobs in {made.rounds} {'round' if made.rounds == 1 else 'rounds'}")
+    return 0
+
+
 @command.command("certs")
 @options.output("The folder for them; must be new.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address of a machine. May be repeated.")
@@ -210,6 +288,13 @@ def worker_command(
         cache=_cache(cache),
     )
     return worker.serve(settings, console.say)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    place, equals, label = text.partition("=")
+    if not equals or not label:
+        raise UsageError(f"cannot parse `--runner {text[:60]}`", hint="write `--runner linux-x86_64=ubuntu-24.04`")
+    return place, label
 
 
 def _state(matrix: Path, given: dict[str, Any]) -> FleetState:

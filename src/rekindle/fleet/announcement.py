@@ -55,7 +55,7 @@ def of(machine: Machine, *, name: str, folder: Path, slots: int, memory_gb: floa
         machine=machine.arch,
         cores=machine.processor.cores or 1,
         memory_gb=round(min(usable, memory_gb) if memory_gb else usable, 1),
-        disk_gb=round(free_gb(folder), 1),
+        disk_gb=round(free_gb(folder), 3),
         slots=slots,
         toolkits=tuple(
             AnnouncedToolkit(version=str(kit.version.major_minor), targets=tuple(map(str, kit.targets)))
@@ -96,9 +96,9 @@ def lacks(job: FleetJob, have: Announcement) -> tuple[str, ...]:
     if lock.kind is JobKind.TORCH and lock.cudnn and not _cudnn(lock.cudnn, have):
         found.append(f"cuDNN {lock.cudnn}")
     if job.estimate.memory_gb > have.memory_gb:
-        found.append(f"{job.estimate.memory_gb:.0f} GB of memory")
+        found.append(f"{job.estimate.memory_gb:g} GB of memory")
     if job.estimate.disk_gb > have.disk_gb:
-        found.append(f"{job.estimate.disk_gb:.0f} GB of disk")
+        found.append(f"{job.estimate.disk_gb:g} GB of disk")
     return tuple(found)
 
 

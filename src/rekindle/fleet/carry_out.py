@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rekindle.build.governor.memory import SHARE
 from rekindle.build.run import journal as build_journal
 from rekindle.core import codec, files, paths, signing
 from rekindle.core.errors import MissingTool, NotWritable, RekindleError, StepFailed
@@ -38,8 +39,6 @@ from rekindle.wheels.verify.verify import report_beside
 
 _TAIL = 16 * 1024
 _GRACE = 10.0
-LIMIT = "REKINDLE_BUILD_MEMORY"
-"""Bytes that the governor of a job may give to its compilers."""
 _KEPT = (
     "PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMFILES",
     "PROGRAMFILES(X86)", "PROGRAMDATA", "PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS", "CUDA_PATH", "CUDA_HOME",
@@ -226,7 +225,7 @@ class Running:
             "TEMP": str(root / "tmp"),
             "TMP": str(root / "tmp"),
             "NO_COLOR": "1",
-            LIMIT: str(memory),
+            SHARE: str(memory),
         }
         if self._launcher():
             # Two folders of two jobs are told apart by nothing that is compiled in.

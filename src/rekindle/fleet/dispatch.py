@@ -76,6 +76,8 @@ class Dispatcher:
         self.tell = tell
         self.running: dict[str, _Placed] = {}
         self.workers: dict[str, Announcement] = {}
+        self.seen: dict[str, Announcement] = {}
+        """Every worker that was ever there, by name: it may come back."""
         self.jobs = {job.key: job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
         last = last_of(journal.events)
         self.ended = {key: last[key].event for key in self.jobs if key in last and last[key].event in FINAL}
@@ -120,6 +122,7 @@ class Dispatcher:
             elif "rekindle" in told:
                 with contextlib.suppress(RekindleError):
                     here[address] = codec.from_json(told["rekindle"], Announcement, name="the announcement")
+                    self.seen[here[address].name] = here[address]
                     self.tell(f"worker {here[address].name} joined: {spoken(here[address])}")
         for address in self.workers.keys() - here.keys():
             self._gone(address, self.workers[address].name)
@@ -210,8 +213,8 @@ class Dispatcher:
             self._idle_since = None
             return
         self._idle_since = self._idle_since or time.monotonic()
-        hopeless = bool(self.workers) and all(self._hopeless(self.jobs[key]) for key in self.waiting)
-        # A machine that has just lost its worker starts another: seconds, not minutes.
+        # Where nobody who was ever there could build it, only a new machine helps: seconds, not minutes.
+        hopeless = bool(self.seen) and all(self._hopeless(self.jobs[key]) for key in self.waiting)
         patience = min(self.rules.patience, 10.0) if hopeless else self.rules.patience
         if time.monotonic() - self._idle_since < patience:
             return
@@ -220,7 +223,7 @@ class Dispatcher:
             self._final("unplaced", self.jobs[key], error=self._missing(self.jobs[key]))
 
     def _hopeless(self, job: FleetJob) -> bool:
-        return all(lacks(job, have) or self._was_full(job, have) for have in self.workers.values())
+        return all(lacks(job, have) or self._was_full(job, have) for have in self.seen.values())
 
     def _missing(self, job: FleetJob) -> str:
         if not self.workers:
@@ -270,6 +273,10 @@ class Dispatcher:
             self._final("cancelled", job, worker=placed.name, seconds=_since(placed), log=log)
         elif result.full and len(self._full.setdefault(key, set())) < self.rules.tries:
             self._full[key].add(placed.name)
+            if placed.address in self.workers:
+                # Until it joins again, and says how much is free then.
+                have = msgspec.structs.replace(self.workers[placed.address], disk_gb=0.0)
+                self.workers[placed.address] = have
             self.journal.write(event("full", key=key, worker=placed.name, error=result.error, log=log))
             self.waiting.insert(0, key)
         else:

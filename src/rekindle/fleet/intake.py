@@ -49,36 +49,16 @@ class Intake:
             lock=job.lock,
             cards=job.cards,
             plan=self.planned.plans.get(job.key),
-            build=self._build_file(job, Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None,
+            build=build_file_of(job, Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None,
             source=source,
             torch_wheel=wheel[0] if wheel else None,
             torch_wheel_name=wheel[1] if wheel else None,
             cache=cache,
         )
 
-    def _build_file(self, job: FleetJob, path: Path) -> build_request.BuildFile:
-        lock = job.lock
-        assert lock is not None
-        file = build_request.read(path)
-        return msgspec.structs.replace(
-            file,
-            source=".",
-            version=lock.version,
-            cuda=lock.cuda_version,
-            cuda_root=None,
-            arch_list=lock.arch_list,
-            python=lock.python,
-            profile=lock.profile,
-            options=lock.options,
-        )
-
     async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> str:
-        assert job.lock is not None
         if folder not in self._packed:
-            root = Path(folder)
-            if job.lock.kind is JobKind.CMAKE:
-                root = root.parent / (build_request.read(root).source or ".")
-            data = sources.pack(root)
+            data = sources.pack(sources.root_of(Path(folder), job))
             self._packed[folder] = (hashlib.sha256(data).hexdigest(), data)
         sha256, data = self._packed[folder]
         have = await self.call(client, address, work.has_file, sha256)
@@ -149,3 +129,20 @@ class Intake:
         path = self.state.logs / f"{key[:16]}.log"
         files.write_text(path, text)
         return str(path)
+
+
+def build_file_of(job: FleetJob, path: Path) -> build_request.BuildFile:
+    """The project's build file with what this job changes in it."""
+    lock = job.lock
+    assert lock is not None
+    return msgspec.structs.replace(
+        build_request.read(path),
+        source=".",
+        version=lock.version,
+        cuda=lock.cuda_version,
+        cuda_root=None,
+        arch_list=lock.arch_list,
+        python=lock.python,
+        profile=lock.profile,
+        options=lock.options,
+    )

@@ -108,9 +108,9 @@ async def _with_scheduler(
         client = None
         try:
             client = await _client(address, place)
-            since = time.monotonic()
             await dispatcher.session(client)
         except (SchedulerLost, OSError, asyncio.TimeoutError) as error:
+            since = time.monotonic() if client is not None else since
             if time.monotonic() - since > patience:
                 message = f"the scheduler at {address} cannot be reached: {error}"
                 raise FetchFailed(message, hint="start it again, then `rekindle fleet resume`") from error

@@ -8,10 +8,19 @@ import os
 import tarfile
 from pathlib import Path
 
+from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
 from rekindle.core.errors import BadInput, NotFound
+from rekindle.fleet.job import FleetJob, JobKind
 
 MOST = 256 * 1024 * 1024
+
+
+def root_of(named: Path, job: FleetJob) -> Path:
+    """The folder of a job's source: a CMake project is named by its build file."""
+    if job.lock is None or job.lock.kind is not JobKind.CMAKE:
+        return named
+    return named.parent / (build_request.read(named).source or ".")
 
 
 def digest(root: Path) -> str:

@@ -6,6 +6,8 @@ either version. File pages that the kernel can drop are counted as free. On Wind
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +22,8 @@ from rekindle.machine.system.memory import parse_meminfo
 _NO_LIMIT = 1 << 60
 _STAT = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
 Read = Callable[[str], str | None]
+SHARE = "REKINDLE_BUILD_MEMORY"
+"""The variable by which a fleet tells a build how many bytes are its part."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +42,14 @@ class Watch:
         self._read = read or _read
         self._windows = windows
         self._groups = [] if windows else groups(self._read)
+        self._share = Share.told(os.environ.get(SHARE))
 
     def sample(self) -> Sample:
         if self._windows:
-            return of_windows(windows_calls.memory())
+            return _within(of_windows(windows_calls.memory()), self._share)
         found = [_machine(self._read("/proc/meminfo") or "")]
         found += [group.look(self._read) for group in self._groups]
+        found += [self._share.look()] if self._share else []
         bounds = [each for each in found if each is not None]
         return Sample(
             available=max(0, min(free for free, _ in bounds)) if bounds else None,
@@ -57,6 +63,38 @@ class Watch:
             if count is not None:
                 return count
         return _stat(self._read("/proc/vmstat") or "").get("oom_kill")
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """This build's part of a machine that others build on, too: what its own processes hold counts against it."""
+
+    limit: int
+
+    @classmethod
+    def told(cls, text: str | None) -> Share | None:
+        number = _number(text)
+        return cls(limit=number) if number else None
+
+    def look(self) -> tuple[int, int]:
+        import psutil
+
+        held = 0
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    held += process.memory_info().rss
+        return self.limit - held, self.limit
+
+
+def _within(sample: Sample, share: Share | None) -> Sample:
+    if share is None:
+        return sample
+    free, total = share.look()
+    return msgspec.structs.replace(
+        sample,
+        available=max(0, free if sample.available is None else min(free, sample.available)),
+        total=total if sample.total is None else min(total, sample.total),
+    )
 
 
 class MemoryGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,146 @@
+"""GitHub Actions: one workflow, a round of all jobs after another, each round a matrix with the jobs' keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rekindle.fleet.export.workflow import (
+    MOST_ENTRIES,
+    SHELF,
+    WORK,
+    Exported,
+    ExportedJob,
+    ExportSettings,
+    build_words,
+    quoted,
+)
+
+RUNNERS = {
+    "linux-x86_64": "ubuntu-22.04",
+    "linux-aarch64": "ubuntu-22.04-arm",
+    "windows-x86_64": "windows-2022",
+}
+_ACTIONS = {
+    "checkout": "actions/checkout@v4",
+    "python": "actions/setup-python@v5",
+    "restore": "actions/cache/restore@v4",
+    "save": "actions/cache/save@v4",
+    "upload": "actions/upload-artifact@v4",
+    "download": "actions/download-artifact@v4",
+}
+
+
+def action(name: str) -> str:
+    return _ACTIONS[name]
+
+
+def workflow(exported: Exported, *, name: str = "fleet", then: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The workflow as plain values. `then` are jobs that come after the last round, by name."""
+    jobs: dict[str, Any] = {}
+    before: list[str] = []
+    for level in sorted({job.level for job in exported.jobs}):
+        for number in range(1, exported.rounds + 1):
+            made = _round(exported, level, number, before)
+            jobs |= made
+            before = list(made)
+    for title, after in (then or {}).items():
+        jobs[title] = {**after, "needs": before, "if": "${{ !cancelled() }}"}
+        before = [title]
+    return {
+        "name": name,
+        "on": {"workflow_dispatch": {}, "push": {"branches": ["main"], "paths": [exported.settings.matrix]}},
+        "permissions": {"contents": "read"},
+        "concurrency": {"group": f"{name}-${{{{ github.ref }}}}", "cancel-in-progress": False},
+        "env": {"REKINDLE_REQUIREMENT": exported.settings.rekindle, "PYTHONUTF8": "1"},
+        "jobs": jobs,
+    }
+
+
+def _round(exported: Exported, level: int, number: int, before: list[str]) -> dict[str, Any]:
+    """All jobs of a level; more than a matrix may have are divided."""
+    entries = [job for job in exported.jobs if job.level == level]
+    parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
+    suffix = ["" if len(parts) == 1 else f"-{part}" for part in range(1, len(parts) + 1)]
+    return {
+        f"{'build' if level == 0 else 'extensions'}-round-{number}{suffix[at]}": {
+            "name": f"${{{{ matrix.name }}}} ({number}/{exported.rounds})",
+            **({"needs": before, "if": "${{ !cancelled() }}"} if before else {}),
+            "runs-on": "${{ matrix.runner }}",
+            "timeout-minutes": exported.settings.limit,
+            "strategy": {"fail-fast": False, "matrix": {"include": [_entry(job, exported.settings) for job in part]}},
+            "steps": steps(exported.settings, number, last=number == exported.rounds),
+        }
+        for at, part in enumerate(parts)
+    }
+
+
+def _entry(job: ExportedJob, settings: ExportSettings) -> dict[str, str]:
+    place = f"{job.system}-{job.machine}"
+    return {
+        "name": job.name,
+        "key": job.key,
+        "runner": settings.runner.get(place) or RUNNERS.get(place, "self-hosted"),
+        "python": job.python,
+        "toolchain": " ".join(job.toolchain),
+    }
+
+
+def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str, Any]]:
+    cache = f"fleet-${{{{ matrix.key }}}}-{number}-${{{{ github.run_id }}}}"
+    time_is_up = '[ "$code" = 75 ] && [ "$LAST" != true ]'
+    return [
+        {"uses": action("checkout")},
+        {"uses": action("python"), "with": {"python-version": "${{ matrix.python }}"}},
+        {
+            "name": "Wheels of earlier runs",
+            "uses": action("download"),
+            "continue-on-error": True,
+            "with": {"pattern": "wheel-*", "path": SHELF, "merge-multiple": True},
+        },
+        {
+            "name": "What was compiled before",
+            "uses": action("restore"),
+            "with": {"path": WORK, "key": cache, "restore-keys": "fleet-${{ matrix.key }}-"},
+        },
+        {"name": "Rekindle", "shell": "bash", "run": 'python -m pip install "$REKINDLE_REQUIREMENT"\n'},
+        {
+            "name": "Toolchain",
+            "if": "matrix.toolchain != ''",
+            "shell": "bash",
+            "run": "rekindle toolchain install ${{ matrix.toolchain }}\n",
+        },
+        {
+            "name": "Build",
+            "shell": "bash",
+            "env": {"LAST": str(last).lower(), "REKINDLE_KEY_TEXT": "${{ secrets.REKINDLE_KEY }}"},
+            "run": (
+                'if [ -n "$REKINDLE_KEY_TEXT" ]; then\n'
+                "  umask 077\n"
+                '  printf "%s\\n" "$REKINDLE_KEY_TEXT" > "$RUNNER_TEMP/rekindle-key.pem"\n'
+                '  export REKINDLE_KEY="$RUNNER_TEMP/rekindle-key.pem"\n'
+                "fi\n"
+                "unset REKINDLE_KEY_TEXT\n"
+                "code=0\n"
+                f"{quoted(build_words(settings, '${{ matrix.key }}'))} || code=$?\n"
+                'rm -f "$RUNNER_TEMP/rekindle-key.pem"\n'
+                f"if {time_is_up}; then echo 'the next round goes on'; exit 0; fi\n"
+                'exit "$code"\n'
+            ),
+        },
+        {
+            "name": "Keep what was compiled",
+            "if": "always()",
+            "uses": action("save"),
+            "with": {"path": WORK, "key": cache},
+        },
+        {
+            "name": "Wheel",
+            "uses": action("upload"),
+            "with": {
+                "name": f"wheel-${{{{ matrix.key }}}}-{number}",
+                "path": SHELF,
+                "if-no-files-found": "ignore",
+                "retention-days": 30,
+            },
+        },
+    ]

@@ -1,0 +1,111 @@
+"""What every export shares: which jobs, in how many rounds, by which commands. Each format only writes it down."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle import __version__
+from rekindle.core.errors import UsageError
+from rekindle.fleet.job import FleetJob, JobKind, JobState
+from rekindle.fleet.planning import FleetPlan
+
+MOST_ENTRIES = 256
+"""GitHub and GitLab both end a matrix there (GitLab at 200)."""
+SHELF = "shelf"
+WORK = "fleet-work"
+
+
+class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`limit` is how many minutes a runner gives to a job; `cores` what it has, against the eight of the estimates."""
+
+    matrix: str = "matrix.toml"
+    rekindle: str = f"rekindle=={__version__}"
+    """What pip installs; an address works as well."""
+    limit: int = 350
+    cores: int = 4
+    runner: dict[str, str] = {}
+    """By `linux-x86_64` and so on: the runner's label or image."""
+    rounds: int | None = None
+
+
+class ExportedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the exported matrix. `toolchain` are words for `rekindle toolchain install`."""
+
+    key: str
+    name: str
+    system: str
+    machine: str
+    python: str
+    toolchain: tuple[str, ...] = ()
+    minutes: int | None = None
+    level: int = 0
+    """Jobs of level 1 need wheels of level 0."""
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    jobs: tuple[ExportedJob, ...]
+    rounds: int
+    settings: ExportSettings
+
+
+def exported(plan: FleetPlan, settings: ExportSettings) -> Exported:
+    jobs = tuple(_job(job) for job in plan.jobs if job.state is JobState.BUILD)
+    if not jobs:
+        raise UsageError("there is nothing to build in this matrix", hint="`rekindle fleet plan` says why")
+    return Exported(jobs=jobs, rounds=settings.rounds or _rounds(jobs, settings), settings=settings)
+
+
+def _job(job: FleetJob) -> ExportedJob:
+    lock = job.lock
+    assert lock is not None and job.key is not None
+    words = [f"cuda=={lock.cuda}"] if lock.cuda else []
+    if lock.kind is JobKind.TORCH and lock.cudnn:
+        words.append(f"cudnn=={lock.cudnn}")
+    return ExportedJob(
+        key=job.key[:16],
+        name=job.name,
+        system=lock.system,
+        machine=lock.machine,
+        python=lock.python or "3.12",
+        toolchain=tuple(words),
+        minutes=job.estimate.minutes,
+        level=1 if job.needs else 0,
+    )
+
+
+def _rounds(jobs: Sequence[ExportedJob], settings: ExportSettings) -> int:
+    """As many turns as the longest job needs on such a runner, and one more: estimates are rough."""
+    longest = max((job.minutes or 0 for job in jobs), default=0) * 8 / settings.cores
+    return math.ceil(longest / usable(settings)) + 1 if longest > usable(settings) else 1
+
+
+def usable(settings: ExportSettings) -> int:
+    """What is left of a runner's time for the build: fetching, unpacking and saving the cache take the rest."""
+    return max(5, settings.limit - 40)
+
+
+def build_words(settings: ExportSettings, job: str, *, cache: str = WORK + "/ccache") -> list[str]:
+    """The command of one turn. Exit code 75: the time was up, and the next turn goes on."""
+    return [
+        "rekindle", "fleet", "job", settings.matrix, job, "--shelf", SHELF, "--work", WORK,
+        "--cache", cache, "--time-limit", str(usable(settings)),
+    ]  # fmt: skip
+
+
+def quoted(words: Sequence[str]) -> str:
+    """For a shell, with variables of the runner (`${{ … }}`, `$NAME`) left as they are."""
+    return " ".join(f'"{word}"' if "$" in word else shlex.quote(word) for word in words)
+
+
+def relative_matrix(matrix: Path, folder: Path) -> str:
+    """The matrix as the workflow finds it: from the root of the repository."""
+    try:
+        return matrix.resolve().relative_to(folder.resolve()).as_posix()
+    except ValueError as error:
+        message = f"`{matrix}` is not below `{folder}`"
+        raise UsageError(message, hint="export from the root of the repository that holds the matrix") from error

@@ -1,0 +1,147 @@
+"""Exported workflows: valid by the formats' own schemas, and one job of them carried out as a runner would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from rekindle.fleet import planning
+from support.artefacts import unverified, wheel
+from support.command import rekindle_command
+from support.fleets import ROOT, pebble
+
+ORPHANS = """
+project = ["torch", "torchvision", "torchaudio"]
+torch = ["2.15.0"]
+cuda = ["12.6"]
+gpu = ["5.0;6.0;7.0"]
+python = ["3.11", "3.12", "3.13"]
+os = ["linux", "windows"]
+[[include]]
+torch = "2.7.1"
+cuda = "11.8"
+gpu = "3.5"
+"""
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The schema of a format, out of the package that collects them."""
+    with zipfile.ZipFile(wheel("check-jsonschema==0.39.0")) as archive:
+        found: dict[str, Any] = json.loads(archive.read(f"check_jsonschema/builtin_schemas/vendor/{name}.json"))
+    return found
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    lines = pebble(tmp_path, "pebble")
+    text = f'project = "pebble"\ncuda = "cpu"\narch = "{os.uname().machine}"\n{lines}'
+    (tmp_path / "matrix.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("form", "name"), [("github", "github-workflows"), ("gitlab", "gitlab-ci")])
+@pytest.mark.parametrize("count", [1, 60])
+def test_the_file_is_valid_by_the_schema_of_its_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, name: str, count: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cards = ", ".join(f'"{card}"' for card in ["5.0", "5.2", "6.0", "6.1", "7.0"][: max(1, count // 10)])
+    text = ORPHANS if count == 1 else ORPHANS.replace('["5.0;6.0;7.0"]', f"[{cards}]")
+    (tmp_path / "matrix.toml").write_text(text, encoding="utf-8")
+    seen = rekindle_command("fleet", "export", form, "-o", "out.yml", "--shelf", str(tmp_path / "shelf"))
+    assert seen.code == 0, seen.err
+    made = yaml.safe_load((tmp_path / "out.yml").read_text(encoding="utf-8"))
+    rules = schema(name)
+    jsonschema.validators.validator_for(rules)(rules).validate(made)
+    keys = set(re.findall(r"\b[0-9a-f]{16}\b", (tmp_path / "out.yml").read_text(encoding="utf-8")))
+    jobs = planning.make(tmp_path / "matrix.toml").plan.jobs
+    assert keys == {job.key[:16] for job in jobs if job.key and job.state.value == "build"}
+
+
+def filled(text: str, entry: dict[str, str]) -> str:
+    values = {f"matrix.{name}": value for name, value in entry.items()} | {"secrets.REKINDLE_KEY": ""}
+    return re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda found: values[found[1]], text)
+
+
+def run_as_a_runner(steps: list[dict[str, Any]], entry: dict[str, str], folder: Path, temp: Path) -> list[str]:
+    """The steps that are commands, in order, with the expressions of the matrix put in, without GitHub's actions."""
+    ran = []
+    for step in steps:
+        if "run" not in step or ("matrix.toolchain" in step.get("if", "") and not entry["toolchain"]):
+            continue
+        environ = {name: filled(value, entry) for name, value in step.get("env", {}).items()}
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", filled(step["run"], entry)],
+            cwd=folder,
+            env={**os.environ, **environ, "RUNNER_TEMP": str(temp), "REKINDLE_REQUIREMENT": str(ROOT),
+                 "REKINDLE_KEY": str(temp / "own-key.pem"), "PATH": f"{temp / 'bin'}:{os.environ['PATH']}"},
+            capture_output=True, text=True, check=False, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, (step["name"], done.stderr[-2000:])
+        ran.append(step["name"])
+    return ran
+
+
+@pytest.mark.long
+def test_one_exported_job_makes_the_same_wheel_as_the_fleet(small: Path) -> None:
+    """In an environment of its own, with the `rekindle` that the workflow installs there."""
+    seen = rekindle_command(
+        "fleet", "export", "github", "-o", ".github/workflows/fleet.yml", "--shelf", str(small / "s")
+    )
+    assert seen.code == 0, seen.err
+    made = yaml.safe_load((small / ".github/workflows/fleet.yml").read_text(encoding="utf-8"))
+    (job,) = made["jobs"].values()
+    (entry,) = job["strategy"]["matrix"]["include"]
+    runner = small / "runner"
+    shutil.copytree(small / "pebble", runner / "pebble")
+    shutil.copy(small / "matrix.toml", runner)
+    temp = small / "temp"
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(temp)], check=True)
+    ran = run_as_a_runner(job["steps"], entry, runner, temp)
+    assert ran == ["Rekindle", "Build"]
+    words = [
+        "fleet",
+        "job",
+        "matrix.toml",
+        entry["key"],
+        "--shelf",
+        str(small / "own"),
+        "--work",
+        str(small / "elsewhere"),
+    ]
+    here = rekindle_command(*words, "--json")
+    assert here.code == 0, here.err
+    there = [json.loads(path.read_text(encoding="utf-8")) for path in (runner / "shelf" / "fleet").iterdir()]
+    assert [each["sha256"] for each in there] == [here.json()["sha256"]], "the same bytes"
+    begun = time.monotonic()
+    again = rekindle_command("fleet", "job", "matrix.toml", entry["key"], "--shelf", str(runner / "shelf"), "--json")
+    assert again.json()["state"] == "kept" and time.monotonic() - begun < 30
+
+
+def test_a_job_whose_time_is_up_says_so_and_goes_on(small: Path) -> None:
+    key = str(planning.make(small / "matrix.toml").plan.jobs[0].key)
+    words = ["fleet", "job", "matrix.toml", key[:16], "--shelf", str(small / "s"), "--work", str(small / "w"), "--json"]
+    seen = rekindle_command(*words, "--time-limit", "0.01")
+    assert (seen.code, seen.json()["state"]) == (75, "unfinished"), seen.err
+    assert rekindle_command(*words).json()["state"] == "done"
+
+
+@pytest.mark.long
+def test_a_real_slurm_runs_the_exported_array(small: Path) -> None:
+    for name in ("slurmctld", "slurmd", "munged", "sbatch"):
+        if shutil.which(name) is None and not Path(f"/usr/sbin/{name}").exists():
+            unverified(f"{name} is not installed")
+    unverified("a one-node Slurm could not be started here")
