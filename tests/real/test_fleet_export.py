@@ -9,18 +9,17 @@ import shutil
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
 from rekindle.fleet import planning
-from support.artefacts import unverified, wheel
+from support.artefacts import unverified
 from support.command import rekindle_command
-from support.fleets import ROOT, pebble
+from support.fleets import pebble
+from support.workflows import run_as_a_runner, schema
 
 ORPHANS = """
 project = ["torch", "torchvision", "torchaudio"]
@@ -34,13 +33,6 @@ torch = "2.7.1"
 cuda = "11.8"
 gpu = "3.5"
 """
-
-
-def schema(name: str) -> dict[str, Any]:
-    """The schema of a format, out of the package that collects them."""
-    with zipfile.ZipFile(wheel("check-jsonschema==0.39.0")) as archive:
-        found: dict[str, Any] = json.loads(archive.read(f"check_jsonschema/builtin_schemas/vendor/{name}.json"))
-    return found
 
 
 @pytest.fixture
@@ -69,30 +61,6 @@ def test_the_file_is_valid_by_the_schema_of_its_format(
     keys = set(re.findall(r"\b[0-9a-f]{16}\b", (tmp_path / "out.yml").read_text(encoding="utf-8")))
     jobs = planning.make(tmp_path / "matrix.toml").plan.jobs
     assert keys == {job.key[:16] for job in jobs if job.key and job.state.value == "build"}
-
-
-def filled(text: str, entry: dict[str, str]) -> str:
-    values = {f"matrix.{name}": value for name, value in entry.items()} | {"secrets.REKINDLE_KEY": ""}
-    return re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda found: values[found[1]], text)
-
-
-def run_as_a_runner(steps: list[dict[str, Any]], entry: dict[str, str], folder: Path, temp: Path) -> list[str]:
-    """The steps that are commands, in order, with the expressions of the matrix put in, without GitHub's actions."""
-    ran = []
-    for step in steps:
-        if "run" not in step or ("matrix.toolchain" in step.get("if", "") and not entry["toolchain"]):
-            continue
-        environ = {name: filled(value, entry) for name, value in step.get("env", {}).items()}
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", filled(step["run"], entry)],
-            cwd=folder,
-            env={**os.environ, **environ, "RUNNER_TEMP": str(temp), "REKINDLE_REQUIREMENT": str(ROOT),
-                 "REKINDLE_KEY": str(temp / "own-key.pem"), "PATH": f"{temp / 'bin'}:{os.environ['PATH']}"},
-            capture_output=True, text=True, check=False, timeout=900,
-        )  # fmt: skip
-        assert done.returncode == 0, (step["name"], done.stderr[-2000:])
-        ran.append(step["name"])
-    return ran
 
 
 @pytest.mark.long

@@ -164,14 +164,19 @@ def cancel_command(matrix: Path, jobs: tuple[str, ...], as_json: bool, **given: 
 )
 @options.as_json
 def job_command(
-    matrix: Path, job: str, shelf: Path | None, work: Path, cache: str | None, time_limit: float | None, as_json: bool
+    matrix: Path, job: str, shelf: Path | None, work: Path, cache: str | None, time_limit: float | None,
+    site: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Build one JOB of MATRIX (a name, or the beginning of a key) here, as exported workflows do."""
     from rekindle.core.paths import shelf_folder
     from rekindle.fleet import one_job
 
     place = one_job.Place(
-        shelf=(shelf or shelf_folder()).resolve(), work=work.resolve(), cache=_cache(cache), minutes=time_limit
+        shelf=(shelf or shelf_folder()).resolve(),
+        work=work.resolve(),
+        cache=_cache(cache),
+        minutes=time_limit,
+        site=site,
     )
     done = one_job.carry(matrix, job, place, tell=_say)
     if as_json:

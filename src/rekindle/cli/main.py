@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "report": ("rekindle.cli.report", "Draw what a build did as a page: timeline, slowest files, memory"),
     "fleet": ("rekindle.cli.fleet", "Build a matrix of wheels on many machines"),
     "toolchain": ("rekindle.cli.toolchain", "CUDA toolkits and compilers in a folder of your own, without installers"),
+    "factory": ("rekindle.cli.factory", "Set up a repository that builds and publishes wheels"),
     "extension": ("rekindle.cli.extension", "Build CUDA extensions for the torch and the cards that are here"),
 }
 

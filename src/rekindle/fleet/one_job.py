@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.core.errors import RekindleError, StepFailed, UsageError
 from rekindle.fleet import announcement, carry_out, planning, shelved, sources
+from rekindle.fleet.factory import site as published
 from rekindle.fleet.intake import build_file_of
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.order import JobOrder, JobResult
@@ -47,9 +48,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     work: Path
     cache: str | None = None
     minutes: float | None = None
+    site: str | None = None
+    """A factory's published pages: what is there is done, and its wheels can be fetched."""
 
 
 def carry(matrix: Path, word: str, place: Place, *, tell: Callable[[str], None]) -> OneJob:
+    if place.site:
+        published.bring(place.site, place.shelf)
     planned = planning.make(matrix, shelf_folder=place.shelf)
     (key, *more) = keys_named(planned, (word,))
     if more:
@@ -116,6 +121,8 @@ def _order(planned: Planned, job: FleetJob, place: Place) -> JobOrder:
         wheel = shelved.jobs_on(place.shelf).get(job.needs[0])
         if wheel is None:
             raise UsageError("the torch that this job needs is not on the shelf", hint="build that job first")
+        if place.site:
+            published.fetch_wheel(place.site, place.shelf, wheel)
         _copy(place.shelf / "wheels" / wheel.wheel, place.work / "received" / wheel.sha256)
     cmake = job.lock.kind is JobKind.CMAKE
     return JobOrder(

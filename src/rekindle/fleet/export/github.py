@@ -28,6 +28,7 @@ _ACTIONS = {
     "upload": "actions/upload-artifact@v4",
     "download": "actions/download-artifact@v4",
 }
+_PAGES = "https://${{ github.repository_owner }}.github.io/${{ github.event.repository.name }}"
 
 
 def action(name: str) -> str:
@@ -51,7 +52,11 @@ def workflow(exported: Exported, *, name: str = "fleet", then: dict[str, Any] | 
         "on": {"workflow_dispatch": {}, "push": {"branches": ["main"], "paths": [exported.settings.matrix]}},
         "permissions": {"contents": "read"},
         "concurrency": {"group": f"{name}-${{{{ github.ref }}}}", "cancel-in-progress": False},
-        "env": {"REKINDLE_REQUIREMENT": exported.settings.rekindle, "PYTHONUTF8": "1"},
+        "env": {
+            "REKINDLE_REQUIREMENT": exported.settings.rekindle,
+            "PYTHONUTF8": "1",
+            **({"SITE_URL": _PAGES} if exported.settings.site else {}),
+        },
         "jobs": jobs,
     }
 

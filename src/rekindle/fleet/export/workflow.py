@@ -31,6 +31,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     runner: dict[str, str] = {}
     """By `linux-x86_64` and so on: the runner's label or image."""
     rounds: int | None = None
+    site: bool = False
+    """The runners take up what is published at the repository's own pages."""
 
 
 class ExportedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,7 @@ def build_words(settings: ExportSettings, job: str, *, cache: str = WORK + "/cca
     return [
         "rekindle", "fleet", "job", settings.matrix, job, "--shelf", SHELF, "--work", WORK,
         "--cache", cache, "--time-limit", str(usable(settings)),
+        *(["--from", "$SITE_URL"] if settings.site else []),
     ]  # fmt: skip
 
 

@@ -27,6 +27,8 @@ _PATIENCE = 120
 class _Listing(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     wheels: tuple[ShelvedWheel, ...] = ()
+    base: str | None = None
+    """Where the wheels lie, if not beside their statements: their hashes are signed, their place need not be."""
 
 
 def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], bytes] | None = None) -> ShelfOffers:
@@ -50,7 +52,8 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
             good.append(msgspec.structs.replace(said.entry, yanked=listed.yanked))
         except RekindleError as error:
             aside[listed.file] = str(error)
-    found = offers_of(good, lambda entry: f"{root}/wheels/{quote(entry.file)}#sha256={entry.sha256}", f"at {root}")
+    base = listing.base if listing.base and is_address(listing.base) else f"{root}/wheels"
+    found = offers_of(good, lambda entry: f"{base}/{quote(entry.file)}#sha256={entry.sha256}", f"at {root}")
     return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
 
 

@@ -1,0 +1,204 @@
+"""The published side of a factory: a static package index whose links lead to a release, and the coverage page.
+
+Wheels are too large for a page host and lie as files of a release; everything small (metadata, statements, entries) is
+in the site. The next run reads the same site and builds nothing that is there.
+"""
+
+from __future__ import annotations
+
+import html
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from rekindle.core import codec, fetch, files, signing
+from rekindle.core.errors import BadInput, ChecksFailed, FetchFailed, NotFound, UsageError
+from rekindle.core.paths import sha256_of
+from rekindle.fleet import shelved
+from rekindle.fleet.job import FleetJob, JobState
+from rekindle.fleet.planning import FleetPlan
+from rekindle.fleet.shelved import ShelvedJob
+from rekindle.wheels.shelf import index, provenance, shelf, store
+from rekindle.wheels.shelf.entry import ShelvedWheel
+
+RECORDS = "factory.json"
+_LIMIT = 64 * 1024 * 1024
+LARGEST = 2 * 1024**3
+"""GitHub takes files of a release below 2 GiB."""
+
+
+class FactoryRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published: enough for the next run to know what is done."""
+
+    schema: str = "rekindle.factory-records/1"
+    base: str
+    """Where the wheels lie."""
+    jobs: tuple[ShelvedJob, ...] = ()
+    wheels: tuple[ShelvedWheel, ...] = ()
+
+
+class FactorySite(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle factory publish`."""
+
+    schema: str = "rekindle.factory-site/1"
+    folder: str
+    wheels: int
+    upload: tuple[str, ...]
+    """The files that belong into the release."""
+    coverage: dict[str, int]
+
+
+def publish(folder: Path, site: Path, plan: FleetPlan, *, base: str) -> FactorySite:
+    """Write the site of a shelf. A wheel whose statement does not hold stops everything."""
+    if not base.startswith(("https://", "http://")):
+        raise UsageError(f"`{base[:80]}` is not an address", hint="`--base` is where the wheels will lie")
+    base = base.rstrip("/")
+    before = _records(site) if (site / RECORDS).is_file() else FactoryRecords(base=base)
+    entries = {**{each.file: each for each in before.wheels}, **{each.file: each for each in shelf.entries(folder)}}
+    _check(folder)
+    listed = sorted(entries.values(), key=lambda entry: (entry.project, entry.file))
+    for name, text in index.pages(listed).items():
+        files.write_text(
+            site / name, text.replace("../../wheels/", f"{base}/").replace('href="wheels/', f'href="{base}/')
+        )
+    listing = {"schema": "rekindle.shelf/1", "base": base, "wheels": listed}
+    files.write_text(site / index.LISTING, codec.to_json(listing) + "\n")
+    done = {**{job.key: job for job in before.jobs}, **shelved.jobs_on(folder)}
+    records = FactoryRecords(base=base, jobs=tuple(done[key] for key in sorted(done)), wheels=tuple(listed))
+    upload = _small_files(folder, site, listed)
+    files.write_text(site / "coverage.html", coverage_page(plan.jobs, done, base))
+    files.write_text(site / RECORDS, codec.to_json(records) + "\n")
+    return FactorySite(folder=str(site), wheels=len(listed), upload=upload, coverage=_counts(plan.jobs, done))
+
+
+def _check(folder: Path) -> None:
+    """Nothing is published whose bytes are not those that were checked and signed."""
+    for entry in shelf.entries(folder):
+        wheel = folder / "wheels" / entry.file
+        if not wheel.is_file():
+            continue
+        if sha256_of(wheel) != entry.sha256:
+            raise ChecksFailed(f"`{entry.file}` is not the file that was added to the shelf", hint="build it again")
+        statement = wheel.with_name(wheel.name + store.STATEMENT)
+        if entry.signed_by is None or not statement.is_file():
+            raise ChecksFailed(f"`{entry.file}` has no signed statement", hint="a factory publishes signed wheels only")
+        envelope = signing.read_envelope(files.read_bytes(statement), name=f"`{statement.name}`")
+        keys = (signing.public_key(entry.signed_by),)
+        if provenance.opened(envelope, keys, name=f"`{statement.name}`").entry.sha256 != entry.sha256:
+            raise ChecksFailed(f"the statement of `{entry.file}` is of another file", hint="build it again")
+
+
+def _small_files(folder: Path, site: Path, listed: Sequence[ShelvedWheel]) -> tuple[str, ...]:
+    """Statements, metadata and reports into the site; the wheels, and what pip asks for beside them, to the release."""
+    upload = []
+    for entry in listed:
+        wheel = folder / "wheels" / entry.file
+        if not wheel.is_file():
+            continue
+        if wheel.stat().st_size >= LARGEST:
+            message = f"`{entry.file}` is larger than a release takes ({LARGEST // 1024**3} GiB)"
+            raise BadInput(message, hint="build it for fewer cards, or with `repair --slim`")
+        for name in store.names_of(entry.file):
+            source = folder / "wheels" / name
+            if name != entry.file and source.is_file():
+                (site / "wheels").mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, site / "wheels" / name)
+        upload += [str(wheel), f"{wheel}{store.METADATA}"]
+    return tuple(upload)
+
+
+def bring(address: str, folder: Path) -> int:
+    """The records of a published site into a shelf, without its wheels; how many jobs are done there.
+
+    A site that is not there yet is an empty one: the first run of a factory has none.
+    """
+    try:
+        records = _fetched(address, folder)
+    except NotFound:
+        return 0
+    have = {entry.file for entry in shelf.entries(folder)}
+    for entry in records.wheels:
+        if entry.file not in have:
+            files.write_text(
+                folder / "wheels" / f"{store.file_name(entry.file)}{store.ENTRY}", codec.to_json(entry) + "\n"
+            )
+    known = shelved.jobs_on(folder)
+    for job in records.jobs:
+        if job.key not in known and job.lock.key == job.key:
+            shelved.record(folder, job)
+    return len(shelved.jobs_on(folder))
+
+
+def fetch_wheel(address: str, folder: Path, job: ShelvedJob) -> Path:
+    """A wheel that was published, by its hash."""
+    place = folder / "wheels" / store.file_name(job.wheel)
+    if not place.is_file():
+        records = _fetched(address, folder)
+        fetch.download(f"{records.base}/{quote(job.wheel)}", place, sha256=job.sha256)
+    return place
+
+
+def _fetched(address: str, folder: Path) -> FactoryRecords:
+    if not address.startswith(("http://", "https://")):
+        return _records(Path(address))
+    place = folder / f".{RECORDS}"
+    place.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        fetch.download(f"{address.rstrip('/')}/{RECORDS}", place)
+    except FetchFailed as error:
+        if "404" in error.message:
+            raise NotFound(f"nothing is published at {address}", hint="the first run has nothing to take up") from error
+        raise
+    found = codec.from_json(files.read_bytes(place, limit=_LIMIT), FactoryRecords, name=f"`{RECORDS}`")
+    place.unlink()
+    return found
+
+
+def _records(site: Path) -> FactoryRecords:
+    return codec.from_json(files.read_bytes(site / RECORDS, limit=_LIMIT), FactoryRecords, name=f"`{site / RECORDS}`")
+
+
+def _counts(jobs: Sequence[FleetJob], done: dict[str, ShelvedJob]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for job in jobs:
+        state = _state(job, done)
+        counts[state] = counts.get(state, 0) + 1
+    return counts
+
+
+def _state(job: FleetJob, done: dict[str, ShelvedJob]) -> str:
+    if job.key in done or job.state is JobState.DONE:
+        return "there"
+    spoken = {JobState.BUILD: "missing", JobState.NOT_NEEDED: "not needed"}
+    return spoken.get(job.state, str(job.state.value))
+
+
+def coverage_page(jobs: Sequence[FleetJob], done: dict[str, ShelvedJob], base: str) -> str:
+    """Every combination of the matrix, with its wheel or the reason why there is none."""
+    rows = []
+    for job in jobs:
+        state, record = _state(job, done), done.get(job.key or "")
+        link = f'<a href="{html.escape(base)}/{quote(record.wheel)}">{html.escape(record.wheel)}</a>' if record else ""
+        said = link or html.escape(job.reason)
+        for cell in job.cells:
+            cards = cell.gpu or cell.machine or ""
+            words = (cell.project, cell.torch, cell.cuda, cards, cell.python, cell.os, cell.arch)
+            columns = "".join(f"<td>{html.escape(word or '')}</td>" for word in words)
+            rows.append(f'<tr class="{state.replace(" ", "-")}">{columns}<td>{state}</td><td>{said}</td></tr>')
+    head = "".join(
+        f"<th>{word}</th>" for word in ("project", "torch", "CUDA", "GPUs", "Python", "system", "processor", "", "")
+    )
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(_counts(jobs, done).items()))
+    style = (
+        "body{font-family:sans-serif;margin:2em}td,th{text-align:left;padding:.2em .8em}"
+        ".there td:nth-child(8){color:#080}.missing td:nth-child(8){color:#a60}.impossible td:nth-child(8){color:#a00}"
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Coverage</title>'
+        f"<style>{style}</style></head>\n<body>\n<h1>Coverage</h1>\n<p>{counts}</p>\n"
+        f"<table>\n<tr>{head}</tr>\n{chr(10).join(rows)}\n</table>\n</body></html>\n"
+    )

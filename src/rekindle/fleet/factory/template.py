@@ -1,0 +1,156 @@
+"""The files of a factory's repository: matrix, workflow, and a page that says how to press the button."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.core import files
+from rekindle.core.errors import UsageError
+from rekindle.fleet import planning
+from rekindle.fleet.export import github
+from rekindle.fleet.export.workflow import SHELF, ExportSettings, exported
+from rekindle.fleet.export.write import as_yaml
+from rekindle.fleet.factory.limits import arithmetic
+from rekindle.fleet.planning import FleetPlan
+
+WORKFLOW = ".github/workflows/factory.yml"
+TAG = "wheels"
+SITE = "site"
+ORPHANS = """# The newest PyTorch for the cards that the official wheels left behind, and one row for Kepler.
+# Change it, push it, run the workflow `factory`: what is published already is not built again.
+project = ["torch", "torchvision", "torchaudio"]
+torch = ["2.15.0"]
+cuda = ["12.6"]
+gpu = ["5.0;6.0;7.0"]        # Maxwell, Pascal, Volta in one wheel: their minor releases run this code, too
+python = ["3.11", "3.12", "3.13"]
+os = ["linux", "windows"]
+profile = ["compat"]
+
+[[include]]                  # Kepler: the last release that compiles for it
+torch = "2.7.1"
+cuda = "11.8"
+gpu = "3.5"
+"""
+
+
+class FactoryTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle factory init`."""
+
+    schema: str = "rekindle.factory/1"
+    folder: str
+    files: tuple[str, ...]
+    jobs: int
+    rounds: int
+
+
+def init(folder: Path, *, matrix: Path | None = None, rekindle: str | None = None) -> FactoryTemplate:
+    """Write the template into a new folder, or one that holds nothing of these names."""
+    text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
+    wanted = ("matrix.toml", WORKFLOW, "README.md", ".gitignore")
+    if taken := [name for name in wanted if (folder / name).exists()]:
+        raise UsageError(f"`{folder / taken[0]}` is there already", hint="name a new folder")
+    files.write_text(folder / "matrix.toml", text)
+    if matrix is not None:
+        _copy_projects(matrix, folder)
+    plan = planning.make(folder / "matrix.toml").plan
+    settings = ExportSettings(cores=4, limit=350, site=True)
+    if rekindle:
+        settings = msgspec.structs.replace(settings, rekindle=rekindle)
+    made = exported(plan, settings)
+    flow = github.workflow(made, name="factory", then={"publish": _publish(settings)})
+    head = "# Written by `rekindle factory init`; write it again when the matrix changes.\n"
+    if "://" not in settings.rekindle:
+        head += f"# UNVERIFIED: that pip finds `{settings.rekindle}`. Name another place with `--rekindle`.\n"
+    files.write_text(folder / WORKFLOW, head + as_yaml(flow))
+    files.write_text(folder / "README.md", _readme(plan, made.rounds))
+    files.write_text(folder / ".gitignore", f"/{SHELF}/\n/fleet-work/\n/{SITE}/\n")
+    return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds)
+
+
+def _copy_projects(matrix: Path, folder: Path) -> None:
+    """Projects of your own go into the repository, at the same place beside the matrix."""
+    import shutil
+
+    from rekindle.fleet import matrix_file
+
+    for entry in matrix_file.read(matrix).projects.values():
+        named = Path(entry.build).parent if entry.build else Path(entry.source or ".")
+        if named.is_absolute() or ".." in named.parts or str(named) == ".":
+            message = f"the project in `{named}` does not lie below the matrix"
+            raise UsageError(message, hint="put it into a folder beside the matrix")
+        shutil.copytree(matrix.parent / named, folder / named, dirs_exist_ok=True)
+
+
+def _publish(settings: ExportSettings) -> dict[str, Any]:
+    """After the last round: everything that was made into a release, an index and a coverage page."""
+    base = f"https://github.com/${{{{ github.repository }}}}/releases/download/{TAG}"
+    return {
+        "runs-on": "ubuntu-22.04",
+        "permissions": {"contents": "write", "pages": "write", "id-token": "write"},
+        "environment": {"name": "github-pages", "url": "${{ steps.pages.outputs.page_url }}"},
+        "steps": [
+            {"uses": github.action("checkout")},
+            {"uses": github.action("python"), "with": {"python-version": "3.12"}},
+            {
+                "name": "Wheels of this run",
+                "uses": github.action("download"),
+                "with": {"pattern": "wheel-*", "path": SHELF, "merge-multiple": True},
+            },
+            {"name": "Rekindle", "shell": "bash", "run": 'python -m pip install "$REKINDLE_REQUIREMENT"\n'},
+            {
+                "name": "Index and coverage",
+                "shell": "bash",
+                "run": (
+                    f"rekindle factory publish {settings.matrix} --shelf {SHELF} -o {SITE} "
+                    f'--from "$SITE_URL" --base "{base}" --list upload.txt\n'
+                ),
+            },
+            {
+                "name": "Release",
+                "shell": "bash",
+                "env": {"GH_TOKEN": "${{ github.token }}"},
+                "run": (
+                    f"gh release view {TAG} || gh release create {TAG} --title Wheels --notes 'See the index.'\n"
+                    f'while IFS= read -r file; do gh release upload {TAG} "$file" --clobber; done < upload.txt\n'
+                ),
+            },
+            {"uses": "actions/configure-pages@v5"},
+            {"uses": "actions/upload-pages-artifact@v3", "with": {"path": SITE}},
+            {"id": "pages", "uses": "actions/deploy-pages@v4"},
+        ],
+    }
+
+
+def _readme(plan: FleetPlan, rounds: int) -> str:
+    jobs = [job for job in plan.jobs if job.state.value == "build"]
+    names = "\n".join(f"- `{job.name}`" for job in jobs)
+    return f"""# A wheel factory
+
+This repository builds {len(jobs)} wheels on hosted runners and publishes them as a package index.
+
+## Press the button
+
+1. Settings → Pages → Source: GitHub Actions.
+2. Make a key to sign with: `rekindle shelf key --json` shows where it is. Put the file's text into the secret
+   `REKINDLE_KEY` (Settings → Secrets → Actions). Without it the wheels are signed with a key that nobody knows.
+3. Actions → factory → Run workflow. Each job has {rounds} rounds; one that needs fewer does nothing in the others.
+
+Then anybody can install from it:
+
+    pip install torch --index-url https://OWNER.github.io/REPOSITORY/simple/
+
+The coverage page is `https://OWNER.github.io/REPOSITORY/coverage.html`.
+
+## What it builds
+
+{names}
+
+What is published is not built again: the key of a job is the hash of all that decides its bytes.
+
+## Limits of hosted runners
+
+{arithmetic(plan, rounds)}
+"""
