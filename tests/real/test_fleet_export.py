@@ -15,10 +15,10 @@ import jsonschema
 import pytest
 import yaml
 
-from rekindle.fleet import planning
-from support.artefacts import unverified
+from rekindle.fleet import planning, shelved
 from support.command import rekindle_command
-from support.fleets import pebble
+from support.fleets import ROOT, pebble
+from support.slurms import finished, program, slurm
 from support.workflows import run_as_a_runner, schema
 
 ORPHANS = """
@@ -108,8 +108,31 @@ def test_a_job_whose_time_is_up_says_so_and_goes_on(small: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_real_slurm_runs_the_exported_array(small: Path) -> None:
-    for name in ("slurmctld", "slurmd", "munged", "sbatch"):
-        if shutil.which(name) is None and not Path(f"/usr/sbin/{name}").exists():
-            unverified(f"{name} is not installed")
-    unverified("a one-node Slurm could not be started here")
+def test_a_real_slurm_runs_the_exported_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four jobs as an array on one node; one whose time is up is put back into the queue and goes on."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"pebble{number}" for number in range(1, 5)]
+    lines = "".join(pebble(tmp_path, name) for name in names)
+    projects = ", ".join(f'"{name}"' for name in names)
+    text = f'project = [{projects}]\ncuda = "cpu"\narch = "{os.uname().machine}"\n{lines}'
+    (tmp_path / "matrix.toml").write_text(text, encoding="utf-8")
+    with slurm(tmp_path / "slurm") as environ:
+        seen = rekindle_command("fleet", "export", "slurm", "--cores", "1", "--shelf", str(tmp_path / "none"))
+        assert seen.code == 0, seen.err
+        script = tmp_path / "fleet.sbatch"
+        # The first turn has a second, the next ones all the time there is.
+        short = script.read_text(encoding="utf-8").replace(
+            "--time-limit 310", '--time-limit "$([ "${SLURM_RESTART_COUNT:-0}" = 0 ] && echo 0.02 || echo 310)"'
+        )
+        script.write_text(short, encoding="utf-8")
+        temp = tmp_path / "bin"
+        temp.mkdir()
+        (temp / "rekindle").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rekindle "$@"\n', encoding="utf-8")
+        (temp / "rekindle").chmod(0o755)
+        environ = {**environ, "PATH": f"{temp}:{environ['PATH']}", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        subprocess.run([program("sbatch"), str(script)], env=environ, check=True)
+        finished(environ, 900)
+    logs = "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("fleet-*.log"))
+    done = shelved.jobs_on(tmp_path / "shelf")
+    assert sorted(job.lock.project for job in done.values()) == names, logs[-3000:]
+    assert logs.count("goes on when its turn comes again") >= 1, logs[-3000:]

@@ -272,9 +272,15 @@ def scheduler_command(host: str, port: int, certs: Path | None, address_file: Pa
 @click.option("--slots", type=click.IntRange(1, 64), help="Jobs at a time [one per 8 cores and 16 GB].")
 @click.option("--memory", type=click.FloatRange(0.5), metavar="GB", help="The most memory its jobs may use.")
 @cache
+@click.option(
+    "--provision",
+    multiple=True,
+    metavar="TOOL==VERSION",
+    help="A toolkit it may assemble for a job, by `rekindle toolchain`. May be repeated.",
+)
 def worker_command(
     scheduler: str, certs: Path | None, name: str | None, folder: Path | None, slots: int | None,
-    memory: float | None, cache: str | None,
+    memory: float | None, cache: str | None, provision: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Offer this machine to a fleet."""
     from rekindle.fleet import worker
@@ -291,6 +297,7 @@ def worker_command(
         certs=str(certs.resolve()) if certs else None,
         memory_gb=memory,
         cache=_cache(cache),
+        provision=provision,
     )
     return worker.serve(settings, console.say)
 

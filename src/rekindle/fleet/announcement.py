@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -47,7 +49,15 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """The public key that its reports are signed with."""
 
 
-def of(machine: Machine, *, name: str, folder: Path, slots: int, memory_gb: float | None = None) -> Announcement:
+def of(
+    machine: Machine,
+    *,
+    name: str,
+    folder: Path,
+    slots: int,
+    memory_gb: float | None = None,
+    offered: tuple[str, ...] = (),
+) -> Announcement:
     usable = (machine.memory.usable or 0) / _GB
     return Announcement(
         name=name,
@@ -71,14 +81,27 @@ def of(machine: Machine, *, name: str, folder: Path, slots: int, memory_gb: floa
         gcc=tuple(dict.fromkeys(str(each.version) for each in machine.compilers if each.kind == "gcc")),
         toolsets=tuple(str(each.version) for each in machine.toolsets if each.x64),
         cards=tuple(each.capability.sm for each in machine.gpus if each.capability),
-        provisions=provisions(machine),
+        provisions=offered,
         key=_key(),
     )
 
 
-def provisions(machine: Machine) -> tuple[str, ...]:
-    """What `rekindle toolchain install` could bring to this machine; nothing while there is no such command."""
-    return ()
+def provisions(words: Sequence[str]) -> tuple[str, ...]:
+    """Of what the owner of a worker lets it assemble (`cuda==12.6`), that which a provider really has."""
+    if not words:
+        return ()
+    from rekindle.toolchain import install
+    from rekindle.toolchain.model import ToolSpec
+    from rekindle.toolchain.providers.contract import ProviderSettings
+    from rekindle.toolchain.store import Store
+
+    found = []
+    for word in words:
+        how = install.Installation(settings=ProviderSettings(state=Store().state))
+        with contextlib.suppress(RekindleError):
+            install.find(ToolSpec.parse(word), how)
+            found.append(word)
+    return tuple(found)
 
 
 def lacks(job: FleetJob, have: Announcement) -> tuple[str, ...]:

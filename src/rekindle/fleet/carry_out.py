@@ -44,7 +44,7 @@ _KEPT = (
     "PROGRAMFILES(X86)", "PROGRAMDATA", "PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS", "CUDA_PATH", "CUDA_HOME",
     "CUDNN_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE",
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE", "PIP_CERT", "PYTHONPATH", "LD_LIBRARY_PATH",
-    "REKINDLE_CACHE", "REKINDLE_UPDATES", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CACHE_HOME",
+    "REKINDLE_CACHE", "REKINDLE_TOOLCHAIN", "REKINDLE_UPDATES", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "XDG_CACHE_HOME",
     "XDG_DATA_HOME", "XDG_CONFIG_HOME",
 )  # fmt: skip
 
@@ -72,6 +72,8 @@ class Running:
         self._begun = time.monotonic()
         self._program: Started | None = None
         self._lock = threading.Lock()
+        self._said: str | None = None
+        self._over = threading.Event()
 
     @property
     def seconds(self) -> float:
@@ -84,6 +86,19 @@ class Running:
         self._tell("upload")
         return made
 
+    def say(self, text: str) -> None:
+        """The answer; only the first one counts."""
+        if not self._over.is_set():
+            self._said = text
+            self._over.set()
+
+    def answer(self) -> str:
+        """The answer, when there is one."""
+        self._over.wait()
+        if not self._said:
+            raise StepFailed("the job broke off")
+        return self._said
+
     def end(self) -> None:
         with self._lock:
             program = self._program
@@ -94,6 +109,7 @@ class Running:
 
     def _build(self) -> JobResult:
         order = self.order
+        self._provision()
         if order.plan is not None:
             wanted = self.folder / "plan.toml"
             plans.write(order.plan, wanted)
@@ -134,6 +150,7 @@ class Running:
 
     def _extension(self) -> JobResult:
         order = self.order
+        self._provision()
         environment = self._environment()
         self._tell("compile")
         wheels = self.folder / "wheels"
@@ -200,6 +217,15 @@ class Running:
             sources={},
             patches={},
         )
+
+    def _provision(self) -> None:
+        """The toolkit, where this worker has none but was told that it may assemble one."""
+        cuda = self.order.lock.cuda
+        if cuda is None or any(kit.version == cuda for kit in self._have.toolkits):
+            return
+        if f"cuda=={cuda}" in self._have.provisions:
+            self._tell("toolchain")
+            self._rekindle(["toolchain", "install", f"cuda=={cuda}", "--json"])
 
     # -- programs -------------------------------------------------------------------------------------------------
 

@@ -127,14 +127,17 @@ def build(text: str) -> str:
         tell=_teller(order.key),
     )
     with _Place.lock:
-        if order.key in _Place.running:
-            raise BadInput("this job is running here already", hint="it is left to finish")
-        _Place.running[order.key] = job
+        before = _Place.running.setdefault(order.key, job)
+    if before is not job:
+        # A client that died left it running: its successor waits for the same result.
+        return before.answer()
     try:
-        return codec.to_json(_carried_out(job), indent=0)
+        job.say(codec.to_json(_carried_out(job), indent=0))
     finally:
+        job.say("")
         with _Place.lock:
             _Place.running.pop(order.key, None)
+    return job.answer()
 
 
 def _carried_out(job: carry_out.Running) -> JobResult:

@@ -37,6 +37,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     certs: str | None = None
     memory_gb: float | None = None
     cache: str | None = None
+    provision: tuple[str, ...] = ()
+    """Tools that it may assemble for a job: `cuda==12.6`."""
 
 
 def default_name() -> str:
@@ -117,8 +119,15 @@ async def offer(settings: WorkerSettings) -> int:
     distributed = certs.dask()
     dask.config.set(scheduler.settings())
     folder = Path(settings.folder)
+    machine = look()
+    offered = announcement.provisions(settings.provision)
     told = announcement.of(
-        look(), name=settings.name, folder=folder, slots=settings.slots, memory_gb=settings.memory_gb
+        machine,
+        name=settings.name,
+        folder=folder,
+        slots=settings.slots,
+        memory_gb=settings.memory_gb,
+        offered=offered,
     )
     work.settle(folder, told, settings.cache)
     text = codec.to_json(told, indent=0)

@@ -67,7 +67,7 @@ def _job(job: FleetJob) -> ExportedJob:
     assert lock is not None and job.key is not None
     words = [f"cuda=={lock.cuda}"] if lock.cuda else []
     if lock.kind is JobKind.TORCH and lock.cudnn:
-        words.append(f"cudnn=={lock.cudnn}")
+        words += [f"cudnn=={lock.cudnn}", "--cuda", str(lock.cuda)]
     return ExportedJob(
         key=job.key[:16],
         name=job.name,

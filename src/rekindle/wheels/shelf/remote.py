@@ -52,7 +52,7 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
             good.append(msgspec.structs.replace(said.entry, yanked=listed.yanked))
         except RekindleError as error:
             aside[listed.file] = str(error)
-    base = listing.base if listing.base and is_address(listing.base) else f"{root}/wheels"
+    base = listing.base if listing.base and listing.base.startswith(("http://", "https://")) else f"{root}/wheels"
     found = offers_of(good, lambda entry: f"{base}/{quote(entry.file)}#sha256={entry.sha256}", f"at {root}")
     return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
 
