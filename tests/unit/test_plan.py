@@ -277,3 +277,12 @@ def test_a_release_and_a_toolkit_asked_together_are_answered_together() -> None:
     )
     answer = seen.json()["why_not"]
     assert "CUDA 12.3" in answer["sentence"] and "12.8" in answer["instead"]
+
+
+def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "--gpu", "Tesla P100", "--os", "linux", "--needs", "compile", "--json"]) == 5
+    notes = " ".join(json.loads(capsys.readouterr().out)["notes"])
+    assert "triton-pascal" in notes and "UNVERIFIED" in notes and "field evidence" in notes
+    for card, system in (("Tesla P100", "windows"), ("Tesla K80", "linux")):
+        assert run(["plan", "--gpu", card, "--os", system, "--needs", "compile", "--json"]) == 5
+        assert "triton-pascal" not in " ".join(json.loads(capsys.readouterr().out)["notes"]), (card, system)

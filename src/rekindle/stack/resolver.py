@@ -11,6 +11,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
+from rekindle.knowledge.torch import projects
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
@@ -126,7 +127,7 @@ def _none(
         lacks=lacks(situation),
     )
     return Verdict(
-        notes=tuple(note for card in situation.cards for note in card.notes),
+        notes=(*(note for card in situation.cards for note in card.notes), *_from_others(situation, wish)),
         situation=situation,
         wish=wish,
         recommended=route,
@@ -134,6 +135,16 @@ def _none(
         rejections=tuple(rejections),
         missing=(),
     )
+
+
+def _from_others(situation: Situation, wish: Wish) -> list[str]:
+    """Other people's work that gives the cards what stock PyTorch does not. Rekindle has built none of it."""
+    return [
+        f"not with stock PyTorch, but {row.offers} ({row.link}, {row.evidence.value} evidence, UNVERIFIED here): "
+        + "; ".join((*row.needs, row.trust))
+        for need in wish.needs
+        for row in projects.bringing(need, situation.capabilities, situation.system)
+    ]
 
 
 def several_cards(situation: Situation, route: Route) -> list[str]:

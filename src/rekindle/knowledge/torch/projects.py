@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from rekindle.knowledge.gpu.capability import Capability, runs
@@ -24,6 +26,8 @@ class CommunityProject(Row, frozen=True, kw_only=True):
     last_seen: str
     trust: str
     cpu_level: str | None = None
+    brings: tuple[str, ...] = ()
+    """What the card can do with it and not without, in the words of `--needs`."""
 
 
 class ContainerImage(Row, frozen=True, kw_only=True):
@@ -53,6 +57,13 @@ def _table() -> _Table:
 def projects(card: Capability | None = None) -> tuple[CommunityProject, ...]:
     """Those for a card, or all of them."""
     return tuple(row for row in _table().project if card is None or card in row.capabilities)
+
+
+def bringing(need: str, cards: Iterable[Capability], system: str) -> tuple[CommunityProject, ...]:
+    """Other people's work with which all these cards can do what is needed."""
+    wanted = set(cards)
+    fitting = (row for row in _table().project if need in row.brings and system in row.systems)
+    return tuple(row for row in fitting if wanted <= {*row.capabilities})
 
 
 def images(card: Capability | None = None) -> tuple[ContainerImage, ...]:
