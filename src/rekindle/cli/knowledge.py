@@ -74,7 +74,7 @@ def projects(gpu: str | None) -> int:
             console.out(console.wrap(f"needs {need}", indent="  "))
         console.out(console.wrap(f"trust: {row.trust} (last seen {row.last_seen}; {row.evidence.phrase})", indent="  "))
     for image in table.images(card):
-        console.out(f"{image.tag}  the official {image.torch}+{image.variant} in a container")
+        console.out(f"{image.tag}  {image.label} in a container ({image.evidence.phrase})")
     return 0
 
 

@@ -76,6 +76,7 @@ def check(route: Route, environment: Environment) -> None:
         RouteKind.SOURCE_BUILD: "no ready-made wheel serves; PyTorch has to be built first",
         RouteKind.COMMUNITY: f"the wheel by {route.builder} has to be downloaded by hand and installed with `--wheel`",
         RouteKind.WSL: "the route goes through WSL 2",
+        RouteKind.CONTAINER: "the route is a container, which Docker runs",
     }[route.route]
     raise MissingTool(f"{route.summary}: {what}", hint="run:\n  " + "\n  ".join(route.commands))
 

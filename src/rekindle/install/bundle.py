@@ -77,7 +77,7 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
     pieces = [f"{piece.need}: {piece.where}" for piece in plan.toolchain]
     if plan.route is RouteKind.SOURCE_BUILD:
         pieces.append(f"PyTorch's source: `rekindle source --torch {plan.torch} -o pytorch`, then copy the folder")
-    if plan.route in (RouteKind.CONDA_FORGE, RouteKind.COMMUNITY, RouteKind.WSL):
+    if plan.route in (RouteKind.CONDA_FORGE, RouteKind.COMMUNITY, RouteKind.WSL, RouteKind.CONTAINER):
         pieces += plan.commands
     return (f"the driver: {plan.driver}", *pieces)
 

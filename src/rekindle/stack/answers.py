@@ -190,5 +190,8 @@ def takes(route: Route) -> str:
 
 def line(route: Route) -> tuple[str, str, str]:
     cost = f"loses: {route.loses[0]}" if route.loses else ""
+    if route.route is RouteKind.CONTAINER:
+        torch = f"torch {route.version}" if route.torch else "NVIDIA's torch"
+        return route.route.value, torch, f"CUDA {route.cuda}: {route.builder} {cost}".strip()
     who = f"by {route.builder}" if route.builder else ""
     return route.route.value, f"torch {route.version}", f"CUDA {route.cuda}, Python {route.python} {who} {cost}".strip()

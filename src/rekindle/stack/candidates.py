@@ -16,7 +16,7 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.torch import releases
-from rekindle.stack import jetson, offers, prebuilt, source_build
+from rekindle.stack import containers, jetson, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
@@ -58,6 +58,7 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
     found += built
     rejections += broken_rules
     found += _wsl(situation, wish, found)
+    found += [Ranked(route=route) for route in containers.routes(situation, wish, window)]
     return found, rejections
 
 

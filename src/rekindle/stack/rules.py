@@ -22,6 +22,8 @@ class RouteKind(str, Enum):
     COMMUNITY = "community"
     SOURCE_BUILD = "source-build"
     WSL = "wsl"
+    CONTAINER = "container"
+    """An image that somebody publishes. Offered, and never recommended: Rekindle has not looked inside."""
     NONE = "none"
 
     @property

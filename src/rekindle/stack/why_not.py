@@ -145,4 +145,5 @@ def _kind(route: Route) -> str:
         RouteKind.COMMUNITY: "a wheel that somebody built,",
         RouteKind.SOURCE_BUILD: "a source build:",
         RouteKind.WSL: "in WSL 2",
+        RouteKind.CONTAINER: "in a container",
     }.get(route.route, route.route.value)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, runs
 from rekindle.knowledge.gpu.capability import Runs as _Runs
 from rekindle.knowledge.tables import Row, cached, decided
@@ -31,17 +33,28 @@ class CommunityProject(Row, frozen=True, kw_only=True):
 
 
 class ContainerImage(Row, frozen=True, kw_only=True):
-    """An image by its tag, with the official line of torch inside."""
+    """An image by its tag. With a `variant` it holds the official line of torch; without one, a build of NVIDIA's own,
+    of which only the CUDA, the oldest card and perhaps the torch it began from are published."""
 
     tag: str
-    torch: str
-    variant: str
+    cuda: Version
+    torch: str | None = None
+    variant: str | None = None
+    oldest: Capability | None = None
 
     def serves(self, card: Capability) -> bool:
-        """Whether the Linux wheel of this line has code that runs on the card."""
-        variant = torch_release(self.torch).variant(self.variant)
+        """Whether it should have code for the card: by the Linux wheel of its line, or by NVIDIA's word."""
+        if self.oldest is not None:
+            row = next((row for row in toolkits.toolkits() if row.version.major_minor == self.cuda), None)
+            return self.oldest <= card and row is not None and row.compiles_for(card)
+        variant = torch_release(self.torch or "").variant(self.variant or "")
         targets = variant.targets("linux") if variant else None
         return any(runs(target, card) is not _Runs.NO for target in targets or ())
+
+    @property
+    def label(self) -> str:
+        known = f"torch {self.torch}" if self.torch else "torch"
+        return f"the official {known}+{self.variant}" if self.variant else f"NVIDIA's own {known}, CUDA {self.cuda}"
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True):
