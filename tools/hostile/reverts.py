@@ -39,10 +39,6 @@ REVERTS = (
     Revert("work is counted", "pe", BUDGET, "if self._steps < 0:", "if False:"),
     Revert("what is kept is counted", "elf", BUDGET, "if self._kept < 0:", "if False:"),
     Revert(
-        "names in tables are cut at a longest length", "elf", ELF,
-        "_LONGEST_NAME, _LONGEST_SYMBOL = 4096, 65536", "_LONGEST_NAME, _LONGEST_SYMBOL = 1 << 40, 1 << 40",
-    ),
-    Revert(
         "values of the dynamic section are looked up by tag", "elf", ELF,
         "return self._values.get(tag)", "return next((v for t, v in self.dynamic if t == tag), None)",
     ),
