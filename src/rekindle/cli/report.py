@@ -19,10 +19,15 @@ from rekindle.core import codec, console, files
 def command(build: Path, output: Path | None, trace: Path | None, title: str | None, as_json: bool) -> None:
     """Draw what a build did as one HTML file.
 
-    BUILD is a `.ninja_log` of any project, a folder that holds one, or the folder of `rekindle build --work`.
+    BUILD is a `.ninja_log` of any project, a folder that holds one, the folder of `rekindle build --work`, or the state
+    folder of `rekindle fleet run`.
     """
-    from rekindle.web import report, timeline
+    from rekindle.web import fleet_page, report, timeline
 
+    if fleet_page.is_fleet(build):
+        options.exclude("build", ("trace",), hint="a fleet's run has no timeline; name the folder of one build")
+        _fleet(build, output, title, as_json)
+        return
     found = report.build_report(build, title)
     if trace is not None:
         files.write_text(trace, codec.to_json(timeline.trace(found.timeline), indent=0))
@@ -36,4 +41,17 @@ def command(build: Path, output: Path | None, trace: Path | None, title: str | N
     console.out(f"{len(drawn.bars)} commands, {drawn.wall:.0f} s, {drawn.parallel:.1f} of {drawn.slots} slots busy")
     for bar in drawn.slowest(3):
         console.out(f"  {bar.seconds:8.1f} s  {bar.name}")
+    console.say(f"wrote `{target}`; open it in a browser")
+
+
+def _fleet(folder: Path, output: Path | None, title: str | None, as_json: bool) -> None:
+    from rekindle.web import fleet_page
+
+    found = fleet_page.fleet_report(folder, title)
+    if as_json:
+        console.out_json(found)
+        return
+    target = output or Path("fleet.html")
+    files.write_text(target, fleet_page.html(found))
+    console.out(", ".join(f"{count} {state}" for state, count in found.status.counts.items()) or "no jobs")
     console.say(f"wrote `{target}`; open it in a browser")

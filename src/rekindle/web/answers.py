@@ -22,7 +22,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import Card, Wish, machine_of
 from rekindle.stack.verdict import Verdict
 from rekindle.web import spellings
-from rekindle.web.shown import Shown, shown
+from rekindle.web.shown import AnswerShown, shown
 
 CARD = "\u27e6card\u27e7"
 DRIVER = "\u27e6driver\u27e7"
@@ -60,7 +60,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...]
     """`""`: not known; then the versions at which an answer may change, `0` for anything older than the first."""
     cells: dict[str, tuple[int, ...]]
-    answers: tuple[Shown, ...]
+    answers: tuple[AnswerShown, ...]
 
 
 def pythons() -> tuple[str, ...]:
@@ -120,7 +120,9 @@ def answers_of(cards: CardClass, system: str) -> Answers:
         ask = _asker(cards.sample, system, python, kept)
         unknown, rest = ask(""), _filled(ask, steps[1:])
         cells[python] = (unknown, *rest)
-    return Answers(drivers=steps, cells=cells, answers=tuple(codec.from_json(each.encode(), Shown) for each in kept))
+    return Answers(
+        drivers=steps, cells=cells, answers=tuple(codec.from_json(each.encode(), AnswerShown) for each in kept)
+    )
 
 
 def _asker(name: str, system: str, python: str, kept: dict[str, int]) -> Callable[[str], int]:
@@ -181,7 +183,7 @@ def marked(found: Verdict, name: str, driver: str) -> str:
     return text.replace(driver, DRIVER) if driver else text
 
 
-def looked_up(kept: Answers, python: str, driver: str) -> Shown:
+def looked_up(kept: Answers, python: str, driver: str) -> AnswerShown:
     """What the page's script does, for the tests: the answer of the last step at or below this driver."""
     at = 0
     if driver:
@@ -190,7 +192,7 @@ def looked_up(kept: Answers, python: str, driver: str) -> Shown:
     return kept.answers[kept.cells[python][at]]
 
 
-class Packed(msgspec.Struct, frozen=True, kw_only=True):
+class PackedAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """Answers as they travel: every text once, and its number wherever it stands."""
 
     drivers: tuple[str, ...]
@@ -199,7 +201,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     answers: Any
 
 
-def packed(kept: Answers) -> Packed:
+def packed(kept: Answers) -> PackedAnswers:
     texts: dict[str, int] = {}
 
     def pack(value: Any) -> Any:
@@ -212,4 +214,4 @@ def packed(kept: Answers) -> Packed:
         return value
 
     answers = pack(codec.to_builtins(kept.answers))
-    return Packed(drivers=kept.drivers, cells=kept.cells, texts=tuple(texts), answers=answers)
+    return PackedAnswers(drivers=kept.drivers, cells=kept.cells, texts=tuple(texts), answers=answers)

@@ -37,7 +37,7 @@ from rekindle.web import answers, page, site, spellings
 from rekindle.web.answers import CardClass
 from rekindle.web.grid import grid
 from rekindle.web.guard import Bind, Guard
-from rekindle.web.shown import Shown, shown
+from rekindle.web.shown import AnswerShown, shown
 from rekindle.wheels.shelf import shelf
 
 _KINDS = {".css": "text/css", ".js": "text/javascript"}
@@ -49,7 +49,7 @@ class ServedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     page: str = ""
-    shown: Shown | None = None
+    shown: AnswerShown | None = None
     refusal: str = ""
     near: tuple[str, ...] = ()
 

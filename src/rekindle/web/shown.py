@@ -45,7 +45,7 @@ class RouteShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: tuple[tuple[str, str], ...] = ()
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AnswerShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     best: RouteShown
     cheaper: RouteShown | None = None
     others: tuple[tuple[str, ...], ...] = ()
@@ -58,11 +58,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-def shown(found: Verdict, most: int = 6) -> Shown:
+def shown(found: Verdict, most: int = 6) -> AnswerShown:
     best = found.recommended
     others = [route for route in found.routes if route not in (best, found.cheaper)][:most]
     how = advice(found.situation.capabilities[0]) if len(found.situation.capabilities) == 1 else None
-    return Shown(
+    return AnswerShown(
         best=_route(found, best, decisive=found.decisive),
         cheaper=_route(found, found.cheaper) if found.cheaper is not None else None,
         others=tuple(answers.line(route) for route in others),

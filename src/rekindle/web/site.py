@@ -24,7 +24,7 @@ from rekindle.web import answers, page
 from rekindle.web.answers import CARD, CardClass
 from rekindle.web.grid import Grid, grid
 from rekindle.web.index import cards_index
-from rekindle.web.shown import Shown
+from rekindle.web.shown import AnswerShown
 
 Say = Callable[[str], None]
 SCRIPTS = ("names.js", "picker.js", "matrix.js", "copy.js")
@@ -107,16 +107,16 @@ def matrix_page(grids: dict[str, Grid]) -> str:
     return page.render_linked("matrix.html", root="", grids=grids)
 
 
-def card_page(name: str, cards: CardClass, found: dict[str, Shown]) -> str:
+def card_page(name: str, cards: CardClass, found: dict[str, AnswerShown]) -> str:
     shown = {system: _filled(answer, name) for system, answer in found.items()}
     return page.render_linked(
         "card.html", root="../", name=name, cards=cards, answers=shown, date=date.today(), version=__version__
     )
 
 
-def _filled(answer: Shown, name: str) -> Shown:
+def _filled(answer: AnswerShown, name: str) -> AnswerShown:
     own = codec.to_json(name, indent=0)[1:-1]
-    return codec.from_json(codec.to_json(answer, indent=0).replace(CARD, own).encode(), Shown)
+    return codec.from_json(codec.to_json(answer, indent=0).replace(CARD, own).encode(), AnswerShown)
 
 
 def capability_page(capability: Capability, chosen: list[CardClass]) -> str:
