@@ -59,3 +59,90 @@ def _torch(version: str, line: str, python: str, system: str, machine: str) -> b
     indexed = any(row["minor"] == release["minor"] and row["machine"] == machine and row["cuda"] for row in platforms)
     lines = (TABLES / "aarch64_lines.toml").read_text(encoding="utf-8")
     return indexed or f'minor = "{release["minor"]}"\nvariant = "{line}"' in lines
+
+
+def states(route: dict[str, Any], system: str, machine: str) -> list[tuple[str, str]]:
+    """Every pin of every printed command, and how it is known: an evidence, or `UNVERIFIED`."""
+    found: list[tuple[str, str]] = []
+    for line in route["commands"]:
+        if line.startswith("pip install"):
+            found += [(word, _how(word, route, system, machine)) for word in _words(line) if "==" in word]
+            found += [(word, "UNVERIFIED") for word in _words(line) if word.startswith("https://") and ".whl" in word]
+        elif line.startswith("conda install"):
+            found += [
+                (word, _conda(word, route, system, machine))
+                for word in _words(line)
+                if word[0].isalpha() and "=" in word
+            ]
+        elif line.startswith("rekindle plan"):
+            found += [
+                (f"{name} {value}", _named(name, value)) for name, value in re.findall(r"--(torch|cuda) (\S+)", line)
+            ]
+        elif line.startswith("rekindle extension build"):
+            found.append((line.split()[3], _companion(line.split()[3])))
+    return found
+
+
+def _words(line: str) -> list[str]:
+    return [word.strip('"') for word in line.split()[2:]]
+
+
+def _how(pin: str, route: dict[str, Any], system: str, machine: str) -> str:
+    match = _PIN.match(pin)
+    if match is None:
+        # mkl and intel-openmp of somebody's wheel: named in its row.
+        return "notes" if pin in (TABLES / "community_wheels.toml").read_text(encoding="utf-8") else "UNVERIFIED"
+    if not _exists(pin, route, system, machine):
+        return "UNVERIFIED"
+    project, version, local = match.groups()
+    line = local or route["variant"]
+    if project != "torch":
+        rows = _rows("companions.json", "companions")
+        wanted = (project, version, line, system, machine)
+        same = [
+            row
+            for row in rows
+            if (row["project"], row["version"], row["line"], row["system"], row["machine"]) == wanted
+        ]
+        return str(same[0]["evidence"])
+    opened = [*_rows("torch_wheels.json", "wheels"), *_rows("torch_wheels_aarch64.json", "wheels")]
+    if any(
+        f"torch-{version}" in row["wheel"] and (row["system"], row["machine"]) == (system, machine) for row in opened
+    ):
+        return "binary"
+    release = next(row for row in _rows("torch_releases.json", "releases") if version in row["patches"])
+    variant = next((row for row in release["variants"] if row["name"] == line), None)
+    return str(variant["evidence"] if variant else "notes")
+
+
+def _conda(pin: str, route: dict[str, Any], system: str, machine: str) -> str:
+    rows = _rows("conda_forge.json", "builds")
+    name, _, version = pin.partition("=")
+    wanted = (route["torch"], system, machine)
+    same = [row for row in rows if (row["torch"], row["system"], row["machine"]) == wanted]
+    held = {
+        "python": any(version in row["pythons"] for row in same),
+        "pytorch": bool(same),
+        "cuda-version": any(row["cuda"] == version for row in same),
+    }
+    if name.startswith(("libcudnn", "cudnn")):
+        # An upper end, which any release below it meets.
+        return "notes"
+    return str(same[0]["evidence"]) if held.get(name) else "UNVERIFIED"
+
+
+def _named(name: str, value: str) -> str:
+    if name == "torch":
+        release = next((row for row in _rows("torch_releases.json", "releases") if value in row["patches"]), None)
+        return str(release["evidence"]) if release else "UNVERIFIED"
+    toolkits = json.loads((TABLES.parent / "cuda" / "toolkits.json").read_text(encoding="utf-8"))["toolkits"]
+    row = next((row for row in toolkits if row["version"] == value), None)
+    return str(row["evidence"]) if row else "UNVERIFIED"
+
+
+def _companion(pin: str) -> str:
+    project, version = pin.split("==")
+    rows = [
+        row for row in _rows("companions.json", "companions") if (row["project"], row["version"]) == (project, version)
+    ]
+    return str(rows[0]["evidence"]) if rows else "UNVERIFIED"
