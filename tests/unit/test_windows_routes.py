@@ -79,3 +79,35 @@ def test_wsl_is_advised_where_only_linux_has_what_is_needed() -> None:
         other = resolve(situation, asked).recommended
         assert other.route is RouteKind.OFFICIAL_WHEEL
         assert any("Triton" in loss for loss in other.loses)
+
+
+def test_the_processor_is_part_of_plan_name_and_shelf() -> None:
+    """The lock says the floor, the wheel's version names a lower one, and the reader takes it from there."""
+    from rekindle.knowledge.builds.profiles import cpu_level
+    from rekindle.stack.plan import plan_of
+    from rekindle.wheels.inspect.identity import _labelled_cpu
+
+    assert plan_of(resolve(K40C, Wish(torch="1.12.1"))).cpu == "avx"
+    old = msgspec.structs.replace(K40C, cpu=("sse4.1",))
+    planned = plan_of(resolve(old, Wish(torch="1.12.1")))
+    assert (planned.profile, planned.cpu) == ("compat", "v1")
+    assert cpu_level("compat", "aarch64") is None
+    assert _labelled_cpu("1.12.1+cu114.cudnn870.sm35.x86v1") == "v1"
+    assert _labelled_cpu("1.12.1+cu114.cudnn870.sm35") is None
+
+
+def test_a_build_for_an_old_processor_says_so_in_its_name() -> None:
+    from pathlib import Path
+
+    from rekindle.build.configure import request
+    from rekindle.machine.snapshot import load
+
+    machine = load(Path(__file__).parents[1] / "machines" / "k40c-ready-windows.json")
+    names = {
+        profile: request.wheel_version(
+            request.resolve(request.BuildFile(torch="1.12.1", arch_list="3.5", python="3.9", profile=profile), machine)
+        )
+        for profile in ("fast", "compat")
+    }
+    assert not names["fast"].endswith("x86v1")
+    assert names["compat"].endswith(".x86v1") or names["compat"].endswith("+cpu")

@@ -23,7 +23,7 @@ from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 
 # What an x86-64 level asks for, in the words of a situation's `cpu`.
-_CPU_FLOORS = {"v2": "sse4.1", "v3": "avx2", "v4": "avx512"}
+_CPU_FLOORS = {"avx": "avx", "v2": "sse4.1", "v3": "avx2", "v4": "avx512"}
 PYTORCH_INDEX = "https://download.pytorch.org/whl"
 
 

@@ -19,6 +19,7 @@ from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
+from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.torch import patches, releases, setup_py
 from rekindle.stack.offers import opened_wheels
 from rekindle.stack.resolver import resolve
@@ -91,6 +92,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     toolset: str | None = None
     arch_list: str | None = None
     profile: str = "fast"
+    cpu: str | None = None
+    """The least processor a build runs on: `avx`, or the x86-64 level `v1`."""
     backend: str | None = None
     commit: str | None = None
     """The commit of PyTorch's tag."""
@@ -153,6 +156,7 @@ def plan_of(verdict: Verdict) -> Plan:
         toolset=route.toolset,
         arch_list=route.arch_list,
         profile=profile,
+        cpu=cpu_level(profile, situation.machine) if building else None,
         backend=release.backend if building else None,
         commit=release.git_version if building and route.torch == release.newest else None,
         wheel=wheel_name(route, situation),

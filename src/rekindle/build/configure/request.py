@@ -18,6 +18,7 @@ import msgspec
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.version import Version, typed
+from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.knowledge.gpu.capability import Target
@@ -437,4 +438,7 @@ def local_version(request: BuildRequest) -> str:
     with_ptx = {target.capability for target in targets if target.ptx}
     native = [target for target in targets if not target.ptx]
     parts += [f"{str(t).replace('_', '')}{'ptx' if t.capability in with_ptx else ''}" for t in native]
+    if cpu_level(request.profile, request.arch) == "v1":
+        # The usual floor is AVX; a wheel for older processors says so, as a label of the shelf does.
+        parts.append("x86v1")
     return ".".join(parts)

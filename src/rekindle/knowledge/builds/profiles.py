@@ -44,6 +44,13 @@ def settings(profile: str) -> tuple[ProfileOption, ...]:
     return tuple(row for row in _settings() if row.profile in ("*", profile))
 
 
+def cpu_level(profile: str, arch: str) -> str | None:
+    """The least processor that a build of this profile runs on: `avx`, or the x86-64 level `v1`. None on ARM."""
+    if arch != "x86_64":
+        return None
+    return "avx" if profile == "fast" else "v1"
+
+
 def for_processor(flags: Collection[str] | None) -> str:
     """The profile that a processor can run: `fast` asks for AVX. None: its instructions are not known."""
     return "compat" if flags is not None and "avx" not in flags else "fast"

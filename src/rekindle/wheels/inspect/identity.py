@@ -53,8 +53,10 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
     own = facts.get("__version__") or (version if project == "torch" else None)
     python, platform = _tag(tags)
     requires = tuple(line for line in metadata.get("Requires-Dist", []) if _applies(line, platform))
+    read = of_binaries(binaries)
     return msgspec.structs.replace(
-        of_binaries(binaries),
+        read,
+        cpu=read.cpu or _labelled_cpu(version),
         project=project,
         version=version,
         build=next(iter(wheel.get("Build", [])), None),
@@ -67,6 +69,12 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
         platform=platform,
         requires=requires,
     )
+
+
+def _labelled_cpu(version: str | None) -> str | None:
+    """`v1` of `1.12.1+cu114.sm35.x86v1`: what a build says of itself where its files hold no note."""
+    match = re.search(r"\bx86(v[1-4])\b", (version or "").partition("+")[2])
+    return match[1] if match else None
 
 
 def of_binary(found: Binary) -> Identity:

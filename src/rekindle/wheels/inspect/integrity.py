@@ -138,6 +138,10 @@ def cpu_findings(binaries: Sequence[Binary], level: str | None) -> list[Finding]
     """What the code outside dispatch demands of the CPU: known only where the compiler left a note of it."""
     if not any(found.machine == "x86_64" for found in binaries):
         return []
+    noted = any(found.elf and found.elf.isa for found in binaries)
+    if level and not noted:
+        text = f"its version says that an x86-64-{level} CPU is enough; the files themselves do not say"
+        return [Finding(id="cpu", state=State.UNVERIFIED, found=text)]
     if level:
         text = f"its own note demands an x86-64-{level} CPU" + (" (AVX2)" if level == "v3" else "")
         return [Finding(id="cpu", state=State.PASS, found=text)]
