@@ -171,7 +171,7 @@ def job_command(
     from rekindle.core.paths import shelf_folder
     from rekindle.fleet import one_job
 
-    place = one_job.Place(
+    place = one_job.JobPlace(
         shelf=(shelf or shelf_folder()).resolve(),
         work=work.resolve(),
         cache=_cache(cache),

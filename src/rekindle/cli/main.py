@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from rekindle import __version__
-from rekindle.cli.options import once
+from rekindle.cli.options import once, talking
 from rekindle.core import console, files
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 
@@ -64,7 +64,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
-        return once(command)
+        return once(talking(command))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -96,6 +96,9 @@ def cli(ctx: click.Context, knowledge: Path | None) -> None:
         use_overlay(knowledge)
     if ctx.invoked_subcommand is None:
         ctx.exit(ctx.invoke(Verbs.get_command(cli, ctx, "doctor")) or 0)  # type: ignore[arg-type]
+
+
+talking(cli)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rekindle.core import console
 from rekindle.core.errors import MissingTool, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -107,6 +108,34 @@ def need_extra(name: str, *packages: str) -> None:
     if missing:
         message = f"this needs the package `{missing[0]}`"
         raise MissingTool(message, hint=f'install the extra: `pip install "rekindle[{name}]"`')
+
+
+def _how_to_talk(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def take(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value:
+            console.talk(**{name: True})
+
+    return take
+
+
+def talking(command: click.Command) -> click.Command:
+    """Every verb takes these three, and so does every verb of a group."""
+    about = (
+        ("-q", "--quiet", "quiet", "Print the answer and errors only."),
+        ("-v", "--verbose", "verbose", "Also say which programs are run and what is downloaded."),
+        ("", "--no-color", "plain", "Print without colour; also NO_COLOR."),
+    )
+    taken = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    if "--quiet" in taken:
+        return command
+    for short, long, name, help in about:
+        names = [each for each in (short, long) if each and each not in taken]
+        option = click.Option(names, is_flag=True, expose_value=False, help=help, callback=_how_to_talk(name))
+        command.params.append(option)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            talking(each)
+    return command
 
 
 def once(command: click.Command) -> click.Command:

@@ -40,6 +40,7 @@ _MARK = f"\x0e{random_names.token_hex(8)}:"
 _MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
 _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
 _answered = False
+_quiet = _verbose = _plain = False
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATE_STYLE = {State.PASS: "green", State.WARN: "yellow", State.FAIL: "red", State.UNVERIFIED: "cyan"}
 
@@ -50,8 +51,27 @@ def out(text: str = "") -> None:
 
 
 def say(text: str = "") -> None:
-    """Talk: progress, warnings, hints, on stderr."""
-    _write(sys.stderr, text, answer=False)
+    """Talk: progress, warnings, hints, on stderr. `--quiet` leaves it out."""
+    if not _quiet:
+        _write(sys.stderr, text, answer=False)
+
+
+def detail(text: str) -> None:
+    """What was done to find the answer, for `--verbose`: programs that were run, files that were fetched."""
+    if _verbose:
+        _write(sys.stderr, text, answer=False)
+
+
+def talk(*, quiet: bool | None = None, verbose: bool | None = None, plain: bool | None = None) -> None:
+    """How much is said on stderr, and whether in colour. None: as before."""
+    global _quiet, _verbose, _plain
+    _quiet = _quiet if quiet is None else quiet
+    _verbose = _verbose if verbose is None else verbose
+    _plain = _plain if plain is None else plain
+
+
+def silent() -> bool:
+    return _quiet
 
 
 def out_json(value: Any) -> None:
@@ -68,16 +88,17 @@ def error(message: str, hint: str | None, *, code: int | None = None) -> None:
     """On stderr; with `code` also as an object on stdout, for whoever asked for JSON and has no other answer yet."""
     if code is not None and not _answered:
         out_json(ErrorReport(code=code, message=message, hint=hint))
-    say(f"{paint('error:', 'red', sys.stderr)} {message}")
+    said = f"{paint('error:', 'red', sys.stderr)} {message}"
     if hint:
-        say()
-        say(f"{paint('hint:', 'cyan', sys.stderr)} {hint}")
+        said += f"\n\n{paint('hint:', 'cyan', sys.stderr)} {hint}"
+    _write(sys.stderr, said, answer=False)
 
 
 def begin() -> None:
-    """A new command in this process: nothing has been answered yet."""
+    """A new command in this process: nothing has been answered yet, and it says as much as any other."""
     global _answered
     _answered = False
+    talk(quiet=False, verbose=False, plain=False)
 
 
 def clean(text: str) -> str:
@@ -96,7 +117,7 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+    if _plain or environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
         return False
     if environ.get("FORCE_COLOR"):
         return True

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rekindle.core import console
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
 from rekindle.core.files import rename_over
 from rekindle.core.paths import sha256_of
@@ -68,6 +69,7 @@ def download(
             problem = f"its SHA-256 is not {sha256[:16]}…"
             continue
         rename_over(part, to)
+        console.detail(f"downloaded {to.stat().st_size:,} bytes of {url}")
         return to
     message = f"`{url}` could not be downloaded: {problem}"
     raise FetchFailed(
@@ -128,6 +130,7 @@ def _answer(url: str, most: int, asked: str | None, pool: PoolManager | None) ->
     if len(data) > most:
         message = f"`{url}` sends more than the {most:,} bytes that were asked for or expected"
         raise FetchFailed(message, hint="is this the right address?")
+    console.detail(f"asked {url} ({asked or 'whole'}): {answer.status}, {len(data):,} bytes")
     return answer.status, answer.headers.get("Content-Range", ""), bytes(data)
 
 

@@ -18,7 +18,7 @@ _Regexp = re.Pattern
 escape = re.escape
 
 
-class Options:
+class PatternOptions:
     """RE2's settings. Python's engine has none of the first two: they are taken and not used."""
 
     class Encoding(Enum):
@@ -30,7 +30,10 @@ class Options:
     encoding = Encoding.UTF8
 
 
-def compile(pattern: AnyStr, options: Options | None = None) -> re.Pattern[AnyStr]:
+Options = PatternOptions
+
+
+def compile(pattern: AnyStr, options: PatternOptions | None = None) -> re.Pattern[AnyStr]:
     """The pattern as Python reads it."""
     if isinstance(pattern, bytes):
         return re.compile(translate(pattern.decode("latin-1")).encode("latin-1"))
@@ -44,7 +47,7 @@ class Set:
         self._patterns: list[re.Pattern[Any]] = []
 
     @classmethod
-    def SearchSet(cls, options: Options | None = None) -> Set:
+    def SearchSet(cls, options: PatternOptions | None = None) -> Set:
         return cls()
 
     def Add(self, pattern: str) -> int:

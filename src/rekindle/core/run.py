@@ -13,9 +13,11 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import list2cmdline
 
 import msgspec
 
+from rekindle.core import console
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.processes import Started
 
@@ -71,13 +73,16 @@ def call(
                 with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
                     out, err = started.process.communicate(timeout=5)
     except (OSError, ValueError) as error:
+        console.detail(f"did not start: {list2cmdline(words)}: {error}")
         return Result(args=words, code=None, err=str(error), seconds=time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    console.detail(f"ran ({seconds:.1f} s, {'stopped' if late else f'exit code {code}'}): {list2cmdline(words)}")
     return Result(
         args=words,
         code=code,
         out=decode(out, encoding),
         err=decode(err),
-        seconds=time.monotonic() - begun,
+        seconds=seconds,
         timed_out=late,
     )
 

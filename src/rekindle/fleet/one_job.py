@@ -41,7 +41,7 @@ class OneJob(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class JobPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where one job is built, and how long it may take."""
 
     shelf: Path
@@ -52,7 +52,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A factory's published pages: what is there is done, and its wheels can be fetched."""
 
 
-def carry(matrix: Path, word: str, place: Place, *, tell: Callable[[str], None]) -> OneJob:
+def carry(matrix: Path, word: str, place: JobPlace, *, tell: Callable[[str], None]) -> OneJob:
     if place.site:
         published.bring(place.site, place.shelf)
     planned = planning.make(matrix, shelf_folder=place.shelf)
@@ -113,7 +113,7 @@ def _timer(running: carry_out.Running, minutes: float | None) -> threading.Timer
     return timer
 
 
-def _order(planned: Planned, job: FleetJob, place: Place) -> JobOrder:
+def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
     assert job.key is not None and job.lock is not None
     folder = planned.sources.get(job.key)
     wheel: ShelvedJob | None = None
@@ -138,7 +138,7 @@ def _order(planned: Planned, job: FleetJob, place: Place) -> JobOrder:
     )
 
 
-def _packed(folder: Path, job: FleetJob, place: Place) -> str:
+def _packed(folder: Path, job: FleetJob, place: JobPlace) -> str:
     data = sources.pack(sources.root_of(folder, job))
     sha256 = hashlib.sha256(data).hexdigest()
     (place.work / "received").mkdir(parents=True, exist_ok=True)

@@ -114,6 +114,8 @@ class Live:
 def terminal(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Live | None:
     """A live view where there is a terminal that can redraw; else None."""
     stream = stream or sys.stderr
+    if console.silent():
+        return None
     try:
         capable = stream.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")
     except ValueError:
