@@ -15,11 +15,12 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 # fmt: off
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
+    "conda_linker", "omp_symbols", "plain_symbols", "python_symbols",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
     "cufft", "deepspeed", "driver_open", "fbgemm", "libuv",
     "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
-    "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_package",
+    "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack", "torch_package",
     "torch_package_open", "triton", "zlib",
 })
 # fmt: on
@@ -27,7 +28,8 @@ CONDITIONS = frozenset({
 
 def holding(fields: Mapping[str, str], facts: Facts) -> frozenset[str]:
     """The names of the conditions that hold. `fields["said"]` is the text of the lines that show the cause."""
-    found = _of_card(fields, facts) | _of_text(fields.get("said", ""), facts) | _of_package(fields, facts)
+    said = fields.get("said", "")
+    found = _of_card(fields, facts) | _of_text(said, facts) | _of_symbols(said) | _of_package(fields, facts)
     return frozenset(name for name, holds in found.items() if holds)
 
 
@@ -81,12 +83,23 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
     }
 
 
+def _of_symbols(said: str) -> dict[str, bool]:
+    """Whose the names are that a linker does not find."""
+    found = {
+        "conda_linker": "compiler_compat/ld" in said,
+        "python_symbols": "__imp_Py" in said or "__imp__Py" in said,
+        "omp_symbols": "undefined reference" in said and ("omp_" in said or "GOMP_" in said),
+    }
+    return found | {"plain_symbols": not any(found.values())}
+
+
 def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     failing = fields.get("failing", "torch")
     package = plain_name(fields["package"]) if "package" in fields else None
     known = bool(facts.gpus) and facts.os is not None
     return {
         "torch_itself": failing in _TORCH_FAMILY,
+        "torch_may_lack": facts.torch_lacks_card is not False,
         "an_extension": failing not in _TORCH_FAMILY,
         "python_32_bit": facts.bits == 32,
         "ownerless": "owner" not in fields and not _bitsandbytes(fields.get("said", "")),

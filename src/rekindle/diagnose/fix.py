@@ -18,6 +18,7 @@ from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep
+from rekindle.knowledge.torch.options import options
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
@@ -145,6 +146,9 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")
     if "package" in values:
         more["package_name"] = plain_name(values["package"])
+    option = f"USE_{values['part'].upper().replace('-', '_')}" if "part" in values else ""
+    if option in options():
+        more["part_option"] = option
     studio = values.get("newest_studio")
     toolsets = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == studio]
     if toolsets:
