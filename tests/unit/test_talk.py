@@ -66,3 +66,19 @@ def test_no_color_wins_over_the_environment(
     assert "\x1b[" in capsys.readouterr().out
     run([*doctor, "--no-color"])
     assert "\x1b[" not in capsys.readouterr().out
+
+
+def test_the_shell_completes_names_that_rekindle_reads() -> None:
+    from click.shell_completion import ShellComplete
+
+    from rekindle.knowledge.gpu import gpus
+
+    def completed(words: list[str], incomplete: str) -> list[str]:
+        found = ShellComplete(cli, {}, "rekindle", "_REKINDLE_COMPLETE").get_completions(words, incomplete)
+        return [item.value for item in found]
+
+    assert "gtx-1080-ti" in completed(["plan", "--gpu"], "gtx-1080")
+    assert "tesla-k40c" in completed(["gpu"], "tesla-k4")
+    assert "plan" in completed([], "pl")
+    for name in completed(["gpu"], "")[::25]:
+        gpus.find(name)

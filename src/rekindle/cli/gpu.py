@@ -12,7 +12,7 @@ from rekindle.stack.card import CardAnswer, ServingWheel, describe
 
 
 @click.command("gpu")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=options.complete_card)
 @click.option("--list", "every", is_flag=True, help="List every card of the tables.")
 @options.as_json
 def command(name: str | None, every: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,12 +14,24 @@ from rekindle.core.errors import MissingTool, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def complete_card(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of cards for the shell, with hyphens for spaces: a shell cuts words at spaces, Rekindle reads both."""
+    from rekindle.knowledge.gpu import gpus as table
+
+    begun = incomplete.strip("\"'").lower().replace(" ", "-")
+    names = {gpu.name.removeprefix("GeForce ").lower().replace(" ", "-") for gpu in table.gpus()}
+    plain = {name for name in names if re.fullmatch(r"[a-z0-9.+-]+", name)}
+    return sorted(name for name in plain - {"gpu"} if name.startswith(begun))
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 gpus = click.option(
     "--gpu",
     "gpus",
     multiple=True,
     metavar="NAME",
+    shell_complete=complete_card,
     help="A card by name, PCI id or sm_XX, or a list of them: '8x A100', 'V100,P100'. May be repeated.",
 )
 arch = click.option("--arch", metavar="ARCH", help="The processor to answer for: x86_64 or aarch64.")
