@@ -91,17 +91,7 @@ def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Rout
         system=plan.system, machine=plan.machine, cards=plan.cards, python=environment.version, here=True
     )
     route = Route(
-        route=plan.route,
-        torch=plan.torch,
-        variant=plan.variant,
-        cuda=plan.cuda,
-        cudnn=plan.cudnn,
-        python=plan.python,
-        index_url=plan.index_url,
-        torchvision=plan.torchvision,
-        torchaudio=plan.torchaudio,
-        numpy=plan.numpy,
-        commands=plan.commands,
+        **plan.facts(),
         on_configured_index=plan.index_url is None,
         hashes={wheel.name: wheel.sha256 for wheel in plan.wheels},
         summary=f"the plan's torch {plan.torch}",

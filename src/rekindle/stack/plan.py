@@ -23,7 +23,7 @@ from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.torch import patches, releases, setup_py
 from rekindle.stack.offers import opened_wheels
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Stack
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
 from rekindle.stack.verdict import Verdict
@@ -71,7 +71,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     where: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(Stack, frozen=True, kw_only=True):
     """The stack, what builds or installs it, and what it was made from."""
 
     schema: str = SCHEMA
@@ -82,15 +82,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     cards: tuple[Card, ...]
     wish: Wish
-    route: RouteKind
     torch: str
-    variant: str | None = None
-    cuda: Version | None = None
-    cudnn: Version | None = None
-    python: str | None = None
-    driver: str | None = None
-    toolset: str | None = None
-    arch_list: str | None = None
     profile: str = "fast"
     cpu: str | None = None
     """The least processor a build runs on: `avx`, or the x86-64 level `v1`."""
@@ -99,19 +91,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The commit of PyTorch's tag."""
     wheel: str
     """The name of the wheel that comes out, or that is installed."""
-    index_url: str | None = None
-    torchvision: str | None = None
-    torchaudio: str | None = None
-    numpy: str | None = None
     requires: tuple[str, ...] = ()
     """What the build's own environment gets, as pip requirements: `build` installs exactly these."""
     wheels: tuple[PinnedWheel, ...] = ()
     """The wheels that are installed, where their bytes are known: another file of that name is refused."""
-    options: dict[str, str] = {}
+    options: dict[str, str] = msgspec.field(default_factory=dict)
     patches: tuple[Pinned, ...] = ()
     toolchain: tuple[Piece, ...] = ()
-    commands: tuple[str, ...] = ()
-    loses: tuple[str, ...] = ()
 
 
 class PlanDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,38 +127,24 @@ def plan_of(verdict: Verdict) -> Plan:
     release = releases.torch_release(route.torch)
     profile = verdict.wish.profile or situation.profile
     return Plan(
+        **route.facts(),
         knowledge=fingerprint(),
         system=situation.system,
         machine=situation.machine,
         cards=situation.cards,
         wish=verdict.wish,
-        route=route.route,
-        torch=route.torch,
-        variant=route.variant,
-        cuda=route.cuda,
-        cudnn=route.cudnn,
-        python=route.python,
-        driver=route.driver,
-        toolset=route.toolset,
-        arch_list=route.arch_list,
         profile=profile,
         cpu=cpu_level(profile, situation.machine) if building else None,
         backend=release.backend if building else None,
         commit=release.git_version if building and route.torch == release.newest else None,
         wheel=wheel_name(route, situation),
         wheels=_wheels(route, situation),
-        index_url=route.index_url,
-        torchvision=route.torchvision,
-        torchaudio=route.torchaudio,
-        numpy=route.numpy,
         requires=_requirements(route.torch, profile, situation) if building else (),
         patches=_patches(route, situation) if building else (),
         toolchain=tuple(
             Piece(what=piece.what, need=piece.need, where=piece.commands[0] if piece.commands else "")
             for piece in route.missing
         ),
-        commands=route.commands,
-        loses=route.loses,
     )
 
 
@@ -186,7 +158,8 @@ def write(plan: Plan, path: Path) -> None:
     if path.exists() and not _ours(path):
         message = f"`{path}` is there already and is not a plan"
         raise UsageError(message, hint="name another file with `-o`, for example `-o plan.toml`")
-    text = tomli_w.dumps(_without_none(codec.to_builtins(plan)), multiline_strings=True)
+    plain = {"schema": plan.schema, **codec.to_builtins(plan)}  # what it is stands first
+    text = tomli_w.dumps(_without_none(plain), multiline_strings=True)
     files.write_text(path, _HEAD + text)
 
 

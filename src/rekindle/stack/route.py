@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -43,34 +44,51 @@ class RuntimeSetting(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """`loses` is what this route lacks and another has; `lacks` what no PyTorch can do on the card.
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """One PyTorch with everything around it: what a route leads to, and what a plan pins.
 
-    `evidence` is the weakest among the rows it stands on; `unverified` what nobody could look up.
+    `loses` is what it lacks and another route has.
     """
 
     route: RouteKind
     torch: str | None = None
+    variant: str | None = None
     cuda: Version | None = None
     cudnn: Version | None = None
     python: str | None = None
     driver: str | None = None
     """The driver it needs, in one plain line."""
-    driver_detail: str | None = None
-    """The same with the releases behind it."""
     toolset: str | None = None
     arch_list: str | None = None
-    commands: tuple[str, ...] = ()
-    requirements: tuple[str, ...] = ()
-    """What pip is asked for, pin by pin."""
-    loses: tuple[str, ...] = ()
-    evidence: Evidence = Evidence.NOTES
-    summary: str = ""
-    variant: str | None = None
     index_url: str | None = None
     torchvision: str | None = None
     torchaudio: str | None = None
     numpy: str | None = None
+    commands: tuple[str, ...] = ()
+    loses: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """As pip spells it: `2.3.1+cu118`."""
+        return f"{self.torch}+{self.variant}" if self.variant else str(self.torch)
+
+    def facts(self) -> dict[str, Any]:
+        """What every stack says, by its fields: from a route into a plan, and back."""
+        return {name: getattr(self, name) for name in Stack.__struct_fields__}
+
+
+class Route(Stack, frozen=True, kw_only=True):
+    """A way to a stack. `lacks` is what no PyTorch can do on the card.
+
+    `evidence` is the weakest among the rows it stands on; `unverified` what nobody could look up.
+    """
+
+    driver_detail: str | None = None
+    """`driver` with the releases behind it."""
+    requirements: tuple[str, ...] = ()
+    """What pip is asked for, pin by pin."""
+    evidence: Evidence = Evidence.NOTES
+    summary: str = ""
     builder: str | None = None
     location: str | None = None
     why: tuple[str, ...] = ()
@@ -89,11 +107,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     consent: bool = True
     """False: it needs a person's word before it is recommended."""
     change: Change | None = None
-
-    @property
-    def version(self) -> str:
-        """As pip spells it: `2.3.1+cu118`."""
-        return f"{self.torch}+{self.variant}" if self.variant else str(self.torch)
 
 
 class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
