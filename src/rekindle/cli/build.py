@@ -38,6 +38,10 @@ STEPS = (
               help="Take what another machine compiled with the same compilers, paths and options.")  # fmt: skip
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE",
               help="Build nothing: write the plan as a script, build.cmd, build.ps1 or build.sh.")  # fmt: skip
+@click.option("--container", type=click.Path(path_type=Path), metavar="FILE",
+              help="Build nothing: write the plan as a Dockerfile.")  # fmt: skip
+@click.option("--base", metavar="IMAGE", help="With `--container`: the image to start from.")
+@click.option("--rekindle", metavar="REQUIREMENT", help="With `--container`: what pip installs Rekindle from.")
 @click.option("--auto-fix", is_flag=True, help="Apply fixes that need no decision without asking.")
 @click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR",
               help="Install what the build requires from a folder of `plan --bundle`, not an index.")  # fmt: skip
@@ -54,11 +58,16 @@ STEPS = (
 def command(as_json: bool, serve: bool, host: str, port: int, **given: Any) -> int:
     """Build a plan into a wheel, unattended. Rerun the same command to resume."""
     served = options.given("host", "port")
+    if extra := [name for name in options.given("base", "rekindle") if given["container"] is None]:
+        raise UsageError(f"`--{extra[0]}` goes with `--container`", hint="add `--container Dockerfile`")
     if served and not serve:
         raise UsageError(f"`--{served[0]}` goes with `--serve`", hint="add `--serve`")
     from rekindle.build import command as build
     from rekindle.build import report
 
+    container, base, rekindle = (given.pop(name) for name in ("container", "base", "rekindle"))
+    if container is not None:
+        return _container(given["plan"], container, base, rekindle, as_json)
     wanted = build.BuildCommand(words=tuple(click.get_current_context().obj or ()), **given)
     if wanted.script is not None:
         from rekindle.build.script import write
@@ -80,3 +89,16 @@ def _page(host: str | None = None, port: int = 0) -> BuildListener:
     if host is not None:
         options.need_extra("serve", "starlette", "uvicorn")
     return BuildPage(console.say, serve=(host, port) if host is not None else None)
+
+
+def _container(plan: Path, path: Path, base: str | None, rekindle: str | None, as_json: bool) -> int:
+    from rekindle.build.script import container
+
+    options.exclude("container", (name for name in _others() if name not in ("plan", "base", "rekindle", "as_json")))
+    made = container.write(plan, path, base=base, rekindle=rekindle)
+    console.out_json(made) if as_json else console.out(f"wrote `{made.path}`: {made.base}, {', '.join(made.tools)}")
+    return 0
+
+
+def _others() -> list[str]:
+    return [str(option.name) for option in click.get_current_context().command.params]

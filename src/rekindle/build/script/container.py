@@ -1,0 +1,96 @@
+"""`rekindle build --container FILE`: one plan as a Dockerfile whose last stage holds the shelf and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from rekindle import __version__
+from rekindle.build.configure import request
+from rekindle.build.configure.request import BuildFile
+from rekindle.core import files
+from rekindle.core.errors import UsageError
+from rekindle.stack import plan as plans
+
+_HEAD = "# Written by `rekindle build --container`."
+
+
+class ContainerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle build --container`."""
+
+    schema: str = "rekindle.container/1"
+    path: str
+    base: str
+    copies: tuple[str, ...]
+    """What it takes from the folder that it is built in."""
+    tools: tuple[str, ...]
+
+
+def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | None = None) -> ContainerFile:
+    """Write the Dockerfile of a plan or build file. A file that somebody else wrote is never replaced."""
+    wanted = request.read(plan)
+    if request.is_plan(plan) and (system := plans.read(plan).system) != "linux":
+        raise UsageError(f"this plan is for {system.capitalize()}", hint="a container is Linux; plan with `--os linux`")
+    if path.exists() and not files.read_bytes(path).startswith(_HEAD.encode()):
+        raise UsageError(f"`{path}` is there already and was not written by Rekindle", hint="name another file")
+    made = ContainerFile(
+        path=str(path),
+        base=base or f"python:{_python(wanted)}-bookworm",
+        copies=_copies(wanted, plan, path),
+        tools=_tools(wanted),
+    )
+    files.write_text(path, text(made, plan.name, rekindle or f"rekindle=={__version__}"))
+    return made
+
+
+def text(made: ContainerFile, plan: str, rekindle: str) -> str:
+    tools = f"RUN rekindle toolchain install {' '.join(made.tools)} --accept-licence\n" if made.tools else ""
+    copies = "".join(f"COPY {json.dumps([name, f'/work/{name}'])}\n" for name in made.copies)
+    terms = (
+        "# By building it you accept the terms of NVIDIA's CUDA toolkit: `rekindle toolchain install` shows them.\n"
+        if made.tools
+        else ""
+    )
+    return f"""{_HEAD}
+# The wheel and its statement come out with: docker build -f THIS_FILE -o shelf .
+# UNVERIFIED: that the base image and `{rekindle}` can be had; name others with `--base` and `--rekindle`.
+{terms}ARG BASE={made.base}
+FROM ${{BASE}} AS build
+RUN apt-get update && apt-get install -y --no-install-recommends ccache g++ git && rm -rf /var/lib/apt/lists/*
+RUN python3 -m venv /opt/rekindle && /opt/rekindle/bin/pip install --no-cache-dir {json.dumps(rekindle)}
+ENV PATH=/opt/rekindle/bin:$PATH REKINDLE_SHELF=/shelf CCACHE_DIR=/ccache
+{tools}WORKDIR /work
+{copies}RUN --mount=type=cache,target=/ccache rekindle build {json.dumps(plan)} --yes --work /work/b --cache ccache
+FROM scratch
+COPY --from=build /shelf /
+"""
+
+
+def _python(wanted: BuildFile) -> str:
+    named = wanted.python or ""
+    return named if named.replace(".", "").isdigit() else "3.12"
+
+
+def _copies(wanted: BuildFile, plan: Path, path: Path) -> tuple[str, ...]:
+    """The plan, and a source of your own: both must lie beside the Dockerfile."""
+    root = path.resolve().parent
+    found = [plan.resolve()]
+    if wanted.source:
+        found.append((plan.resolve().parent / wanted.source).resolve())
+    try:
+        names = [each.relative_to(root).as_posix() for each in found]
+    except ValueError as error:
+        message = f"`{plan}` and its source must lie beside `{path}`"
+        raise UsageError(message, hint="a container takes only what is in the folder it is built in") from error
+    return (".",) if "." in names else tuple(names)
+
+
+def _tools(wanted: BuildFile) -> tuple[str, ...]:
+    if wanted.cuda is None:
+        return ()
+    words = [f"cuda=={wanted.cuda.major_minor}"]
+    if wanted.cudnn is not None:
+        words += [f"cudnn=={wanted.cudnn}", "--cuda", str(wanted.cuda.major_minor)]
+    return tuple(words)
