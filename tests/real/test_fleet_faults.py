@@ -70,7 +70,7 @@ class Killer(threading.Thread):
                 for each in events(self.matrix)
                 if each.event == "begin" and (each.key or "")[:16] == part.parent.name
             ]
-            if begun and part.stat().st_size and self.fleet.kill_worker(str(begun[-1].worker)):
+            if begun and part.is_file() and self.fleet.kill_worker(str(begun[-1].worker)):
                 self.wanted.remove("upload")
                 self.killed.append(("upload", str(begun[-1].worker)))
                 return
