@@ -36,7 +36,7 @@ def test_a_plan_becomes_a_file_with_its_toolchain_and_an_end_that_holds_the_shel
     assert [value for word, value in found if word == "FROM"] == ["${BASE} AS build", "scratch"]
     said = target.read_text(encoding="utf-8")
     assert "toolchain install cuda==11.8 cudnn==8.7.0.84 --cuda 11.8" in said and "UNVERIFIED" in said
-    assert ("COPY", '["plan.toml", "/work/plan.toml"]') in found
+    assert ("COPY", '["plan.toml", "/src/plan.toml"]') in found
     assert rekindle_command("build", str(kepler), "--container", str(target)).code == 0, "its own file is written anew"
 
 
@@ -45,7 +45,7 @@ def test_a_project_of_your_own_is_copied_with_its_build_file(tmp_path: Path) -> 
     words = ["build", str(tmp_path / "spark" / "build.toml"), "--container", str(tmp_path / "spark" / "Dockerfile")]
     assert rekindle_command(*words, "--base", "debian:12").code == 0
     found = read(tmp_path / "spark" / "Dockerfile")
-    assert ("COPY", '[".", "/work/."]') in found and found[0] == ("ARG", "BASE=debian:12")
+    assert ("COPY", '[".", "/src/."]') in found and found[0] == ("ARG", "BASE=debian:12")
 
 
 def test_what_cannot_be_is_refused(kepler: Path, tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ class Dispatcher:
         self.ended = {key: last[key].event for key in self.jobs if key in last and last[key].event in FINAL}
         self.waiting = [key for key in self.jobs if key not in self.ended]
         self.last_worker = {each.key: each.worker for each in journal.events if each.key and each.worker}
+        self._dead = {key: deaths(journal.events, key) for key in {each.key for each in journal.events if each.key}}
+        self._looked = 0.0
         self._full: dict[str, set[str]] = {}
         self._idle_since: float | None = None
         self._told: set[asyncio.Future[Any]] = set()
@@ -109,6 +111,9 @@ class Dispatcher:
     # -- what there is --------------------------------------------------------------------------------------------
 
     async def _look(self, client: Any) -> None:
+        if time.monotonic() - self._looked < _BEAT and self.workers:
+            return
+        self._looked = time.monotonic()
         try:
             seen = await asyncio.wait_for(client.scheduler.identity(), 30)
         except (OSError, asyncio.TimeoutError) as error:
@@ -137,11 +142,12 @@ class Dispatcher:
             self.journal.write(
                 event("died", key=placed.job.key, worker=name, step=placed.step, alone=alone, seconds=_since(placed))
             )
+            self._dead[placed.job.key or ""] = deaths(self.journal.events, placed.job.key or "")
             self._back(placed.job)
 
     def _back(self, job: FleetJob) -> None:
         assert job.key is not None
-        _, blamed = deaths(self.journal.events, job.key)
+        _, blamed = self._dead.get(job.key, (0, 0))
         if blamed >= self.rules.deaths:
             error = f"{blamed} workers died while this job ran on them alone"
             self._final("aside", job, error=error, log=self.intake.keep_log(job.key, self._log_of(job.key)))
@@ -165,7 +171,9 @@ class Dispatcher:
             job = self.jobs[key]
             if any(self.ended.get(need) != "done" for need in job.needs if need in self.jobs):
                 continue
-            suspect = deaths(self.journal.events, key)[0] > 0
+            if not any(self._free(*each, alone=False) for each in self.workers.items()):
+                return
+            suspect = self._dead.get(key, (0, 0))[0] > 0
             address = self._best(job, alone=suspect)
             if address is None:
                 continue

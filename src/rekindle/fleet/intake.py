@@ -35,6 +35,7 @@ class Intake:
         self.shelf = shelf_folder
         self.call = call
         self._one_at_a_time = asyncio.Lock()
+        self._there: set[tuple[str, str]] = set()
         self._packed: dict[str, tuple[str, bytes]] = {}
 
     async def order(self, client: Any, address: str, job: FleetJob, cache: str | None) -> JobOrder:
@@ -61,12 +62,15 @@ class Intake:
             data = sources.pack(sources.root_of(Path(folder), job))
             self._packed[folder] = (hashlib.sha256(data).hexdigest(), data)
         sha256, data = self._packed[folder]
+        if (address, sha256) in self._there:
+            return sha256
         have = await self.call(client, address, work.has_file, sha256)
         while have >= 0:
             piece = data[have : have + work.PIECE]
             last = have + len(piece) >= len(data)
             await self.call(client, address, work.take_piece, sha256, have, piece, last)
             have = -1 if last else have + len(piece)
+        self._there.add((address, sha256))
         return sha256
 
     async def _send_torch(self, client: Any, address: str, job: FleetJob) -> tuple[str, str]:

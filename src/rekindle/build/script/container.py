@@ -47,7 +47,7 @@ def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | No
 
 def text(made: ContainerFile, plan: str, rekindle: str) -> str:
     tools = f"RUN rekindle toolchain install {' '.join(made.tools)} --accept-licence\n" if made.tools else ""
-    copies = "".join(f"COPY {json.dumps([name, f'/work/{name}'])}\n" for name in made.copies)
+    copies = "".join(f"COPY {json.dumps([name, f'/src/{name}'])}\n" for name in made.copies)
     terms = (
         "# By building it you accept the terms of NVIDIA's CUDA toolkit: `rekindle toolchain install` shows them.\n"
         if made.tools
@@ -61,8 +61,8 @@ FROM ${{BASE}} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends ccache g++ git && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/rekindle && /opt/rekindle/bin/pip install --no-cache-dir {json.dumps(rekindle)}
 ENV PATH=/opt/rekindle/bin:$PATH REKINDLE_SHELF=/shelf CCACHE_DIR=/ccache
-{tools}WORKDIR /work
-{copies}RUN --mount=type=cache,target=/ccache rekindle build {json.dumps(plan)} --yes --work /work/b --cache ccache
+{tools}WORKDIR /src
+{copies}RUN --mount=type=cache,target=/ccache rekindle build {json.dumps(plan)} --yes --work /src/b --cache ccache
 FROM scratch
 COPY --from=build /shelf /
 """
