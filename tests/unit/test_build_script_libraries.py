@@ -368,3 +368,24 @@ def test_a_dll_that_is_gone_fails_the_tryout_even_where_the_import_does_not_miss
     assert "it lacks shm.dll" in capsys.readouterr().out
     dll(folder / "shm.dll")
     assert standalone_steps.tryout() == 0
+
+
+def test_the_preflight_says_where_else_a_thing_lies(
+    plan: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Most people have Visual Studio Community, and the script's usual place is that of the Build Tools."""
+    from rekindle.build.script.needs import needs
+
+    resolved = request.resolve(request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9"), load(MACHINE))
+    rows = [row for row in needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
+    plan.update({"needs": rows, "steps": [{"name": "environment", "print": ""}], "disk": 0, "python": "", "nvcc": 0})
+    there = tmp_path / "Program Files/Microsoft Visual Studio/2022/Community"
+    (there / "VC/Auxiliary/Build").mkdir(parents=True)
+    (there / "VC/Auxiliary/Build/vcvarsall.bat").write_text("", encoding="ascii")
+    standalone.place().mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("RK_STUDIO", str(tmp_path / "no"))
+    monkeypatch.setenv("SYSTEMDRIVE", str(tmp_path))
+    assert standalone_steps.preflight() == 1
+    said = capsys.readouterr().out
+    assert "MISSING  Visual Studio" in said
+    assert f"there is one in `{there}`" in said

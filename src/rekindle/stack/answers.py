@@ -30,7 +30,9 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
         lines += ["", "Reported from real cards", *(console.wrap(each, indent="  ") for each in found)]
     if answer.cheaper is not None:
         lines += ["", *_cheaper(answer.cheaper, answer.recommended)]
-    others = [route for route in answer.routes if route not in (answer.recommended, answer.cheaper)]
+    # By what they are: the commands of the recommended one change when its plan is written.
+    shown_above = {_same(route) for route in (answer.recommended, answer.cheaper) if route is not None}
+    others = [route for route in answer.routes if _same(route) not in shown_above]
     shown = others if everything else others[:_FEW]
     if shown:
         lines += ["", "Other routes that work", console.table([line(route) for route in shown], indent="  ")]
@@ -49,6 +51,10 @@ def reported(answer: Verdict) -> tuple[str, ...]:
         return ()
     capabilities = {one for card in answer.situation.cards for one in card.capabilities}
     return tuple(spoken(row) for row in field_reports(chosen.torch, capabilities, answer.situation.system))
+
+
+def _same(route: Route) -> tuple[object, ...]:
+    return route.route, route.torch, route.variant, route.cuda, route.python, route.builder
 
 
 def why_not(answer: WhyNot, *, everything: bool = False) -> str:

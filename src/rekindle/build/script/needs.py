@@ -8,6 +8,8 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import libraries, redistribution
 
+_BITS = ("", " (x86)")
+
 
 def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
     """Each with the first step that needs it, so that `--until` an earlier one can go without."""
@@ -17,7 +19,8 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
     if request.compiler.studio:
         batch = "RK_STUDIO/VC/Auxiliary/Build/vcvarsall.bat"
         fix = "install Visual Studio with `Desktop development with C++`, or correct RK_STUDIO"
-        found.append(_file("Visual Studio", batch, "environment", fix))
+        usual = [f"Program Files{bits}/Microsoft Visual Studio/*/*/VC/Auxiliary/Build/vcvarsall.bat" for bits in _BITS]
+        found.append({**_file("Visual Studio", batch, "environment", fix), "elsewhere": usual, "up": 3})
         if request.compiler.toolset:
             cl = f"RK_STUDIO/VC/Tools/MSVC/{_folder(request)}/bin/Hostx64/x64/cl.exe"
             fix = "add it in the Visual Studio Installer, under Individual components"
@@ -27,7 +30,9 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
     if request.cuda:
         version = str(request.cuda.version.major_minor)
         fix = f"install CUDA {version}, without its driver, beside others, or correct RK_CUDA and RK_NVCC"
-        found.append({**_file(f"CUDA {version}", "RK_NVCC", "environment", fix), "version": version})
+        usual = [f"Program Files/NVIDIA GPU Computing Toolkit/CUDA/v{version}*/bin/nvcc.exe"]
+        need = {**_file(f"CUDA {version}", "RK_NVCC", "environment", fix), "version": version}
+        found.append({**need, "elsewhere": usual, "up": 1} if request.system == "windows" else need)
     if request.cudnn and request.cuda:
         place = "RK_CUDA" if request.cudnn.root == request.cuda.root else "RK_CUDNN"
         fix = f"unpack cuDNN {request.cudnn.version} there, all of it: it is several libraries"

@@ -2,7 +2,6 @@
 
 steps.py start                 the arguments make sense (else 12); what --from names is to be done again
 steps.py begin STEP            exit code 0: do it, 10: it is done already, 11: enough, --until was before it
-steps.py end STEP              it is done, and a mark says so
 steps.py run PROGRAM WORD ...  run it, every line with the time on the screen and in the logs
 steps.py failed                say where it stopped and what to do now
 """

@@ -13,6 +13,7 @@ import sysconfig
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rekindle.build.script.standalone import (
     PLAN,
@@ -56,6 +57,7 @@ def preflight() -> int:
         path = beside_python(need["program"]) if need["program"] else str(expanded(need["path"]))
         if not path or not Path(path).exists():
             wrong += [f"MISSING  {need['what']}: `{path or need['program']}`", f"         {need['fix']}"]
+            wrong += [f"         there is one in `{other}`" for other in elsewhere(need)]
             continue
         faults = (
             cudnn_of(str(Path(path).parent.parent), need["cudnn"], PLAN["cudnn_parts"]) if need.get("cudnn") else []
@@ -73,6 +75,13 @@ def preflight() -> int:
     if free < PLAN["disk"]:
         say(f"WARN     {free} GiB are free; the whole takes about {PLAN['disk']}")
     return stop(*wrong) if wrong else 0
+
+
+def elsewhere(need: dict[str, Any]) -> list[str]:
+    """Where else such a thing lies on this computer: the place that a person has to put into the script's variable."""
+    drive = os.environ.get("SYSTEMDRIVE", "C:") + os.sep
+    found = [path for pattern in need.get("elsewhere", ()) for path in sorted(Path(drive).glob(pattern))]
+    return [str(path.parents[need["up"]]) for path in found][:4]
 
 
 def beside_python(program: str) -> str:

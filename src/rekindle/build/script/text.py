@@ -31,6 +31,9 @@ def head(script: Script, file: str) -> list[str]:
 def usage(file: str) -> list[str]:
     """A file's name is shown by shells, so only a plain one is."""
     file = file if re.fullmatch(r"[A-Za-z0-9_.-]+", file) else "build" + file[file.rindex(".") :]
+    if file.endswith(".ps1"):
+        # PowerShell runs nothing of the folder it stands in by its bare name.
+        file = f".\\{file}"
     return [
         f"{file}                do what is not done yet",
         f"{file} --from STEP    do this step and all after it again",
