@@ -1,109 +1,28 @@
 """The scripts that write the tables: what they read decides what they write, and the next release is rehearsed."""
 
+# ruff: noqa: F811 - fixtures are imported
 from __future__ import annotations
 
-import functools
-import http.server
-import io
 import json
-import os
 import shutil
-import subprocess
 import sys
-import threading
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from rekindle.knowledge import tables
 from support.command import rekindle_command
+from support.observing import METADATA, copy, index, observe, publish, toolkit  # noqa: F401 - fixtures
 from tools.observe import difference
 
-ROOT = Path(__file__).parents[2]
-KNOWLEDGE = ROOT / "src" / "rekindle" / "knowledge"
-METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}"
 NEW = "2.16.0"
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A package index on this machine: a folder of pages and wheels, and its address."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    handler = functools.partial(_Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield folder, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    """Answers ranges, as package indexes do."""
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        wanted = self.headers.get("Range")
-        path = Path(self.translate_path(self.path))
-        if wanted is None or not path.is_file():
-            super().do_GET()
-            return
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
-        data = path.read_bytes()
-        begin = int(first) if first else max(len(data) - int(last), 0)
-        part = data[begin : int(last) + 1 if first and last else None]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-
-def publish(folder: Path, package: str, wheels: dict[str, dict[str, str]]) -> None:
-    page = folder / package
-    page.mkdir(exist_ok=True)
-    for name, files in wheels.items():
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w") as archive:
-            for path, text in files.items():
-                archive.writestr(path, text)
-        (page / name).write_bytes(stream.getvalue())
-    links = "".join(f'<a href="{name}">{name}</a>\n' for name in sorted(path.name for path in page.glob("*.whl")))
-    (page / "index.html").write_text(f"<html><body>{links}</body></html>", encoding="utf-8")
-
-
-def observe(tables_folder: Path, *words: str, url: str = "") -> subprocess.CompletedProcess[str]:
-    """A maintainer's command, in a copy of the tables."""
-    environment = {**os.environ, "REKINDLE_OBSERVE_TABLES": str(tables_folder), "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "tools.observe", *words, *(["--index", url] if url else [])]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    folder = tmp_path / "knowledge"
-    shutil.copytree(KNOWLEDGE, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__", "logs", "builds"))
-    (folder / "builds").mkdir()
-    for name in ("compile_memory.json", "compile_times.json", "sweeps.json"):
-        shutil.copy(KNOWLEDGE / "builds" / name, folder / "builds" / name)
-    return folder
-
-
-def toolkit(version: str, pin: str) -> dict[str, dict[str, str]]:
-    wanted = f"nvidia-cublas-cu12=={pin}; (sys_platform == 'linux') and extra == 'cublas'"
-    more = f"Provides-Extra: cublas\nRequires-Dist: {wanted}\n"
-    text = METADATA.format(name="cuda-toolkit", version=version, more=more)
-    return {f"cuda_toolkit-{version}-py2.py3-none-any.whl": {f"cuda_toolkit-{version}.dist-info/METADATA": text}}
-
-
 def test_a_deleted_table_comes_back_from_what_was_read_and_follows_its_bytes(
-    index: tuple[Path, str], copy: Path, tmp_path: Path
+    index: tuple[Path, str],
+    copy: Path,
+    tmp_path: Path,
 ) -> None:
     folder, url = index
     publish(folder, "cuda-toolkit", toolkit("12.6.3", "12.6.4.1.*"))
@@ -153,7 +72,10 @@ def test_a_changed_capability_stops_the_script() -> None:
 
 
 def test_the_next_release_and_a_new_card_are_taken_up_by_the_maintainers_commands(
-    index: tuple[Path, str], copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: tuple[Path, str],
+    copy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, url = index
     about = f"__version__ = '{NEW}'\ncuda = '13.2'\ngit_version = 'abc123'\n"

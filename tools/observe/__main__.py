@@ -1,13 +1,13 @@
 """Regenerates tables from the artefacts they were read off.
 
     python -m tools.observe TABLE [ARGUMENT...] [--accept] [--tape DIR] [--index URL]
-    python -m tools.observe all [--accept]       every table that needs nothing but the package index
-    python -m tools.observe list                 the tables, what each needs and where to get it
+    python -m tools.observe all [--dry]          every table; one whose source cannot be had here is UNVERIFIED
+    python -m tools.observe list                 the tables, what each needs, and whether a deleted one comes back
     python -m tools.observe bundle FILE          a bundle of all tables for `rekindle knowledge update`
 
 Each prints what is new, changed and gone, and stops before writing when a row is gone or a capability changed: look,
-then give `--accept`. `--tape` keeps what was read from the web, and reads it from there the next time: a run that was
-broken off goes on where it stopped, and one from a full tape needs no network.
+then give `--accept`. `--dry` only compares. `--tape` keeps what was read from the web, and reads it from there the next
+time: a run that was broken off goes on where it stopped. `--offline` reads nothing but the tape.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+UNVERIFIED = 9
 INDEX = "the package index"
 TORCH = "a clone of pytorch/pytorch with its tags"
 # table -> what its script needs; a script's `observe` takes one argument for each file or clone.
@@ -46,6 +47,22 @@ TABLES: dict[str, tuple[str, ...]] = {
         "supported-gpus.json, from the folder supported-gpus of NVIDIA's driver for Linux",
     ),
     "system_symbols": (),
+    "library_hashes": (),
+    "old_wheels": (),
+}
+# Why a table does not come back from its source alone: the script goes by the rows that are there.
+KEEPS = {
+    "dlls": "older versions of a package stay listed only while the table names them",
+    "host_compilers": "toolkits without a package on the index were read off installers; the rest is read anew",
+    "toolkits": "drivers and dates are NVIDIA's published words; targets are read anew",
+    "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
+    "cudnn": "families and versions that were never opened; new versions are opened",
+    "mathlibs": "the list of what to open; a wheel is some hundred MB",
+    "torch_options": "what a person decided about an option; its releases are read anew",
+    "chips": "pci.ids names chips and no capability",
+    "gpus": "capabilities of names that neither list has; names and ids are read anew",
+    "conda_forge": "builds of branches that the clone lacks",
+    "system_symbols": "it is read off the C library of this machine",
 }
 # Written by their own programs, because they download whole wheels or read records of builds.
 OTHERS = ("torch_wheels", "torch_wheels_aarch64", "compile_times", "compile_memory", "sweeps (tools/sweep.py)")
@@ -57,19 +74,39 @@ def main() -> int:
         os.environ["REKINDLE_OBSERVE_TAPE"] = str(options.tape)
     if options.index:
         os.environ["REKINDLE_OBSERVE_INDEX"] = options.index
+    if options.offline:
+        os.environ["REKINDLE_OBSERVE_OFFLINE"] = os.environ["PIP_NO_INDEX"] = "1"
     if options.table == "list":
         for name, needs in TABLES.items():
-            print(f"{name:<18}{'; '.join(needs) or INDEX}")
+            back = f"keeps rows: {KEEPS[name]}" if name in KEEPS else "a deleted table comes back"
+            print(f"{name:<20}{'; '.join(needs) or INDEX}\n{'':<20}{back}")
         print("by themselves:", ", ".join(OTHERS))
         return 0
     if options.table == "bundle":
         return bundle(Path(options.arguments[0]))
-    wanted = [name for name, needs in TABLES.items() if not needs] if options.table == "all" else [options.table]
-    codes = [regenerate(name, options.arguments, accept=options.accept) for name in wanted]
-    return max(codes)
+    if options.table == "all":
+        return everything(options)
+    return regenerate(options.table, options.arguments, accept=options.accept, dry=options.dry)
 
 
-def regenerate(name: str, arguments: list[str], *, accept: bool) -> int:
+def everything(options: argparse.Namespace) -> int:
+    """Every table, one after the other: what could not be read is said, and is no success."""
+    states: dict[str, str] = {}
+    for name, needs in TABLES.items():
+        try:
+            if needs:
+                raise SystemExit(f"it needs {' and '.join(needs)}")
+            code = regenerate(name, [], accept=options.accept, dry=options.dry)
+            states[name] = "read anew" if code == 0 else "STOPPED: a person must look"
+        except (Exception, SystemExit) as error:
+            states[name] = f"UNVERIFIED: {str(error).strip().splitlines()[0] if str(error).strip() else error!r}"
+    print(*(f"{name:<20}{state}" for name, state in states.items()), sep="\n")
+    if any(state.startswith("STOPPED") for state in states.values()):
+        return 3
+    return UNVERIFIED if any(state.startswith("UNVERIFIED") for state in states.values()) else 0
+
+
+def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = False) -> int:
     from tools.observe import table
 
     if name not in TABLES:
@@ -79,7 +116,13 @@ def regenerate(name: str, arguments: list[str], *, accept: bool) -> int:
     print(f"== {name}", file=sys.stderr, flush=True)
     module = importlib.import_module(f"tools.observe.{name}")
     needs = arguments[: len(TABLES[name])] if TABLES[name] else ([[]] if name == "linux_libraries" else [])
-    return table.propose(name, module.observe(*needs), accept=accept)
+    try:
+        found = module.observe(*needs)
+    except FileNotFoundError as error:
+        if name in KEEPS and not table.place(name).exists():
+            raise SystemExit(f"`{name}` does not come back from nothing ({KEEPS[name]}): restore it first") from error
+        raise
+    return table.propose(name, found, accept=accept, dry=dry)
 
 
 def bundle(path: Path) -> int:
@@ -101,6 +144,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("table")
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--accept", action="store_true", help="write although a row is gone or a capability changed")
+    parser.add_argument("--dry", action="store_true", help="show what would change, write nothing")
+    parser.add_argument("--offline", action="store_true", help="read nothing but the tape")
     parser.add_argument("--tape", type=Path, help="keep what is read from the web here, and look there first")
     parser.add_argument("--index", help="another package index, e.g. a folder served on this machine")
     return parser.parse_args()

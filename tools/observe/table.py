@@ -52,15 +52,16 @@ def write(name: str, table: dict[str, list[dict[str, Any]]]) -> None:
     place(name).write_text(render(kept), encoding="utf-8", newline="\n")
 
 
-def propose(name: str, new: dict[str, list[dict[str, Any]]], *, accept: bool) -> int:
-    """Show what changed and write it; 3, and nothing written, where a person must look first."""
+def propose(name: str, new: dict[str, list[dict[str, Any]]], *, accept: bool, dry: bool = False) -> int:
+    """Show what changed and write it unless `dry`; 3, and nothing written, where a person must look first."""
     relative = place(name).relative_to(KNOWLEDGE).as_posix()
     found = difference.compare(relative, read(name) if place(name).exists() else {}, new)
     print(f"{name}: {found}", flush=True)
     if found.stops and not accept:
         print("stopped, nothing written; look at these and run it again with --accept:", *found.stops, sep="\n  ")
         return 3
-    write(name, new)
+    if not dry:
+        write(name, new)
     return 0
 
 

@@ -36,10 +36,19 @@ def index_url() -> str:
     return os.environ.get(INDEX) or PyPI.simple_url
 
 
+def reach(url: str) -> None:
+    """Stop where nothing may be fetched: what is not on the tape was not read."""
+    if os.environ.get("REKINDLE_OBSERVE_OFFLINE"):
+        raise SystemExit(
+            f"{url.rpartition('/')[2] or url.rstrip('/').rpartition('/')[2]} is not on the tape (--offline)"
+        )
+
+
 def page(url: str) -> bytes:
     kept = _place(url, "page")
     if kept is not None and kept.exists():
         return kept.read_bytes()
+    reach(url)
     answer = fetch.pool_for(url).request("GET", url)
     if answer.status != 200:
         raise SystemExit(f"{url}: the server answered {answer.status}")
@@ -51,6 +60,8 @@ def page(url: str) -> bytes:
 
 def archive(url: str) -> Archive:
     """A wheel, read by ranges."""
+    if tape() is None:
+        reach(url)
     return Archive(Taped(url) if tape() else Remote(url), headers=False)
 
 
@@ -87,6 +98,7 @@ class Taped:
 
     def _source(self) -> Remote:
         if self._remote is None:
+            reach(self.url)
             self._remote = Remote(self.url)
         return self._remote
 

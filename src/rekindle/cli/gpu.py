@@ -7,6 +7,7 @@ import click
 from rekindle.cli import options
 from rekindle.core import console
 from rekindle.core.errors import UsageError
+from rekindle.knowledge.torch.old_wheels import spoken
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.stack.card import CardAnswer, ServingWheel, describe
 
@@ -51,9 +52,10 @@ def _show(answer: CardAnswer) -> None:
     console.out(console.table(_facts(answer), indent="  "))
     console.out()
     console.out("Official PyTorch wheels with its code")
-    console.out(
-        console.table([(s.capitalize(), _wheels(rows)) for s, rows in answer.official_wheels.items()], indent="  ")
-    )
+    rows = [(system.capitalize(), _wheels(found)) for system, found in answer.official_wheels.items()]
+    if answer.compute_capability:
+        rows.append(("Linux before 1.10", spoken(answer.compute_capability)))
+    console.out(console.table(rows, indent="  "))
     if answer.lacks:
         console.out()
         console.out("Not supported on this GPU")

@@ -83,6 +83,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/early_releases": {"release": ("below",)},
     "torch/field_reports": {"reports": ("report", "card")},
     "torch/linux_systems": {"system": ("id",)},
+    "torch/old_wheels": {"wheels": ("wheel",)},
     "torch/option_parents": {"parent": ("name",)},
     "torch/option_verdicts": {"verdicts": ("name",)},
     "torch/patches/*": {},

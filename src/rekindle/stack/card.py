@@ -14,6 +14,8 @@ from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch import old_wheels
+from rekindle.knowledge.torch.old_wheels import OldShare
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
@@ -76,6 +78,8 @@ class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How to use the card, with where that is known from."""
     math_libraries: dict[str, bool | None]
     official_wheels: dict[str, tuple[ServingWheel, ...]]
+    old_wheels: tuple[OldShare, ...] = ()
+    """Linux wheels before 1.10 with code for it. Nothing else is known of those releases."""
     next: str
 
 
@@ -113,6 +117,7 @@ def describe(query: str) -> CardAnswer:
         if capability
         else {},
         official_wheels={system: serving_wheels(capability, system) for system in SYSTEMS} if capability else {},
+        old_wheels=old_wheels.shares(capability) if capability else (),
         next=f"rekindle plan --gpu {_quoted(capability.sm if capability and listed else match.query)}",
     )
 

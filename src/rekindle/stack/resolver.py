@@ -11,7 +11,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
-from rekindle.knowledge.torch import projects
+from rekindle.knowledge.torch import old_wheels, projects
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
@@ -53,6 +53,11 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     found = [note for card in situation.cards for note in card.notes]
     found += [note for note in (situation.machine_note, situation.driver_note) if note]
     found += several_cards(situation, best)
+    if best.route is RouteKind.SOURCE_BUILD and wish.torch is None and situation.system == "linux":
+        opened = f"official Linux wheels before 1.10 ({len(old_wheels.old_wheels())} opened)"
+        found += [
+            f"{opened} with code for {one}: {old_wheels.spoken(one)}" for one in sorted(set(situation.capabilities))
+        ]
     if situation.driver is None:
         return tuple(found)
     if toolkits.is_newer_than_tables(situation.driver):

@@ -92,8 +92,8 @@ def torch_release(version: str) -> TorchRelease:
         if wanted > Version(newest.newest):
             message = f"PyTorch {plain} is newer than Rekindle's data (latest: {newest.newest})"
             raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
-        message = f"PyTorch {plain} is not in the tables"
-        raise UnknownName(message, hint=f"they cover {torch_releases()[0].minor} to {newest.minor}")
+        message = f"PyTorch {plain} is older than Rekindle's data ({torch_releases()[0].minor} to {newest.minor})"
+        raise UnknownName(message, hint="`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card")
     if len(wanted.parts) > 2 and plain not in row.patches:
         message = f"there is no PyTorch {plain}"
         raise UnknownName(message, hint=f"{row.minor} has " + ", ".join(row.patches))

@@ -1,0 +1,102 @@
+"""The Linux wheels of torch 1.0 to 1.9 of the package index: what GPU code is in them, counted per container.
+
+They are older than everything else in the tables and are no route of a plan: no other fact about those releases is
+known. But an owner of an old card should hear what they hold.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, own, served
+from rekindle.knowledge.tables import Row, cached, observed
+
+
+class OldWheel(Row, frozen=True, kw_only=True):
+    """The last patch of a minor release; `pythons` are all that this release has a Linux wheel for."""
+
+    version: str
+    wheel: str
+    system: str
+    machine: str
+    pythons: tuple[str, ...]
+    cuda: Version | None
+    glibc: Version | None
+    gpu_code: tuple[GpuCode, ...]
+    coverage: dict[str, Coverage]
+
+    def share(self, card: Capability) -> OldShare:
+        """How much of torch's own GPU code runs on a card: by its largest library, which the others go with."""
+        codes = own(self.gpu_code)
+        parts = [served(code, card) for code in codes]
+        main = max(parts, key=lambda part: part.containers, default=None)
+        return OldShare(
+            torch=self.version,
+            pythons=self.pythons,
+            cuda=self.cuda,
+            coverage=overall(part.coverage for part in parts),
+            runs=main.native + main.jit if main else 0,
+            containers=main.containers if main else 0,
+            by_jit=bool(main and main.by_jit),
+        )
+
+
+class OldShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Of `containers` of the wheel's main library, `runs` have code for the card."""
+
+    torch: str
+    pythons: tuple[str, ...]
+    cuda: Version | None
+    coverage: Coverage
+    runs: int
+    containers: int
+    by_jit: bool
+
+    @property
+    def spoken(self) -> str:
+        if self.coverage is Coverage.SERVES:
+            return f"{self.torch}" + (" by JIT" if self.by_jit else "")
+        return f"{self.torch} in {self.runs} of {self.containers} containers"
+
+
+@cached
+def old_wheels() -> tuple[OldWheel, ...]:
+    """Oldest first."""
+    rows = observed("old_wheels", dict[str, tuple[OldWheel, ...]])["wheels"]
+    return tuple(sorted(rows, key=lambda row: Version(row.version)))
+
+
+def old_wheel(version: str) -> OldWheel | None:
+    """The wheel of a release (`1.4.0`) or of its minor (`1.4`)."""
+    wanted = Version.find(version)
+    if wanted is None:
+        return None
+    return next((row for row in old_wheels() if Version(row.version).major_minor == wanted.major_minor), None)
+
+
+def shares(card: Capability) -> tuple[OldShare, ...]:
+    """What each of them has for a card; those that have nothing are left out."""
+    found = [row.share(card) for row in old_wheels()]
+    return tuple(each for each in found if each.coverage is not Coverage.NO)
+
+
+def spoken(card: Capability) -> str:
+    """The newest that serves the card whole, or the one that has most, in words."""
+    every = [row.version for row in old_wheels()]
+    found = shares(card)
+    if not found:
+        return f"none of the {len(every)} that were opened ({every[0]} to {every[-1]})"
+    whole = [each for each in found if each.coverage is Coverage.SERVES]
+    best = whole[-1] if whole else max(found, key=_most)
+    pythons = (
+        f"Python {best.pythons[0]} to {best.pythons[-1]}" if len(best.pythons) > 1 else f"Python {best.pythons[0]}"
+    )
+    if not whole:
+        return f"none whole; the most is {best.spoken} ({pythons})"
+    return f"{best.spoken} ({pythons})" + (f" and {len(whole) - 1} more" if len(whole) > 1 else "")
+
+
+def _most(share: OldShare) -> tuple[float, Version]:
+    return share.runs / max(share.containers, 1), Version(share.torch)

@@ -1,0 +1,169 @@
+"""Each script of a table on a small recording: the rows follow from the bytes, and one byte changed changes them."""
+
+# ruff: noqa: F811 - fixtures are imported
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import fatbins
+from support.observing import copy, index, observe, publish, rows  # noqa: F401 - fixtures
+
+GIT = shutil.which("git")
+
+
+def regenerated(place: Path, *words: str, url: str = "", accept: bool = True) -> list[dict[str, Any]]:
+    """The table deleted and written anew."""
+    place.unlink(missing_ok=True)
+    done = observe(place.parents[1], place.stem, *words, *(["--accept"] if accept else []), url=url)
+    assert done.returncode == 0, done.stderr
+    return rows(place)
+
+
+def test_library_hashes_are_those_of_the_listing(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    for name in ("dlls", "linux_libraries"):
+        first = rows(copy / "cuda" / f"{name}.json")[0]
+        (copy / "cuda" / f"{name}.json").write_text(json.dumps({"wheels": [first]}), encoding="utf-8")
+        page = folder / first["package"]
+        page.mkdir()
+        link = f'<a href="x/{first["wheel"]}#sha256={"ab" * 32}">x</a>'
+        (page / "index.html").write_text(link, encoding="utf-8")
+    place = copy / "cuda" / "library_hashes.json"
+    found = regenerated(place, url=url)
+    assert {row["sha256"] for row in found} == {"ab" * 32}
+    assert regenerated(place, url=url) == found
+    (page / "index.html").write_text(link.replace("ab", "ac", 1), encoding="utf-8")
+    assert {row["sha256"] for row in regenerated(place, url=url)} == {"ab" * 32, "ac" + "ab" * 31}
+
+
+def test_dlls_are_the_directory_of_the_wheel(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    place = copy / "cuda" / "dlls.json"
+    name = "tbb-2099.1.0-py3-none-win_amd64.whl"
+    place.write_text(json.dumps({"wheels": [{"wheel": name, "package": "tbb", "version": "2099.1.0"}]}), "utf-8")
+    publish(folder, "tbb", {name: {"tbb-2099.1.0.data/data/Library/bin/tbb12.dll": "MZ bytes"}})
+    assert observe(copy, "dlls", url=url).returncode == 0
+    (first,) = rows(place)
+    assert first["files"] == {"tbb-2099.1.0.data/data/Library/bin/tbb12.dll": [8, f"{_crc(b'MZ bytes'):08x}"]}
+    publish(folder, "tbb", {name: {"tbb-2099.1.0.data/data/Library/bin/tbb12.dll": "MZ bytez"}})
+    assert observe(copy, "dlls", url=url).returncode == 0
+    assert rows(place)[0]["files"] != first["files"]
+
+
+def _crc(data: bytes) -> int:
+    import zlib
+
+    return zlib.crc32(data)
+
+
+def test_old_wheels_are_counted_per_container(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    place = copy / "torch" / "old_wheels.json"
+
+    def wheel(*targets: str) -> dict[str, bytes | str]:
+        code = fatbins.container("sm_35", "sm_50") * 3 + fatbins.container(*targets)
+        return {
+            "torch/lib/libtorch.so": code,
+            "torch/lib/libcudart-1b201d85.so.10.0": "",
+            "torch-1.2.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 1.2.0\n",
+        }
+
+    newest, other = (f"torch-1.2.0-cp3{minor}-cp3{minor}m-manylinux1_x86_64.whl" for minor in (7, 6))
+    publish(folder, "torch", {newest: wheel("sm_30", "sm_50"), other: {}, "torch-1.10.0-cp39-cp39-win_amd64.whl": {}})
+    (first,) = regenerated(place, url=url)
+    assert (first["version"], first["cuda"], first["pythons"]) == ("1.2.0", "10.0", ["3.6", "3.7"])
+    assert first["gpu_code"][0]["targets"] == {"sm_30": 1, "sm_35": 3, "sm_50": 4}
+    assert (first["coverage"]["3.0"], first["coverage"]["5.0"], first["coverage"]["7.0"]) == ("PARTIAL", "SERVES", "NO")
+    assert regenerated(place, url=url) == [first]
+    publish(folder, "torch", {newest: wheel("sm_32", "sm_50")})
+    assert regenerated(place, url=url)[0]["gpu_code"] != first["gpu_code"]
+
+
+@pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
+@pytest.mark.parametrize(
+    ("table", "path", "text", "change"),
+    [
+        (
+            "upstream_builds", ".github/scripts/generate_binary_build_matrix.py",
+            'CUDA_ARCHES = ["11.8", "12.6"]\n', ("12.6", "12.7"),
+        ),
+        (
+            "architecture_lists", "torch/utils/cpp_extension.py",
+            "named_arches = collections.OrderedDict([\n ('Kepler', '3.5')])\nsupported_arches = ['3.5', '5.0']\n",
+            ("'5.0'", "'5.1'"),
+        ),
+    ],
+)  # fmt: skip
+def test_tables_of_pytorchs_tree(
+    copy: Path,
+    tmp_path: Path,
+    table: str,
+    path: str,
+    text: str,
+    change: tuple[str, str],
+) -> None:
+    clone = tmp_path / "clone"
+    (clone / path).parent.mkdir(parents=True)
+    cmake = clone / "cmake/Modules_CUDA_fix/upstream/FindCUDA/select_compute_arch.cmake"
+    cmake.parent.mkdir(parents=True)
+    cmake.write_text('if(${arch_name} STREQUAL "Kepler")\n set(arch_bin 3.5)\n', encoding="utf-8")
+    place = copy / "torch" / f"{table}.json"
+    releases = copy / "torch" / "torch_releases.json"
+    only = [row for row in rows(releases) if row["minor"] == "2.7"]
+    releases.write_text(json.dumps({"releases": only}), encoding="utf-8")
+
+    def tagged(content: str) -> list[dict[str, Any]]:
+        (clone / path).write_text(content, encoding="utf-8")
+        for words in (
+            ("init", "-q"), ("add", "-A"),
+            ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"), ("tag", "-f", "v2.7.1"),
+        ):  # fmt: skip
+            subprocess.run(["git", "-C", str(clone), *words], check=True, capture_output=True)
+        return regenerated(place, str(clone))
+
+    first = tagged(text)
+    assert first
+    assert {row["minor"] for row in first} == {"2.7"}
+    assert regenerated(place, str(clone)) == first
+    assert tagged(text.replace(*change)) != first
+
+
+def test_a_table_that_keeps_rows_says_so(copy: Path) -> None:
+    (copy / "gpu" / "chips.json").unlink()
+    pci = copy / "pci.ids"
+    pci.write_text("10de  NVIDIA Corporation\n", encoding="utf-8")
+    done = observe(copy, "chips", str(pci))
+    assert done.returncode == 1
+    assert "does not come back from nothing" in done.stderr
+    assert "pci.ids names chips and no capability" in observe(copy, "list").stdout
+
+
+def test_offline_a_table_without_its_recording_is_unverified_and_nothing_is_written(
+    copy: Path,
+    tmp_path: Path,
+) -> None:
+    place = copy / "cuda" / "toolkit_packages.json"
+    before = place.read_bytes()
+    done = observe(copy, "toolkit_packages", "--offline", "--tape", str(tmp_path / "tape"))
+    assert done.returncode == 1
+    assert "is not on the tape" in done.stderr
+    assert place.read_bytes() == before
+
+
+def test_dry_compares_and_writes_nothing(index: tuple[Path, str], copy: Path) -> None:
+    from support.observing import toolkit
+
+    folder, url = index
+    publish(folder, "cuda-toolkit", toolkit("12.6.3", "12.6.4.1.*"))
+    place = copy / "cuda" / "toolkit_packages.json"
+    before = place.read_bytes()
+    done = observe(copy, "toolkit_packages", "--dry", "--accept", url=url)
+    assert done.returncode == 0, done.stderr
+    assert "gone" in done.stdout
+    assert place.read_bytes() == before
