@@ -263,3 +263,13 @@ def test_the_governor_keeps_a_job_within_its_part_of_the_memory(monkeypatch: pyt
     assert during.available is not None and during.available < 110 * 1024**2
     monkeypatch.setenv(SHARE, "nonsense")
     assert (Watch().sample().total or 0) > 300 * 1024**2
+
+
+def test_a_job_that_this_machine_cannot_build_says_what_it_lacks(tmp_path: Path, planned: planning.Planned) -> None:
+    other = "aarch64" if os.name == "nt" or os.uname().machine == "x86_64" else "x86_64"
+    text = MATRIX.replace('project = ["spark"]', f'project = ["spark"]\narch = "{other}"')
+    (tmp_path / "matrix.toml").write_text(text, encoding="utf-8")
+    name = planning.make(tmp_path / "matrix.toml").plan.jobs[0].name
+    words = ["fleet", "job", str(tmp_path / "matrix.toml"), name, "--shelf", str(tmp_path / "s")]
+    seen = rekindle_command(*words, "--work", str(tmp_path / "w"), "--from", str(tmp_path / "nothing"))
+    assert seen.code == 2 and f"linux on {other}" in seen.err, seen.err

@@ -162,6 +162,7 @@ def cancel_command(matrix: Path, jobs: tuple[str, ...], as_json: bool, **given: 
     metavar="MINUTES",
     help="Stop in good order after so long, with exit code 75; the same command goes on.",
 )
+@click.option("--from", "site", metavar="URL", help="A factory's pages: what is published there is done.")
 @options.as_json
 def job_command(
     matrix: Path, job: str, shelf: Path | None, work: Path, cache: str | None, time_limit: float | None,
