@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,13 +21,18 @@ def command() -> None:
 
 
 @command.command("install")
-@click.argument("tools", nargs=-1, required=True, metavar="TOOL==VERSION...")
+@click.argument("tools", nargs=-1, metavar="TOOL==VERSION...")
+@click.option("--from", "source", type=click.Path(path_type=Path), metavar="PATH",
+              help="Take the archives from this folder, or this one archive.")  # fmt: skip
+@click.option("--manifest", type=click.Path(path_type=Path), metavar="FILE",
+              help="Install exactly what this file of `toolchain manifest` names.")  # fmt: skip
 @click.option("--provider", metavar="NAME", help="Take it from this provider only.")
 @click.option("--platform", metavar="OS-ARCH", help="For another kind of computer: linux-x86_64, windows-x86_64.")
 @click.option("--full", is_flag=True, help="Everything, not only what a build needs.")
 @click.option("--offline", is_flag=True, help="Ask nobody: use what an earlier run has downloaded.")
 @click.option("--mirror", metavar="URL", help="Ask this address instead of the provider's own.")
 @click.option("--cuda", metavar="X.Y", help="The CUDA that a cuDNN or NCCL must be made for.")
+@options.gpus
 @click.option("--again", is_flag=True, help="Make it anew, even if it is there.")
 @click.option("--accept-licence", is_flag=True, help="You have read and accept the terms that are shown.")
 @options.dry_run
@@ -102,6 +108,70 @@ def gc(as_json: bool) -> int:
     done = room.collect()
     console.out_json(done) if as_json else console.out(f"freed {(done.freed or 0) / 1e6:,.0f} MB")
     return 0
+
+
+@command.command("verify")
+@click.argument("tools", nargs=-1, metavar="[TOOL==VERSION...]")
+@options.as_json
+def verify(tools: tuple[str, ...], as_json: bool) -> int:
+    """Check every file of what is installed against its record."""
+    from rekindle.core.findings import exit_code, worst
+    from rekindle.toolchain import command as room
+
+    found = room.verify(tools)
+    findings = [item for kit in found.kits for item in kit.findings]
+    if as_json:
+        console.out_json(found)
+    for item in () if as_json else findings:
+        console.out(console.finding(item))
+    return exit_code(worst(findings))
+
+
+@command.command("adopt")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@options.as_json
+def adopt(folder: Path, as_json: bool) -> int:
+    """Use a CUDA toolkit that is installed somewhere, where it is."""
+    from rekindle.toolchain import command as room
+    from rekindle.toolchain import report
+
+    found = room.adopt(folder)
+    console.out_json(found) if as_json else report.show_kit(found)
+    return 0
+
+
+@command.command("manifest")
+@click.argument("tools", nargs=-1, metavar="[TOOL==VERSION...]")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Where to write it."
+)
+@options.as_json
+def manifest(tools: tuple[str, ...], output: Path, as_json: bool) -> int:
+    """Write down what is installed, archive by archive, to install exactly that elsewhere."""
+    from rekindle.toolchain import command as room
+
+    made = room.write_manifest(tools, output)
+    console.out_json(made) if as_json else console.out(f"{len(made.kits)} tools: {output}")
+    return 0
+
+
+@command.command("msvc")
+@click.argument("toolset", metavar="14.X")
+@click.option("--layout", default="C:\\vs-layout", show_default=True, metavar="DIR", help="For an offline computer.")
+@options.as_json
+def msvc(toolset: str, layout: str, as_json: bool) -> int:
+    """Show the exact command that installs one MSVC toolset, and check whether it is here.
+
+    Only Microsoft's installer brings MSVC, and it needs an administrator: Rekindle does not run it.
+    """
+    from rekindle.core.findings import exit_code, worst
+    from rekindle.core.version import typed
+    from rekindle.toolchain import report
+    from rekindle.toolchain.msvc import recipe
+
+    found = recipe(typed(toolset, "the toolset", "14.39"), folder=layout)
+    console.out_json(found) if as_json else report.show_msvc(found)
+    return exit_code(worst(found.findings))
 
 
 @command.command("smoke")

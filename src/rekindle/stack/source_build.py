@@ -9,7 +9,7 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.builds.sweeps import seen, sweep
-from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.cuda import cudnn, toolchains, toolkits
 from rekindle.knowledge.cuda.host_compilers import accepts_msvc, host_limits, toolset_range
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import capabilities
@@ -296,17 +296,19 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
 
 
 def _install_toolset(toolset: Version) -> tuple[str, ...]:
-    """Visual Studio's installer has every toolset as a component of its own, side by side."""
-    if toolset <= Version.parse("14.29"):
-        name = "Microsoft.VisualStudio.Component.VC.v142.x86.x64"
-    else:
-        name = f"Microsoft.VisualStudio.Component.VC.{toolset.major}.{toolset.minor}.{_studio(toolset)}.x86.x64"
-    return (f"vs_installer.exe modify --add {name}",)
+    """Visual Studio's installer has every toolset as a component of its own; we only write its command."""
+    if any(row.toolset == toolset.major_minor for row in toolchains.msvc_components()):
+        return (f"rekindle toolchain msvc {toolset.major_minor}",)
+    return (f"Visual Studio Installer: Individual components, MSVC {toolset.major_minor} x64/x86 build tools",)
 
 
-def _studio(toolset: Version) -> str:
-    """Toolset 14.39 came with Visual Studio 17.9."""
-    return f"17.{toolset.minor - 30}" if toolset.minor < 50 else f"18.{toolset.minor - 50}"
+def _provision(tool: str, version: Version, situation: Situation, more: str = "") -> tuple[str, ...]:
+    """The command that assembles it without an installer, where somebody is known to have its parts."""
+    known = toolchains.providers_of(tool, version, situation.system, situation.machine)
+    if not known:
+        return ()
+    tried = "" if any(tried for _, tried in known) else "  # UNVERIFIED: this server was never reached in our tests"
+    return (f"rekindle toolchain install {tool}=={version}{more}{tried}",)
 
 
 def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
@@ -324,7 +326,10 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
         missing=not fitting,
         evidence=limits.evidence,
         why=(f"toolset: CUDA {toolkit.version} takes GCC up to {limits.gcc_max}, PyTorch asks for {least} or newer",),
-        commands=(f"apt-get install g++-{limits.gcc_max}",),
+        commands=(
+            *_provision("gcc", Version(str(limits.gcc_max)), situation),
+            f"apt-get install g++-{limits.gcc_max}",
+        ),
     )
 
 
@@ -369,7 +374,10 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 need=f"CUDA {toolkit.version}",
                 have=have,
                 why="nvcc compiles the kernels; install the toolkit without the driver that it offers",
-                commands=("https://developer.nvidia.com/cuda-toolkit-archive",),
+                commands=(
+                    *_provision("cuda", toolkit.version, situation),
+                    "https://developer.nvidia.com/cuda-toolkit-archive",
+                ),
             )
         )
     if chosen is not None and not cudnn_is_here(chosen, situation):
@@ -379,7 +387,10 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 need=f"cuDNN {chosen} for CUDA {toolkit.version.major}",
                 have=", ".join(str(each) for each in situation.cudnns) if situation.cudnns else None,
                 why="the newest with code for the card that this PyTorch compiles with",
-                commands=("https://developer.nvidia.com/rdp/cudnn-archive",),
+                commands=(
+                    *_provision("cudnn", chosen, situation, f" --cuda {toolkit.version}"),
+                    "https://developer.nvidia.com/rdp/cudnn-archive",
+                ),
             )
         )
     broken_ninja = building.bad_tool("ninja", situation.ninja, situation.system) if situation.ninja else None

@@ -49,6 +49,8 @@ def assemble(
         place=offering.place,
         provider=offering.provider,
         full=offering.full,
+        layout=offering.layout,
+        gone=offering.gone,
         parts=offering.parts,
         files=tuple(files[path] for path in sorted(files)),
         made=tuple(made),

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import NoRoute, NotFound, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
+from rekindle.knowledge.cuda import cudnn
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
+from rekindle.machine.toolchain import toolkits
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import licences, report
+from rekindle.toolchain import manifest as manifests
+from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.install import Installation
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec
 from rekindle.toolchain.providers.contract import ProviderSettings
@@ -31,7 +36,10 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
     full: bool = False
     offline: bool = False
     mirror: str | None = None
+    source: Path | None = None
+    manifest: Path | None = None
     cuda: str | None = None
+    gpus: tuple[str, ...] = ()
     again: bool = False
     accept_licence: bool = False
     dry_run: bool = False
@@ -41,6 +49,7 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
             state=store.state,
             full=self.full,
             offline=self.offline,
+            source=self.source,
             mirror=self.mirror,
             cuda=typed(self.cuda, "the CUDA version", "11.8") if self.cuda else cuda,
         )
@@ -58,8 +67,15 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     """Find everything, show it, have the terms accepted, then bring it. Nothing is half there afterwards."""
     store = Store()
     wanted = [ToolSpec.parse(text) for text in command.tools]
-    offerings = [_found(store, spec, command, wanted) for spec in wanted]
-    offerings += _companions(store, offerings, command, wanted)
+    if bool(wanted) == (command.manifest is not None):
+        raise UsageError("name tools, or a manifest", hint="`cuda==11.8`, or `--manifest FILE`")
+    listed = manifests.read(command.manifest) if command.manifest else None
+    if listed is not None:
+        offerings = [entry.offering for entry in listed.kits]
+    else:
+        refuse_unserved(wanted, _cards(command, wanted))
+        offerings = [_found(store, spec, command, wanted) for spec in wanted]
+        offerings += _companions(store, offerings, command, wanted)
     for offering in offerings:
         report.show_offering(offering)
     if command.dry_run:
@@ -69,7 +85,19 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     for offering in offerings:
         with store.locked(waiting=say):
             kits.append(installing.install(store, offering, command.how(store), say=say))
+    if listed is not None:
+        manifests.compare(listed, kits)
     return InstalledTools(offerings=tuple(offerings), kits=tuple(kits))
+
+
+def _cards(command: InstallCommand, wanted: Sequence[ToolSpec]) -> tuple[Capability, ...]:
+    """The cards that a cuDNN is held against: those named, else those of this computer."""
+    from rekindle.knowledge.gpu.gpus import capabilities_of
+    from rekindle.machine import snapshot
+
+    if command.gpus or not any(spec.name == "cudnn" for spec in wanted):
+        return capabilities_of(command.gpus)
+    return snapshot.here().capabilities
 
 
 def _found(store: Store, spec: ToolSpec, command: InstallCommand, wanted: Sequence[ToolSpec]) -> Offering:
@@ -152,3 +180,52 @@ def show(name: str) -> report.KitLine:
 def folder_of(name: str) -> Path:
     store = Store()
     return store.folder(store.required(ToolSpec.parse(name)))
+
+
+def verify(names: Sequence[str]) -> report.Toolchain:
+    """Every kit, or those named, against its record."""
+    store = Store()
+    kits = [store.required(ToolSpec.parse(name)) for name in names] if names else list(store.kits())
+    lines = tuple(report.line(store, kit, verifying.verify(store, kit)) for kit in kits)
+    return report.Toolchain(folder=str(store.root), kits=lines)
+
+
+def adopt(folder: Path) -> report.KitLine:
+    """Use a toolkit that somebody has installed, where it is. Nothing of it is changed or copied."""
+    store, host = Store(), Host()
+    root = folder.resolve()
+    found = toolkits.at(host, str(root), "adopted")
+    if found is None or found.version is None:
+        raise NotFound(f"`{folder}` has no nvcc that answers", hint="name the folder that has `bin` with nvcc in it")
+    kit = Kit(
+        name="cuda",
+        version=found.version,
+        place=KitPlatform(system=host.os, arch=host.arch),
+        provider="adopted",
+        missing=found.missing,
+        adopted=str(root),
+    )
+    with store.locked():
+        store.adopt(kit)
+    return report.line(store, kit)
+
+
+def write_manifest(names: Sequence[str], path: Path) -> manifests.ToolchainManifest:
+    store = Store()
+    kits = [store.required(ToolSpec.parse(name)) for name in names] if names else list(store.kits())
+    made = manifests.of([kit for kit in kits if names or not kit.adopted])
+    manifests.write(path, made)
+    return made
+
+
+def refuse_unserved(wanted: Sequence[ToolSpec], cards: Sequence[Capability]) -> None:
+    """A cuDNN without code for a card loads, and then fails at the first convolution."""
+    for spec in wanted:
+        if spec.name != "cudnn" or spec.version is None:
+            continue
+        for card in cards:
+            if cudnn.serves(spec.version, card) is False:
+                last = cudnn.last_for(card)
+                message = f"cuDNN {spec.version} has no code for {card.sm}"
+                hint = f"the last one that has is {last}: `cudnn=={last}`" if last else "no cuDNN has"
+                raise NoRoute(message, hint=hint)

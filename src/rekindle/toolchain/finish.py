@@ -47,7 +47,8 @@ _BINUTILS = re.compile(
 
 def written(store: Store, offering: Offering, files: dict[str, KitFile]) -> Iterable[KitFile]:
     """The files that this kind of kit needs and no package has."""
-    if offering.layout == "debian-cuda" and "bin/nvcc" in files:
+    # NVIDIA's own profile looks below `targets`, which only its installer makes.
+    if offering.layout in ("debian-cuda", "redistrib", "conda") and "bin/nvcc" in files:
         yield _file(store, "bin/nvcc.profile", PROFILE, executable=False)
     if offering.name == "gcc":
         yield from _wrappers(store, files)

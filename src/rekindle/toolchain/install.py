@@ -15,6 +15,7 @@ from rekindle.core import codec, files, paths
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings
 from rekindle.toolchain.providers.registry import provider, providers
 from rekindle.toolchain.store import Store
@@ -40,7 +41,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 def find(wanted: ToolSpec, how: Installation) -> Offering:
     """The first provider that has it; an error says what each of them answered."""
     answers = []
-    for each in providers() if how.provider is None else (provider(how.provider),):
+    named = "folder" if how.settings.source is not None else how.provider
+    for each in providers() if named is None else (provider(named),):
         found = each.find(wanted, how.target, how.settings)
         if found.offering is not None:
             return found.offering
@@ -69,6 +71,8 @@ def bring(
 ) -> list[Path]:
     """Every part, downloaded or at hand, with the hash that its provider stated."""
     source = provider(offering.provider)
+    for part in offering.parts:
+        _at_hand(store, part, how.settings.source)
     lacking = [part for part in offering.parts if not store.archive(part).is_file()]
     if lacking and how.settings.offline:
         names = ", ".join(part.file for part in lacking[:3]) + (" …" if len(lacking) > 3 else "")
@@ -87,6 +91,18 @@ def bring(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return [store.archive(part) for part in offering.parts]
+
+
+def _at_hand(store: Store, part: Part, source: Path | None) -> None:
+    """An archive that the user has, if it is the very same file, need not be downloaded."""
+    if source is None or store.archive(part).is_file():
+        return
+    found = folder.at_hand(part, source)
+    if found is not None:
+        place = store.archive(part)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(place) as stream, found.open("rb") as opened:
+            shutil.copyfileobj(opened, stream, 1 << 20)
 
 
 def _groups(parts: Sequence[Part], most: int) -> list[list[Part]]:

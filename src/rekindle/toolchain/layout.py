@@ -71,6 +71,8 @@ _RULES: dict[str, tuple[tuple[str, str | None], ...]] = {
     "conda": (
         (r"info/.+", None),
         (r"Library/(.+)", r"\1"),
+        # NVIDIA's packages for cross compiling have the files below `targets`, with links to them above.
+        (r"targets/[^/]+-linux/(include|lib)/(.+)", r"\1/\2"),
         (r"(.+)", r"\1"),
     ),
     "folder": ((r"(.+)", r"\1"),),
@@ -97,6 +99,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if re.fullmatch(r"lib(64)?/.+\.a", path):
             return bool(re.fullmatch(_STATIC_NEEDED.replace("lib64", "lib(?:64)?"), path))
+        if re.fullmatch(r"lib/x64/.+_static\.lib", path):
+            return path.endswith(("/cudart_static.lib", "/cudadevrt_static.lib"))
         return not re.match(r"(doc|docs|samples|nsight[^/]*|libnvvp|share/doc|share/man)/", path, re.IGNORECASE)
 
     def link(self, name: str, link: str) -> str | None:

@@ -109,6 +109,10 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     place: KitPlatform
     provider: str
     full: bool = False
+    layout: str | None = None
+    """How its parts were put together; None for a folder of the user's."""
+    gone: tuple[str, ...] = ()
+    """Parts that the provider did not have."""
     parts: tuple[Part, ...] = ()
     files: tuple[KitFile, ...] = ()
     made: tuple[str, ...] = ()

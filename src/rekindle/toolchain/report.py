@@ -9,6 +9,7 @@ import msgspec
 from rekindle.core import console
 from rekindle.core.findings import Finding
 from rekindle.toolchain.model import Kit, Offering
+from rekindle.toolchain.msvc import MsvcRecipe
 from rekindle.toolchain.smoke import Smoke
 from rekindle.toolchain.store import Store
 
@@ -103,6 +104,22 @@ def show_offering(offering: Offering) -> None:
     )
     for text in offering.unverified:
         console.say(f"UNVERIFIED: {text}")
+
+
+def show_msvc(found: MsvcRecipe) -> None:
+    console.out(f"MSVC toolset {found.toolset}: only Microsoft's installer brings it, and it needs an administrator")
+    rows = [
+        ["download", found.bootstrapper],
+        ["install", found.install],
+        ["for an offline computer", found.layout],
+        ["then, there", found.offline],
+        ["check afterwards", found.check],
+        *(["UNVERIFIED", text] for text in found.unverified),
+    ]
+    for name, text in rows:
+        console.out(f"{name}:\n  {text}")
+    for item in found.findings:
+        console.out(console.finding(item))
 
 
 def show_smoke(found: Smoke) -> None:

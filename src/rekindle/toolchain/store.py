@@ -119,6 +119,16 @@ class Store:
     def object(self, sha256: str, *, executable: bool) -> Path:
         return self.objects / sha256[:2] / (sha256[2:] + ("x" if executable else ""))
 
+    def adopt(self, kit: Kit) -> None:
+        """Remember a folder of somebody else's: only its record is ours."""
+        final = self.kits_folder / kit.id
+        if final.exists():
+            raise BadInput(
+                f"{kit.id} is there already", hint=f"remove it first: `rekindle toolchain remove {kit.name}`"
+            )
+        files.write_text(paths.state_folder(final) / "adopted", f"{kit.adopted}\n")
+        files.write_text(paths.state_folder(final) / _RECORD, codec.to_json(kit) + "\n")
+
     def publish(self, kit: Kit) -> Path:
         """Make the kit's folder from objects, and give it its name when it is whole."""
         final = self.kits_folder / kit.id

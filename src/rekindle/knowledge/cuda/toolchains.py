@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from rekindle.core.version import Version
+from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.tables import Row, cached, decided
 
 
@@ -47,6 +48,59 @@ class IndexSet(Row, frozen=True, kw_only=True):
         return version is None or version >= self.first
 
 
+class RedistribSet(Row, frozen=True, kw_only=True):
+    """NVIDIA's lists of archives: where they are, which releases have one, what a build needs of them."""
+
+    id: str
+    tool: str
+    address: str
+    labels: tuple[str, ...] = ()
+    """Releases that have a list. None: any release of three numbers may."""
+    components: tuple[str, ...]
+    needed: tuple[str, ...] = ()
+    """Those without which the tool is not whole."""
+    main: str
+    licence: str = ""
+
+    @property
+    def first(self) -> str:
+        return min(self.labels, key=Version) if self.labels else "its first release"
+
+    def label_of(self, version: Version) -> str | None:
+        """The name of the list of a release: `11.8` has `11.8.0`."""
+        fitting = [label for label in self.labels if Version(label).starts_with(version)]
+        if fitting:
+            return max(fitting, key=Version)
+        return ".".join(map(str, version.parts[:3])) if len(version.parts) >= 3 and not self.labels else None
+
+
+class CondaSet(Row, frozen=True, kw_only=True):
+    """The packages of one tool in a conda channel. `label` may name a part of the channel, with `{cuda}` in it."""
+
+    id: str
+    tool: str
+    address: str
+    channel: str
+    label: str = ""
+    first: Version
+    below: Version | None = None
+    packages: tuple[str, ...]
+    main: str
+    licence: str = ""
+
+    def serves(self, version: Version | None) -> bool:
+        return version is None or (version >= self.first and (self.below is None or version < self.below))
+
+
+class MsvcComponent(Row, frozen=True, kw_only=True):
+    """Under which names Microsoft's installer has one MSVC toolset and a Windows SDK that goes with it."""
+
+    toolset: Version
+    component: str
+    sdk: str
+    bootstrapper: str
+
+
 class LicenceTerms(Row, frozen=True, kw_only=True):
     """Terms that somebody must accept before the download."""
 
@@ -59,6 +113,9 @@ class LicenceTerms(Row, frozen=True, kw_only=True):
 class _Tables(msgspec.Struct, frozen=True):
     debian: tuple[DebianSet, ...]
     index: tuple[IndexSet, ...]
+    redistrib: tuple[RedistribSet, ...]
+    conda: tuple[CondaSet, ...]
+    msvc: tuple[MsvcComponent, ...]
     licence: tuple[LicenceTerms, ...]
 
 
@@ -73,6 +130,48 @@ def debian_sets() -> tuple[DebianSet, ...]:
 
 def index_sets() -> tuple[IndexSet, ...]:
     return _tables().index
+
+
+def redistrib_sets() -> tuple[RedistribSet, ...]:
+    return _tables().redistrib
+
+
+def conda_sets() -> tuple[CondaSet, ...]:
+    return _tables().conda
+
+
+def msvc_components() -> tuple[MsvcComponent, ...]:
+    return _tables().msvc
+
+
+def providers_of(tool: str, version: Version, system: str, arch: str) -> tuple[tuple[str, bool], ...]:
+    """Who may have a tool for a kind of computer, as far as the tables know, and whether that was ever tried.
+
+    Which distribution a Linux is does not show here: `debian` stands for a computer whose apt reaches that release.
+    """
+    found = [
+        ("index", True)
+        for row in index_sets()
+        if row.tool == tool and row.serves(version) and _index_has(tool, version, system, arch)
+    ]
+    for each in debian_sets():
+        near = version.starts_with(each.version) or each.version.starts_with(version)
+        if each.tool == tool and near and system == "linux" and arch in ("x86_64", "aarch64"):
+            found.append(("debian", True))
+    if any(row.tool == tool and row.label_of(version) for row in redistrib_sets()):
+        found.append(("redistrib", False))
+    if any(row.tool == tool and row.serves(version) for row in conda_sets()):
+        found.append(("conda", False))
+    return tuple(dict.fromkeys(found))
+
+
+def _index_has(tool: str, version: Version, system: str, arch: str) -> bool:
+    if tool == "mkl":
+        return arch == "x86_64"
+    if tool != "cudnn":
+        return tool == "cuda" or system == "linux"
+    row = cudnn.row_of(version)
+    return arch == "x86_64" and row is not None and any(system in systems for systems in row.packages.values())
 
 
 def licence_terms() -> tuple[LicenceTerms, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rekindle.core.paths import toolchain_folder
+from rekindle.core.paths import STATE_FOLDER, toolchain_folder
 from rekindle.machine.host import Run
 
 HOW = "rekindle"
@@ -22,4 +22,11 @@ def roots(run: Run, tool: str) -> list[str]:
     numbers = {
         name: [int(part) for part in match[1].split(".")] for name in names if (match := pattern.fullmatch(name))
     }
-    return [run.join(folder, name) for name in sorted(numbers, key=lambda name: numbers[name], reverse=True)]
+    ordered = sorted(numbers, key=lambda name: numbers[name], reverse=True)
+    return [_root(run, run.join(folder, name)) for name in ordered]
+
+
+def _root(run: Run, kit: str) -> str:
+    """The kit's own folder, or that of somebody else which it stands for."""
+    adopted = run.join(kit, STATE_FOLDER, "adopted")
+    return (run.text(adopted) or "").strip() or kit if run.exists(adopted) else kit

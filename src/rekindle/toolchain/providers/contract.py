@@ -26,6 +26,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a provider may keep lists and the like."""
     full: bool = False
     offline: bool = False
+    source: Path | None = None
+    """A folder of archives, or an archive, that the user has."""
     mirror: str | None = None
     """An address to ask instead of the provider's own."""
     cuda: Version | None = None

@@ -25,7 +25,8 @@ from rekindle.toolchain.providers.contract import FoundOffering, ProviderSetting
 
 NAME = "index"
 GROUP = 1
-_GLIBC = ("1", "2010", "2014", "_2_17", "_2_24", "_2_26", "_2_27", "_2_28", "_2_31", "_2_34")
+# Every one up to what a wheel of NVIDIA's has asked for: pip takes a tag only if it is named.
+_GLIBC = ("1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 41)))
 
 
 def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:

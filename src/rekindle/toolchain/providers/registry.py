@@ -7,7 +7,7 @@ import importlib
 from rekindle.core.errors import UnknownName
 from rekindle.toolchain.providers.contract import Provider
 
-NAMES = ("index", "debian")
+NAMES = ("index", "debian", "redistrib", "conda", "folder")
 
 
 def providers() -> tuple[Provider, ...]:

@@ -1,0 +1,160 @@
+"""Archives of conda channels (nvidia, conda-forge), read without conda: `repodata.json` says what there is.
+
+No account is needed, no environment is made, nothing of conda's is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rekindle.core import fetch as fetching
+from rekindle.core.errors import BadInput, FetchFailed, RekindleError
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+
+NAME = "conda"
+GROUP = 1
+_SUBDIR = {
+    ("linux", "x86_64"): "linux-64",
+    ("linux", "aarch64"): "linux-aarch64",
+    ("windows", "x86_64"): "win-64",
+}
+Record = dict[str, Any]
+
+
+def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+    subdir = _SUBDIR.get((place.system, place.arch))
+    rows = [row for row in conda_sets() if row.tool == wanted.name and row.serves(wanted.version)]
+    if not rows or wanted.version is None or subdir is None:
+        return FoundOffering(why=f"no channel in the tables has {wanted} for {place.system} on {place.arch}")
+    if settings.offline:
+        return FoundOffering(why="it is asked over the network, and `--offline` was given")
+    why = []
+    for row in rows:
+        try:
+            offering = _asked(row, wanted, place, subdir, settings)
+        except RekindleError as error:
+            why.append(error.message)
+            continue
+        if offering is not None:
+            return FoundOffering(offering=offering)
+        why.append(f"the channel {row.channel} has no {row.main} {wanted.version} for {subdir}")
+    return FoundOffering(why="; ".join(why))
+
+
+def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
+    (part,) = parts
+    path = part.origin.removeprefix("conda:")
+    if not re.fullmatch(r"[\w.-]+(/[\w.+-]+)+", path) or ".." in path:
+        raise FetchFailed(f"`{part.origin[:100]}` names no package of a channel", hint="the manifest was changed")
+    address = f"{_base(settings)}/{path}"
+    return [fetching.download(address, folder / part.file, sha256=part.sha256, progress=settings.progress)]
+
+
+def read(data: bytes, name: str) -> dict[str, Record]:
+    """A channel's packages by file name, both formats."""
+    try:
+        table = json.loads(data)
+        found = {**table.get("packages", {}), **table.get("packages.conda", {})}
+        if not isinstance(found, dict) or not ("packages" in table or "packages.conda" in table):
+            raise TypeError("it lists no packages")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        message = f"`{name}` is not the list of a conda channel: {error}"
+        raise BadInput(
+            message, hint="check the address; `--mirror` must name the folder that holds the channels"
+        ) from error
+    return found
+
+
+def choose(records: dict[str, Record], package: str, version: Version | None) -> str | None:
+    """The file of the newest build of a package, the newer format first; only of `version` where that is given."""
+    fitting = [
+        (number, int(record.get("build_number", 0)), file.endswith(".conda"), file)
+        for file, record in records.items()
+        if record.get("name") == package
+        and (number := Version.find(str(record.get("version", "")) + ".0"))
+        and (version is None or number.starts_with(version))
+        and re.fullmatch(r"[0-9a-f]{64}", str(record.get("sha256", "")))
+        and re.fullmatch(r"[\w.+-]+\.(conda|tar\.bz2)", file)
+    ]
+    return max(fitting)[3] if fitting else None
+
+
+def _asked(
+    row: CondaSet, wanted: ToolSpec, place: KitPlatform, subdir: str, settings: ProviderSettings
+) -> Offering | None:
+    assert wanted.version is not None
+    label = row.label.format(cuda=_three(wanted.version))
+    folders = [f"{row.channel}{f'/label/{label}' if label else ''}/{each}" for each in (subdir, "noarch")]
+    records = {folder: _records(folder, settings) for folder in folders}
+    parts: list[Part] = []
+    gone: list[str] = []
+    for package in row.packages:
+        found = next(_found(records, package, wanted.version if package == row.main else None), None)
+        if found is None:
+            if package == row.main:
+                return None
+            gone.append(f"{package} (not in the channel {row.channel})")
+        else:
+            parts.append(_part(row, *found))
+    leading = next(part for part in parts if part.name == row.main)
+    return Offering(
+        provider=NAME,
+        name=wanted.name,
+        version=Version.find(leading.version) or wanted.version,
+        place=place,
+        layout="conda",
+        parts=tuple(parts),
+        full=settings.full,
+        gone=tuple(gone),
+        unverified=() if settings.mirror else ("no real channel was reached in the tests of this provider",),
+    )
+
+
+def _found(
+    records: dict[str, dict[str, Record]], package: str, version: Version | None
+) -> Iterator[tuple[str, str, Record]]:
+    for folder, known in records.items():
+        file = choose(known, package, version)
+        if file:
+            yield folder, file, known[file]
+
+
+def _part(row: CondaSet, folder: str, file: str, record: Record) -> Part:
+    return Part(
+        name=str(record["name"]),
+        version=str(record["version"]),
+        file=file,
+        size=int(record.get("size", 0)),
+        sha256=str(record["sha256"]).lower(),
+        origin=f"conda:{folder}/{file}",
+        licence=row.licence,
+    )
+
+
+def _records(folder: str, settings: ProviderSettings) -> dict[str, Record]:
+    target = settings.state / "conda" / (folder.replace("/", "-") + ".json")
+    target.unlink(missing_ok=True)
+    target.with_name(target.name + ".part").unlink(missing_ok=True)
+    try:
+        path = fetching.download(f"{_base(settings)}/{folder}/repodata.json", target)
+    except FetchFailed:
+        if folder.endswith("noarch"):
+            return {}
+        raise
+    return read(path.read_bytes(), f"{folder}/repodata.json")
+
+
+def _base(settings: ProviderSettings) -> str:
+    base = settings.mirror or next(iter(conda_sets())).address
+    return base.rstrip("/")
+
+
+def _three(version: Version) -> str:
+    return ".".join([*map(str, version.parts), "0", "0"][:3])

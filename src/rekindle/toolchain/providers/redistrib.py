@@ -1,0 +1,169 @@
+"""NVIDIA's redistributable archives, as `redistrib_<release>.json` lists them: components, sizes, SHA-256.
+
+The list itself has no hash of its own that is known beforehand: it is believed because of the connection it came over
+(HTTPS with the system's certificates). Every archive is held against the list.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle.core import fetch as fetching
+from rekindle.core import files
+from rekindle.core.errors import BadInput, FetchFailed, RekindleError
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_sets
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+
+NAME = "redistrib"
+GROUP = 1
+_ABOUT = ("release_date", "release_label", "release_product")
+
+
+class RedistribArchive(msgspec.Struct, frozen=True, kw_only=True):
+    """One archive of one component. `variant` is the CUDA that a cuDNN is made for."""
+
+    component: str
+    version: str
+    platform: str
+    variant: str | None
+    path: str
+    sha256: str
+    size: int
+    licence: str
+
+
+class Redistrib(msgspec.Struct, frozen=True, kw_only=True):
+    label: str
+    archives: tuple[RedistribArchive, ...]
+
+    def of(self, platform: str, variant: str | None = None) -> dict[str, RedistribArchive]:
+        return {
+            one.component: one for one in self.archives if one.platform == platform and one.variant in (None, variant)
+        }
+
+
+def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+    row = next((row for row in redistrib_sets() if row.tool == wanted.name), None)
+    if row is None or wanted.version is None:
+        return FoundOffering(why=f"NVIDIA has no list of archives for {wanted}")
+    label = row.label_of(wanted.version)
+    if label is None:
+        return FoundOffering(why=f"NVIDIA's lists begin with {row.first}")
+    if settings.offline:
+        return FoundOffering(why="it is asked over the network, and `--offline` was given")
+    try:
+        listed = read(_listed(row, label, settings).read_bytes(), f"redistrib_{label}.json")
+    except RekindleError as error:
+        return FoundOffering(why=error.message)
+    variant = f"cuda{settings.cuda.major}" if settings.cuda else None
+    have = listed.of(place.word, variant)
+    if row.main not in have:
+        return FoundOffering(why=f"its list of {label} has no {row.main} for {place.word}")
+    names = sorted(have) if settings.full else [name for name in row.components if name in have]
+    return FoundOffering(offering=_offering(row, listed, [have[name] for name in names], wanted, place, settings))
+
+
+def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
+    """Download one archive, going on where an earlier try stopped."""
+    (part,) = parts
+    tool, _, path = part.origin.removeprefix("redistrib:").partition("/")
+    row = next((row for row in redistrib_sets() if row.tool == tool), None)
+    if row is None or ".." in path.split("/"):
+        raise FetchFailed(f"`{part.origin[:100]}` names no archive of NVIDIA's", hint="the manifest was changed")
+    address = f"{settings.mirror or row.address}/{path}"
+    return [fetching.download(address, folder / part.file, sha256=part.sha256, progress=settings.progress)]
+
+
+def read(data: bytes, name: str) -> Redistrib:
+    """The whole of a list. What is not understood is an error: a part left out silently would be a broken toolkit."""
+    try:
+        table = json.loads(data)
+        label = str(table.get("release_label") or re.sub(r"redistrib_|\.json", "", name))
+        archives = tuple(
+            archive
+            for component, about in table.items()
+            if component not in _ABOUT
+            for archive in _archives(component, about)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f"`{name}` is not one of NVIDIA's lists of archives: {type(error).__name__}: {error}"
+        raise BadInput(message, hint="check the address; `--mirror` must name the folder that holds it") from error
+    return Redistrib(label=label, archives=archives)
+
+
+def _archives(component: str, about: dict[str, Any]) -> Iterator[RedistribArchive]:
+    common = {"component": component, "version": about["version"], "licence": about.get("license", "")}
+    known = {"name", "license", "license_path", "version", "cuda_variant"}
+    for platform, value in about.items():
+        if platform in known:
+            continue
+        if "relative_path" in value:
+            yield _archive(common, platform, None, value)
+        else:
+            # cuDNN: one archive for each CUDA. A platform may also have none, `{}`.
+            for variant, inner in value.items():
+                yield _archive(common, platform, variant, inner)
+
+
+def _archive(common: dict[str, str], platform: str, variant: str | None, value: dict[str, str]) -> RedistribArchive:
+    path, sha256 = value["relative_path"], value["sha256"].lower()
+    if ".." in path.split("/") or path.startswith("/") or "://" in path or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError(f"`{path[:80]}` is no path of an archive")
+    return RedistribArchive(
+        platform=platform, variant=variant, path=path, sha256=sha256, size=int(value["size"]), **common
+    )
+
+
+def _listed(row: RedistribSet, label: str, settings: ProviderSettings) -> Path:
+    """The list, fetched anew: a release's list is sometimes corrected."""
+    base = settings.mirror or row.address
+    target = settings.state / "redistrib" / f"{row.tool}-{label}.json"
+    target.unlink(missing_ok=True)
+    target.with_name(target.name + ".part").unlink(missing_ok=True)
+    found = fetching.download(f"{base}/redistrib_{label}.json", target)
+    files.read_bytes(found, limit=16 << 20)
+    return found
+
+
+def _offering(
+    row: RedistribSet,
+    listed: Redistrib,
+    chosen: list[RedistribArchive],
+    wanted: ToolSpec,
+    place: KitPlatform,
+    settings: ProviderSettings,
+) -> Offering:
+    parts = tuple(
+        Part(
+            name=one.component,
+            version=one.version,
+            file=one.path.rpartition("/")[2],
+            size=one.size,
+            sha256=one.sha256,
+            origin=f"redistrib:{row.tool}/{one.path}",
+            licence=row.licence,
+        )
+        for one in chosen
+    )
+    leading = next(part for part in parts if part.name == row.main)
+    gone = [] if settings.full else [name for name in row.needed if name not in {part.name for part in parts}]
+    return Offering(
+        provider=NAME,
+        name=wanted.name,
+        version=Version.find(leading.version) or Version(listed.label),
+        release=Version.find(listed.label),
+        place=place,
+        layout="redistrib",
+        parts=parts,
+        full=settings.full,
+        gone=tuple(f"{name} (not in NVIDIA's list for {place.word})" for name in gone),
+        unverified=() if settings.mirror else ("NVIDIA's own server was never reached in the tests of this provider",),
+    )

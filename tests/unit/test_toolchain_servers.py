@@ -1,0 +1,439 @@
+"""NVIDIA's and conda's layouts on a server of this machine: cut, slow, corrupted, gone; whole, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle.core import fetch
+from rekindle.core.errors import BadInput, FetchFailed, NotFound
+from rekindle.core.paths import sha256_of
+from rekindle.core.version import Version
+from rekindle.toolchain import install as installing
+from rekindle.toolchain import manifest
+from rekindle.toolchain.install import Installation
+from rekindle.toolchain.model import KitPlatform, Offering, ToolSpec
+from rekindle.toolchain.providers import conda, folder, redistrib
+from rekindle.toolchain.providers.contract import ProviderSettings
+from rekindle.toolchain.store import Store
+from rekindle.toolchain.verify import verify
+from support import packages
+
+LINUX = KitPlatform(system="linux", arch="x86_64")
+WINDOWS = KitPlatform(system="windows", arch="x86_64")
+NVCC: packages.Files = {"bin/nvcc": b"nvcc", "bin/nvcc.profile": b"TOP"}
+WANTED = ToolSpec.parse("cuda==11.8")
+
+
+class Trouble:
+    """What the server does wrong, and what it was asked for."""
+
+    def __init__(self) -> None:
+        self.cuts: dict[str, list[int]] = {}
+        self.asked: list[tuple[str, str | None]] = []
+        self.gone: set[str] = set()
+        self.corrupt: set[str] = set()
+        self.slow = 0.0
+
+    def times(self, name: str) -> int:
+        return sum(name in path for path, _ in self.asked)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    trouble: Trouble
+
+    def do_GET(self) -> None:
+        name = self.path.rpartition("/")[2]
+        wanted = self.headers.get("Range")
+        self.trouble.asked.append((self.path, wanted))
+        path = Path(self.translate_path(self.path))
+        if name in self.trouble.gone or not path.is_file():
+            self.send_error(404)
+            return
+        data = path.read_bytes()
+        if name in self.trouble.corrupt:
+            data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+        start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
+        if start >= len(data) and wanted:
+            self.send_error(416)
+            return
+        self.send_response(206 if wanted else 200)
+        self.send_header("Content-Length", str(len(data) - start))
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.end_headers()
+        cuts = self.trouble.cuts.get(name, [])
+        end = next((cut for cut in sorted(cuts) if cut > start), None)
+        if end is not None:
+            cuts.remove(end)
+        time.sleep(self.trouble.slow)
+        self.wfile.write(data[start:end])
+        if end is not None:
+            self.close_connection = True
+            self.connection.close()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    found = tmp_path / "site"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def trouble() -> Trouble:
+    return Trouble()
+
+
+@pytest.fixture
+def address(site: Path, trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(fetch, "time", Sleepless())
+    handler = type("Staged", (Handler,), {"trouble": trouble})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(site)))
+    server.daemon_threads = True
+    thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.02), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class Sleepless:
+    """Time without waiting between tries."""
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        pass
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "toolchain"))
+    return Store()
+
+
+def listed(site: Path, component: str, version: str, files: packages.Files) -> dict[str, Any]:
+    """A component as NVIDIA's list has it, and its archive beside the list."""
+    name = f"{component}-linux-x86_64-{version}-archive"
+    path = site / component / "linux-x86_64" / f"{name}.tar.xz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    packages.tarball(path, {f"{name}/{member}": content for member, content in files.items()})
+    return {
+        "name": component,
+        "license": "CUDA Toolkit",
+        "version": version,
+        "linux-x86_64": {
+            "relative_path": path.relative_to(site).as_posix(),
+            "sha256": sha256_of(path),
+            "md5": "0" * 32,
+            "size": str(path.stat().st_size),
+        },
+    }
+
+
+@pytest.fixture
+def nvidia(site: Path, address: str) -> str:
+    table = {
+        "release_date": "2022-10-03",
+        "release_label": "11.8.0",
+        "cuda_nvcc": listed(site, "cuda_nvcc", "11.8.89", {**NVCC, "bin/ptxas": os.urandom(1_500_000)}),
+        "cuda_cudart": listed(
+            site, "cuda_cudart", "11.8.89", {"lib/libcudart.so.11.8.89": os.urandom(1_500_000), "include/cuda.h": b"//"}
+        ),
+        "cuda_cccl": listed(site, "cuda_cccl", "11.8.89", {"include/cub/cub.cuh": b"//"}),
+        "cuda_gdb": listed(site, "cuda_gdb", "11.8.86", {"bin/cuda-gdb": b"gdb"}),
+    }
+    (site / "redistrib_11.8.0.json").write_text(json.dumps(table), encoding="utf-8")
+    return address
+
+
+def settings(store: Store, mirror: str | None = None, **more: Any) -> ProviderSettings:
+    return ProviderSettings(state=store.state, mirror=mirror, **more)
+
+
+def how(store: Store, mirror: str | None = None, **more: Any) -> Installation:
+    return Installation(place=LINUX, settings=settings(store, mirror, **more))
+
+
+def offered(store: Store, mirror: str, place: KitPlatform = LINUX) -> Offering:
+    found = redistrib.find(WANTED, place, settings(store, mirror)).offering
+    assert found is not None
+    return found
+
+
+# --- NVIDIA's lists ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_build_needs_of_a_release(store: Store, nvidia: str) -> None:
+    found = offered(store, nvidia)
+    assert [part.name for part in found.parts] == ["cuda_nvcc", "cuda_cudart", "cuda_cccl"]
+    assert (str(found.version), str(found.release)) == ("11.8.89", "11.8.0")
+    assert any("libcublas" in text for text in found.gone), "what a build needs and the list lacks is said"
+    full = redistrib.find(WANTED, LINUX, settings(store, nvidia, full=True)).offering
+    assert full is not None and "cuda_gdb" in [part.name for part in full.parts]
+
+
+def test_another_platform_is_not_made_up(store: Store, nvidia: str) -> None:
+    assert "no cuda_nvcc for windows-x86_64" in redistrib.find(WANTED, WINDOWS, settings(store, nvidia)).why
+
+
+def test_no_server_is_a_reason_and_no_error(store: Store, address: str) -> None:
+    assert "404" in redistrib.find(WANTED, LINUX, settings(store, address)).why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "<html>",
+        '{"cuda_nvcc": {"version": "1", "linux-x86_64": {"relative_path": "../../x", "sha256": "%s", "size": "1"}}}',
+        '{"cuda_nvcc": {"version": "1", "linux-x86_64": {"relative_path": "x", "sha256": "short", "size": "1"}}}',
+        '{"cuda_nvcc": {"linux-x86_64": {"relative_path": "x", "sha256": "%s", "size": "1"}}}',
+    ],
+)
+def test_a_list_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        redistrib.read(text.replace("%s", "0" * 64).encode(), "redistrib_11.8.0.json")
+
+
+def test_a_cudnn_is_taken_for_its_cuda() -> None:
+    inner = {"relative_path": "cudnn/x.tar.xz", "sha256": "1" * 64, "size": "5"}
+    other = {"relative_path": "cudnn/y.tar.xz", "sha256": "2" * 64, "size": "5"}
+    table = {
+        "cudnn": {
+            "version": "8.7.0.84",
+            "cuda_variant": ["10", "11"],
+            "linux-x86_64": {"cuda10": inner, "cuda11": other},
+            "windows-x86_64": {},
+        }
+    }
+    found = redistrib.read(json.dumps(table).encode(), "redistrib_8.7.0.json")
+    assert found.of("linux-x86_64", "cuda11")["cudnn"].path == "cudnn/y.tar.xz"
+    assert not found.of("windows-x86_64", "cuda11") and found.label == "8.7.0"
+
+
+def test_thirty_cuts_at_random_places_are_resumed(store: Store, nvidia: str, trouble: Trouble) -> None:
+    offering = offered(store, nvidia)
+    random.seed(28)
+    sizes = {part.file: part.size for part in offering.parts}
+    names = [name for name in sizes if "cccl" not in name]
+    trouble.cuts = {name: sorted(random.sample(range(1, sizes[name]), 15)) for name in names}
+    left = sum(map(len, trouble.cuts.values()))
+    assert left == 30
+    for _ in range(20):
+        with store.locked():
+            try:
+                installing.install(store, offering, how(store, nvidia))
+                break
+            except FetchFailed:
+                assert not store.kits(), "never half-filled"
+    (kit,) = store.kits()
+    assert not any(trouble.cuts.values()), "every cut happened"
+    ranges = [wanted for path, wanted in trouble.asked if wanted and "cudart" in path]
+    assert len(ranges) >= 10, "and the download went on behind it"
+    assert all(finding.state.value != "FAIL" for finding in verify(store, kit) if finding.id.endswith("files"))
+
+
+def test_a_corrupted_archive_is_never_used(store: Store, nvidia: str, trouble: Trouble) -> None:
+    offering = offered(store, nvidia)
+    trouble.corrupt = {offering.parts[0].file}
+    with store.locked(), pytest.raises(FetchFailed, match="SHA-256"):
+        installing.install(store, offering, how(store, nvidia))
+    assert not store.kits() and not any(store.objects.glob("*/*")), "nothing was unpacked"
+    trouble.corrupt = set()
+    with store.locked():
+        installing.install(store, offering, how(store, nvidia))
+    assert trouble.times(offering.parts[1].file) == 1, "what had arrived whole is not fetched again"
+
+
+def test_an_archive_that_is_gone_is_named(store: Store, nvidia: str, trouble: Trouble) -> None:
+    offering = offered(store, nvidia)
+    trouble.gone = {offering.parts[1].file}
+    with store.locked(), pytest.raises(FetchFailed, match=r"cuda_cudart.*404"):
+        installing.install(store, offering, how(store, nvidia))
+    assert not store.kits()
+
+
+def test_an_archive_shorter_than_its_hash_says(store: Store, nvidia: str, site: Path) -> None:
+    offering = offered(store, nvidia)
+    path = next(site.rglob(offering.parts[1].file))
+    path.write_bytes(path.read_bytes()[:-100])
+    with store.locked(), pytest.raises(FetchFailed, match="SHA-256"):
+        installing.install(store, offering, how(store, nvidia))
+    assert not store.kits()
+
+
+def test_a_slow_server_is_waited_for_and_parts_come_side_by_side(store: Store, nvidia: str, trouble: Trouble) -> None:
+    offering = offered(store, nvidia)
+    trouble.slow = 0.3
+    begun = time.monotonic()
+    with store.locked():
+        installing.bring(store, offering, how(store, nvidia))
+    assert time.monotonic() - begun < 0.3 * len(offering.parts) + 2
+    assert all(store.archive(part).is_file() for part in offering.parts)
+
+
+def test_two_at_once_download_once(store: Store, nvidia: str, trouble: Trouble) -> None:
+    offering = offered(store, nvidia)
+
+    def run() -> None:
+        with Store().locked():
+            installing.install(Store(), offering, how(store, nvidia))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [trouble.times(part.file) for part in offering.parts] == [1, 1, 1]
+
+
+def test_the_profile_is_ours_where_nvidias_installer_did_not_run(store: Store, nvidia: str) -> None:
+    with store.locked():
+        kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
+    text = (store.folder(kit) / "bin" / "nvcc.profile").read_text(encoding="utf-8")
+    assert "$(TOP)/nvvm/bin:$(_HERE_):" in text and "targets" not in text
+
+
+# --- a manifest, a folder, an adopted toolkit ----------------------------------------------------------------------
+
+
+def test_a_manifest_makes_the_same_toolchain_elsewhere(
+    store: Store, nvidia: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Trouble
+) -> None:
+    with store.locked():
+        kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
+    manifest.write(tmp_path / "m.json", manifest.of([kit]))
+    gathered = tmp_path / "gathered"
+    gathered.mkdir()
+    for part in kit.parts:
+        (gathered / part.file).write_bytes(store.archive(part).read_bytes())
+    before = len(trouble.asked)
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "elsewhere"))
+    other = Store()
+    read = manifest.read(tmp_path / "m.json")
+    with other.locked():
+        again = installing.install(other, read.kits[0].offering, how(other, source=gathered, offline=True))
+    manifest.compare(read, [again])
+    assert again.digest == kit.digest and len(trouble.asked) == before, "nobody was asked"
+
+
+def test_a_manifest_of_a_stranger_cannot_leave_the_folder(store: Store, nvidia: str, tmp_path: Path) -> None:
+    with store.locked():
+        kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
+    manifest.write(tmp_path / "m.json", manifest.of([kit]))
+    text = (tmp_path / "m.json").read_text(encoding="utf-8")
+    for name, instead in [(kit.parts[0].file, "../../x.tar.xz"), (kit.parts[0].file, ".hidden")]:
+        (tmp_path / "bad.json").write_text(text.replace(f'"file": "{name}"', f'"file": "{instead}"'), encoding="utf-8")
+        with pytest.raises(BadInput):
+            manifest.read(tmp_path / "bad.json")
+
+
+def test_archives_of_ones_own(store: Store, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    packages.tarball(own / "cuda_nvcc-linux-x86_64-11.8.89-archive.tar.xz", {"cuda_nvcc-x/bin/nvcc": b"nvcc"})
+    found = folder.find(WANTED, LINUX, settings(store, source=own)).offering
+    assert found is not None and found.unverified
+    with store.locked():
+        kit = installing.install(store, found, how(store, source=own))
+    assert (store.folder(kit) / "bin" / "nvcc").read_bytes() == b"nvcc"
+    (own / "bin").mkdir()
+    with pytest.raises(BadInput, match="is a toolkit"):
+        folder.find(WANTED, LINUX, settings(store, source=own))
+    with pytest.raises(NotFound):
+        folder.find(WANTED, LINUX, settings(store, source=tmp_path / "nowhere"))
+
+
+def test_verify_finds_what_was_changed(store: Store, nvidia: str) -> None:
+    with store.locked():
+        kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
+    root = store.folder(kit)
+    assert verify(store, kit)[0].state.value == "PASS"
+    header = root / "include" / "cuda.h"
+    header.unlink()
+    header.write_bytes(b"/*")
+    (root / "include" / "mine.h").write_bytes(b"")
+    (root / "bin" / "ptxas").unlink()
+    found = verify(store, kit)[0]
+    assert found.state.value == "FAIL" and "3 files" in found.found
+    assert all(name in found.found for name in ("bin/ptxas", "include/cuda.h", "include/mine.h (not ours)"))
+
+
+# --- conda's channels ----------------------------------------------------------------------------------------------
+
+
+def channel(site: Path, label: str, subdir: str, files: dict[str, packages.Files]) -> None:
+    place = site / "nvidia" / "label" / label / subdir
+    place.mkdir(parents=True)
+    new: dict[str, Any] = {}
+    old: dict[str, Any] = {}
+    for file, members in files.items():
+        path = place / file
+        packages.conda(path, members) if file.endswith(".conda") else packages.tarball(path, members)
+        name, version, _ = file.removesuffix(".conda").removesuffix(".tar.bz2").rsplit("-", 2)
+        record = {"name": name, "version": version, "build_number": 0, "size": path.stat().st_size}
+        record["sha256"] = sha256_of(path)
+        (new if file.endswith(".conda") else old)[file] = record
+    (place / "repodata.json").write_text(json.dumps({"packages": old, "packages.conda": new}), encoding="utf-8")
+
+
+def test_a_toolkit_from_a_channel(store: Store, site: Path, address: str) -> None:
+    channel(
+        site,
+        "cuda-11.8.0",
+        "linux-64",
+        {
+            "cuda-nvcc-11.8.89-0.tar.bz2": {"bin/nvcc": b"nvcc", "info/index.json": b"{}"},
+            "cuda-cudart-11.8.89-0.conda": {"targets/x86_64-linux/lib/libcudart.so.11.8.89": b"ELF"},
+            "cuda-cudart-dev-11.8.89-0.tar.bz2": {
+                "targets/x86_64-linux/include/cuda_runtime.h": b"//",
+                "include/cuda_runtime.h": "../targets/x86_64-linux/include/cuda_runtime.h",
+            },
+        },
+    )
+    found = conda.find(WANTED, LINUX, settings(store, address)).offering
+    assert found is not None
+    assert [part.name for part in found.parts] == ["cuda-nvcc", "cuda-cudart", "cuda-cudart-dev"]
+    with store.locked():
+        kit = installing.install(store, found, how(store, address))
+    root = store.folder(kit)
+    assert (root / "lib64" / "libcudart.so").read_bytes() == b"ELF"
+    assert (root / "include" / "cuda_runtime.h").read_bytes() == b"//"
+    assert not (root / "info").exists()
+
+
+def test_the_newest_build_with_a_hash_is_chosen() -> None:
+    records = {
+        "x-1.0-0.tar.bz2": {"name": "x", "version": "1.0", "build_number": 0, "sha256": "0" * 64},
+        "x-1.10-0.conda": {"name": "x", "version": "1.10", "build_number": 0, "sha256": "1" * 64},
+        "x-1.10-1.conda": {"name": "x", "version": "1.10", "build_number": 1, "sha256": "2" * 64},
+        "x-2.0-0.conda": {"name": "x", "version": "2.0", "build_number": 0},
+        "../x-9-0.conda": {"name": "x", "version": "9", "build_number": 0, "sha256": "3" * 64},
+    }
+    assert conda.choose(records, "x", None) == "x-1.10-1.conda"
+    assert conda.choose(records, "x", Version("1.0")) == "x-1.0-0.tar.bz2"
+    assert conda.choose(records, "y", None) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"<html>"])
+def test_a_list_of_no_channel_is_refused(data: bytes) -> None:
+    with pytest.raises(BadInput):
+        conda.read(data, "repodata.json")
