@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.wfile.write(data[start:end])
         if end is not None:
             self.close_connection = True
-            self.connection.close()
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -116,6 +117,8 @@ def address(site: Path, trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> It
 
 class Sleepless:
     """Time without waiting between tries."""
+
+    monotonic = staticmethod(time.monotonic)
 
     @staticmethod
     def sleep(seconds: float) -> None:

@@ -43,13 +43,18 @@ def download(
 
     More than `most` bytes are refused: whoever answers decides how much comes.
     """
+    if pool is None:
+        own = pool_for(url)
+        try:
+            return download(url, to, sha256=sha256, most=most, progress=progress, pool=own)
+        finally:
+            own.clear()
     part = to.with_name(to.name + ".part")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message = f"cannot write to `{to.parent}`: {error.strerror}"
         raise NotWritable(message, hint="choose another place") from error
-    pool = pool or pool_for(url)
     problem = ""
     for attempt in range(_TRIES):
         if attempt:

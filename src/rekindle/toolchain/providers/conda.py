@@ -54,7 +54,7 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
     if not re.fullmatch(r"[\w.-]+(/[\w.+-]+)+", path) or ".." in path:
         raise FetchFailed(f"`{part.origin[:100]}` names no package of a channel", hint="the manifest was changed")
     address = f"{_base(settings)}/{path}"
-    return [fetching.download(address, folder / part.file, sha256=part.sha256, progress=settings.progress)]
+    return [fetching.download(address, folder / part.file, sha256=part.sha256, most=part.size or None)]
 
 
 def read(data: bytes, name: str) -> dict[str, Record]:
@@ -143,7 +143,7 @@ def _records(folder: str, settings: ProviderSettings) -> dict[str, Record]:
     target.unlink(missing_ok=True)
     target.with_name(target.name + ".part").unlink(missing_ok=True)
     try:
-        path = fetching.download(f"{_base(settings)}/{folder}/repodata.json", target)
+        path = fetching.download(f"{_base(settings)}/{folder}/repodata.json", target, most=512 << 20)
     except FetchFailed:
         if folder.endswith("noarch"):
             return {}

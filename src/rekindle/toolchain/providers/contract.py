@@ -9,7 +9,7 @@ The hash is checked by the caller, before anything is unpacked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +32,6 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An address to ask instead of the provider's own."""
     cuda: Version | None = None
     """The CUDA that a cuDNN or NCCL must be made for."""
-    progress: Callable[[int, int | None], None] | None = None
 
 
 class FoundOffering(msgspec.Struct, frozen=True, kw_only=True):

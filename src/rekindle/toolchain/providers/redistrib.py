@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from rekindle.core import fetch as fetching
-from rekindle.core import files
 from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_sets
@@ -79,7 +78,7 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
     if row is None or ".." in path.split("/"):
         raise FetchFailed(f"`{part.origin[:100]}` names no archive of NVIDIA's", hint="the manifest was changed")
     address = f"{settings.mirror or row.address}/{path}"
-    return [fetching.download(address, folder / part.file, sha256=part.sha256, progress=settings.progress)]
+    return [fetching.download(address, folder / part.file, sha256=part.sha256, most=part.size or None)]
 
 
 def read(data: bytes, name: str) -> Redistrib:
@@ -128,9 +127,7 @@ def _listed(row: RedistribSet, label: str, settings: ProviderSettings) -> Path:
     target = settings.state / "redistrib" / f"{row.tool}-{label}.json"
     target.unlink(missing_ok=True)
     target.with_name(target.name + ".part").unlink(missing_ok=True)
-    found = fetching.download(f"{base}/redistrib_{label}.json", target)
-    files.read_bytes(found, limit=16 << 20)
-    return found
+    return fetching.download(f"{base}/redistrib_{label}.json", target, most=16 << 20)
 
 
 def _offering(
