@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
-from rekindle.fleet import work
+from rekindle.fleet import progress, work
 from rekindle.fleet.announcement import Announcement, lacks
 from rekindle.fleet.certs import dask
 from rekindle.fleet.intake import Intake
@@ -24,6 +24,7 @@ from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.journal import FINAL, FleetJournal, deaths, event, last_of
 from rekindle.fleet.order import JobResult, JobStep
 from rekindle.fleet.planning import Planned
+from rekindle.fleet.progress import Pace
 from rekindle.fleet.state import FleetState
 
 Tell = Callable[[str], None]
@@ -40,6 +41,8 @@ class DispatchRules(msgspec.Struct, frozen=True, kw_only=True):
     cache: str | None = None
     keep: bool = False
     """Leave the jobs' folders on the workers."""
+    heartbeat: float = 30.0
+    """Seconds between two lines that say how far it is."""
 
 
 class SchedulerLost(Exception):
@@ -83,6 +86,8 @@ class Dispatcher:
         self.ended = {key: last[key].event for key in self.jobs if key in last and last[key].event in FINAL}
         self.waiting = [key for key in self.jobs if key not in self.ended]
         self.last_worker = {each.key: each.worker for each in journal.events if each.key and each.worker}
+        self.pace = Pace(self.jobs, journal.events)
+        self._told_at = time.monotonic()
         self._dead = {key: deaths(journal.events, key) for key in {each.key for each in journal.events if each.key}}
         self._looked = 0.0
         self._full: dict[str, set[str]] = {}
@@ -104,6 +109,7 @@ class Dispatcher:
                 self._blocked()
                 self._place(client)
                 self._give_up()
+                self._progress()
                 await self._beat()
         finally:
             await self._abandon()
@@ -184,7 +190,10 @@ class Dispatcher:
             placed.task = asyncio.ensure_future(self._one(client, placed))
 
     def _best(self, job: FleetJob, *, alone: bool) -> str | None:
-        """A free worker that can build it: the one that had it, else the one with the least that others may need."""
+        """A free worker that can build it: the one that had it, then one with such a card, then the least wealthy.
+
+        The build's own check runs on a card where there is one; what others may need is left to them.
+        """
         free = [
             (address, have)
             for address, have in self.workers.items()
@@ -193,7 +202,14 @@ class Dispatcher:
         if not free:
             return None
         before = self.last_worker.get(job.key or "")
-        return min(free, key=lambda each: (each[1].name != before, _wealth(each[1]), -self._room(*each)))[0]
+
+        def rank(each: tuple[str, Announcement]) -> tuple[bool, bool, int, int]:
+            address, have = each
+            return (
+                have.name != before, not set(job.cards) & set(have.cards), _wealth(have), -self._room(address, have)
+            )  # fmt: skip
+
+        return min(free, key=rank)[0]
 
     def _room(self, address: str, have: Announcement) -> int:
         return have.slots - sum(placed.address == address for placed in self.running.values())
@@ -297,6 +313,8 @@ class Dispatcher:
         assert job.key is not None
         self.journal.write(event(kind, key=job.key, name=job.name, **values))
         self.ended[job.key] = kind
+        if kind == "done" and values.get("seconds") is not None:
+            self.pace.took(job, values["seconds"])
         reason = f": {values['error']}" if values.get("error") else ""
         self.tell(f"{kind:<9} {job.name}{reason}")
 
@@ -308,6 +326,19 @@ class Dispatcher:
             placed = self.running.get(step.key)
             if placed is not None and placed.step != step.step:
                 placed.step = step.step
+
+    def _progress(self) -> None:
+        """A line every so often: how far, where, how long still."""
+        if time.monotonic() - self._told_at < self.rules.heartbeat:
+            return
+        self._told_at = time.monotonic()
+        counts = {"done": 0, "waiting": len(self.waiting), "running": len(self.running)}
+        for state in self.ended.values():
+            counts[state] = counts.get(state, 0) + 1
+        now = [(placed.job.name, placed.name, placed.step) for placed in self.running.values()]
+        slots = sum(have.slots for have in self.workers.values())
+        since = {key: _since(placed) for key, placed in self.running.items()}
+        self.tell(progress.line(counts, now, self.pace.left(self.waiting, since, slots)))
 
     def _strays(self) -> None:
         """A call that broke off while its worker stayed: the job is taken up again."""

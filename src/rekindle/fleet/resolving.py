@@ -202,6 +202,9 @@ class Resolving:
         if route is None:
             return Outcome(state=JobState.IMPOSSIBLE, reason=f"no torch wheel to build it for: {best.summary}")
         plan = self._plan(verdict, route)
+        if self.matrix.configured_index and route.on_configured_index:
+            # Without an address `install` asks the index that pip is configured for.
+            plan = msgspec.structs.replace(plan, index_url=None)
         built = route.route is RouteKind.SOURCE_BUILD
         situation = wanted.situation
         lock = FleetLock(

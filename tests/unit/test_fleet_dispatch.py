@@ -1,0 +1,172 @@
+"""Which worker gets a job, who is blamed when one dies, and what is said meanwhile. No process is started."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rekindle.fleet import planning
+from rekindle.fleet.announcement import AnnouncedToolkit, Announcement
+from rekindle.fleet.dispatch import Dispatcher, DispatchRules, _Placed
+from rekindle.fleet.intake import Intake
+from rekindle.fleet.job import FleetJob
+from rekindle.fleet.journal import FleetJournal, event
+from rekindle.fleet.state import FleetState
+from support.cuda import project
+
+MATRIX = """
+project = ["spark"]
+cuda = ["11.8"]
+gpu = ["3.5", "7.5", "8.6"]
+[projects.spark]
+build = "spark/build.toml"
+minutes = 10
+"""
+KIT = AnnouncedToolkit(version="11.8", targets=("sm_35", "sm_75", "sm_86"))
+HAVE = Announcement(
+    name="plain", system="linux", machine="x86_64", cores=8, memory_gb=32, disk_gb=100, slots=2,
+    toolkits=(KIT,), pythons=("3.11",), gcc=("11.4.0",),
+)  # fmt: skip
+
+
+class Bench:
+    def __init__(self, folder: Path, **rules: Any) -> None:
+        shutil.copytree(project("spark"), folder / "spark")
+        (folder / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+        planned = planning.make(folder / "matrix.toml")
+        state = FleetState(folder / "state")
+        self.said: list[str] = []
+        intake = Intake(planned, state, folder / "shelf", lambda *_: None)
+        journal = FleetJournal(state.journal)
+        self.dispatcher = Dispatcher(planned, state, journal, intake, DispatchRules(**rules), self.said.append)
+        self.jobs = list(self.dispatcher.jobs.values())
+
+    def join(self, name: str, **change: Any) -> str:
+        have = msgspec.structs.replace(HAVE, name=name, **change)
+        self.dispatcher.workers[f"tls://{name}"] = have
+        self.dispatcher.seen[name] = have
+        return f"tls://{name}"
+
+    def put(self, job: FleetJob, address: str, *, alone: bool = False) -> None:
+        key = job.key or ""
+        self.dispatcher.waiting.remove(key)
+        name = self.dispatcher.workers[address].name
+        self.dispatcher.running[key] = _Placed(job, address, name, alone=alone)
+        self.dispatcher.journal.write(event("begin", key=key, name=job.name, worker=name))
+
+    def events(self, kind: str) -> list[str]:
+        return [each.key or "" for each in self.dispatcher.journal.events if each.event == kind]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, deaths=2, heartbeat=0.0)
+
+
+def best(bench: Bench, job: FleetJob, *, alone: bool = False) -> str | None:
+    return bench.dispatcher._best(job, alone=alone)
+
+
+def test_a_job_goes_to_the_machine_with_its_card_and_else_to_the_one_others_need_least(bench: Bench) -> None:
+    kepler = next(job for job in bench.jobs if job.cards == ("sm_35",))
+    other = next(job for job in bench.jobs if job.cards == ("sm_86",))
+    bench.join("rich", toolkits=(KIT, AnnouncedToolkit(version="12.6")))
+    plain = bench.join("plain")
+    card = bench.join("card", cards=("sm_35",))
+    assert best(bench, kepler) == card, "its check can run there"
+    assert best(bench, other) == plain
+    bench.dispatcher.last_worker[other.key or ""] = "rich"
+    assert best(bench, other) == "tls://rich", "what it made before is there"
+
+
+def test_no_job_goes_where_it_cannot_be_built_or_where_there_is_no_room(bench: Bench) -> None:
+    job = bench.jobs[0]
+    bench.join("none", toolkits=())
+    bench.join("windows", system="windows")
+    assert best(bench, job) is None
+    place = bench.join("one", slots=1)
+    bench.put(bench.jobs[1], place)
+    assert best(bench, job) is None
+    roomy = bench.join("two", slots=2)
+    bench.put(bench.jobs[2], roomy)
+    assert best(bench, job) == roomy
+    assert best(bench, job, alone=True) is None, "a suspect waits for a machine of its own"
+
+
+def test_a_job_that_was_alone_is_blamed_and_set_aside_after_the_limit(bench: Bench) -> None:
+    job = bench.jobs[0]
+    for _ in range(2):
+        bench.put(job, bench.join("one"))
+        bench.dispatcher._gone("tls://one", "one")
+        del bench.dispatcher.workers["tls://one"]
+    assert bench.events("aside") == [job.key]
+    assert job.key not in bench.dispatcher.waiting and bench.dispatcher.ended[job.key or ""] == "aside"
+    assert "2 workers died" in bench.said[-1]
+
+
+def test_of_several_none_is_blamed_and_each_is_tried_alone(bench: Bench) -> None:
+    for _ in range(3):
+        place = bench.join("one")
+        for job in bench.jobs[:2]:
+            bench.put(job, place)
+        bench.dispatcher._gone(place, "one")
+    assert bench.events("aside") == []
+    assert {bench.jobs[0].key, bench.jobs[1].key} <= set(bench.dispatcher.waiting)
+    placed = bench.join("two")
+    bench.put(bench.jobs[0], placed, alone=True)
+    assert best(bench, bench.jobs[2]) == "tls://one" or best(bench, bench.jobs[2]) is None
+
+
+def test_what_no_machine_can_build_is_said_with_what_each_lacks(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, patience=0.0)
+    bench.join("a", toolkits=())
+    bench.join("b", gcc=("13.1.0",))
+    bench.dispatcher._give_up()
+    bench.dispatcher._give_up()
+    assert len(bench.events("unplaced")) == 3
+    error = next(each.error for each in bench.dispatcher.journal.events if each.event == "unplaced") or ""
+    assert "a lacks CUDA 11.8" in error and "b lacks a GCC that CUDA 11.8 takes" in error
+
+
+def test_a_machine_that_was_there_may_come_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, patience=1000.0)
+    bench.join("good")
+    bench.dispatcher.workers.clear()
+    bench.join("bad", toolkits=())
+    bench.dispatcher._idle_since = time.monotonic() - 20
+    bench.dispatcher._give_up()
+    assert bench.events("unplaced") == []
+
+
+def test_progress_says_how_far_where_and_how_long(bench: Bench) -> None:
+    bench.put(bench.jobs[0], bench.join("one"))
+    bench.dispatcher._progress()
+    assert bench.said[-1].startswith("0 of 3 done; 1 running: spark-cu118-") and "about 15 min left" in bench.said[-1]
+    bench.dispatcher._final("done", bench.jobs[0], seconds=60.0)
+    bench.dispatcher.running.clear()
+    bench.dispatcher._progress()
+    assert "1 of 3 done; about 1 min left" in bench.said[-1], "what was measured counts more than what was guessed"
+
+
+def test_cancelled_before_it_began(bench: Bench) -> None:
+    key = bench.jobs[0].key or ""
+    bench.dispatcher.state.ask_cancel((key,))
+    bench.dispatcher._cancel_asked(None)
+    assert bench.dispatcher.ended[key] == "cancelled" and bench.dispatcher.state.cancelled() == set()
+
+
+def test_a_run_that_is_over_has_nothing_to_do(bench: Bench) -> None:
+    for job in bench.jobs:
+        bench.dispatcher.waiting.remove(job.key or "")
+
+    class Client:
+        def subscribe_topic(self, *_: object) -> None:
+            return
+
+    asyncio.run(bench.dispatcher.session(Client()))
