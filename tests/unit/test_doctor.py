@@ -485,3 +485,12 @@ def test_the_visual_c_libraries_that_torch_imports(
     finding = examine(seen, only=["torch.visual-runtime"])[0]
     assert (finding.state, words in finding.found) == (state, True), finding.found
     assert (finding.fix is not None and "vc_redist.x64.exe" in finding.fix.text) is (state is not State.PASS)
+
+
+@pytest.mark.parametrize(("sources", "state"), [((), State.FAIL), (("nvml",), State.WARN)])
+def test_a_first_driver_is_said_to_be_inferred(sources: tuple[str, ...], state: State) -> None:
+    card = FoundGpu(name="NVIDIA GeForce RTX 5070", capability=Capability(12, 0), sources=sources)
+    seen = Machine(os="linux", arch="x86_64", gpus=(card,), driver=FoundDriver(version=Version("535.54.03")))
+    (finding,) = examine(seen, only=["driver.serves-card"])
+    assert finding.state is state
+    assert "inferred from CUDA 12.8, the first that compiles for 12.0" in finding.found

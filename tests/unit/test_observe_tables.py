@@ -167,3 +167,16 @@ def test_dry_compares_and_writes_nothing(index: tuple[Path, str], copy: Path) ->
     assert done.returncode == 0, done.stderr
     assert "gone" in done.stdout
     assert place.read_bytes() == before
+
+
+def test_all_says_of_each_table_whether_it_was_read(copy: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in copy.rglob("*.json")}
+    done = observe(copy, "all", "--dry", "--offline", "--tape", str(tmp_path / "tape"))
+    assert done.returncode == 9, done.stderr
+    states = dict(
+        line.split(None, 1) for line in done.stdout.splitlines() if "UNVERIFIED" in line or "read anew" in line
+    )
+    assert states["companions"].startswith("UNVERIFIED: torchvision is not on the tape")
+    assert states["host_compilers"].startswith("UNVERIFIED: nvidia-cuda-nvcc")
+    assert states["gpus"].startswith("UNVERIFIED: it needs pci.ids")
+    assert {path: path.read_bytes() for path in copy.rglob("*.json")} == before

@@ -99,7 +99,7 @@ def everything(options: argparse.Namespace) -> int:
             code = regenerate(name, [], accept=options.accept, dry=options.dry)
             states[name] = "read anew" if code == 0 else "STOPPED: a person must look"
         except (Exception, SystemExit) as error:
-            states[name] = f"UNVERIFIED: {str(error).strip().splitlines()[0] if str(error).strip() else error!r}"
+            states[name] = f"UNVERIFIED: {(str(error).strip() or repr(error)).splitlines()[0]}"
     print(*(f"{name:<20}{state}" for name, state in states.items()), sep="\n")
     if any(state.startswith("STOPPED") for state in states.values()):
         return 3

@@ -49,6 +49,8 @@ def compare(relative: str, old: Table, new: Table) -> Difference:
 
 
 def _fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    # As they are written: a tuple of a script is a list of the file.
+    before, after = json.loads(json.dumps(before)), json.loads(json.dumps(after))
     names = [name for name in {**before, **after} if name not in _ABOUT and before.get(name) != after.get(name)]
     return [f"{name} {_short(before.get(name))} -> {_short(after.get(name))}" for name in names]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,8 +16,15 @@ _MANYLINUX = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_27", 
 PLATFORMS = {"linux": [f"{tag}_x86_64" for tag in _MANYLINUX], "windows": ["win_amd64"]}
 
 
+def reach(what: str) -> None:
+    """What pip reads is on no tape: offline, nothing of it can be had."""
+    if os.environ.get("REKINDLE_OBSERVE_OFFLINE"):
+        raise SystemExit(f"{what} is asked of the package index through pip (--offline)")
+
+
 def versions(package: str, pythons: list[str]) -> list[str]:
     """Every version of a package that has a wheel for one of these Pythons."""
+    reach(package)
     found: dict[str, None] = {}
     for python in pythons:
         command = [*PIP, "index", "versions", package, "--python-version", python, "--only-binary=:all:"]
@@ -28,6 +36,7 @@ def versions(package: str, pythons: list[str]) -> list[str]:
 
 def metadata(requirement: str, system: str, python: str) -> dict[str, Any] | None:
     """The metadata of a wheel, read without downloading the wheel where the index offers that. None: there is none."""
+    reach(requirement)
     with tempfile.TemporaryDirectory() as folder:
         command = [*PIP, "install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-"]
         command += ["--target", folder, "--only-binary=:all:", "--python-version", python, *_platforms(system)]
@@ -39,6 +48,7 @@ def metadata(requirement: str, system: str, python: str) -> dict[str, Any] | Non
 
 
 def download(requirement: str, system: str, python: str, folder: Path) -> Path | None:
+    reach(requirement)
     command = [*PIP, "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version", python]
     command += ["-d", str(folder), *_platforms(system)]
     done = subprocess.run([*command, requirement], capture_output=True, text=True, timeout=1800, check=False)

@@ -15,12 +15,8 @@ from urllib.parse import urljoin
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
-from pip._internal.models.index import PyPI
 
-from rekindle.core import fetch
-from rekindle.formats.archive import Archive
-from rekindle.formats.remote import Remote
-from tools.observe import table
+from tools.observe import table, web
 from tools.observe.web import Links
 
 COMPONENTS = (
@@ -78,9 +74,9 @@ def _order(name: str) -> tuple[object, ...]:
 
 def _links(package: str, versions: set[str] | None) -> list[tuple[str, str, str, str, bool]]:
     """Package, version, file name, address and whether it was withdrawn, of each Linux wheel."""
-    page = f"{PyPI.simple_url}/{package}/"
+    page = f"{web.index_url()}/{package}/"
     reader = Links()
-    reader.feed(fetch.pool_for(page).request("GET", page).data.decode())
+    reader.feed(web.page(page).decode())
     found = []
     for href, yanked in reader.found:
         name = href.rpartition("/")[2]
@@ -96,10 +92,9 @@ def _links(package: str, versions: set[str] | None) -> list[tuple[str, str, str,
 
 def _row(link: tuple[str, str, str, str, bool]) -> dict[str, Any] | None:
     package, version, name, url, yanked = link
-    source = Remote(url)
-    archive = Archive(source, headers=False)
+    archive = web.archive(url)
     files = {
-        path: (member.size, f"{member.crc:08x}")
+        path: [member.size, f"{member.crc:08x}"]
         for path, member in sorted(archive.members.items())
         if LIBRARY.search(f"/{path}") and "/stubs/" not in path and member.size > 1000
     }
@@ -110,7 +105,7 @@ def _row(link: tuple[str, str, str, str, bool]) -> dict[str, Any] | None:
         "wheel": name,
         "package": package,
         "version": version,
-        "size": source.size,
+        "size": archive.source.size,
         "yanked": yanked,
         "files": files,
         "source": "listing of the Linux wheel",

@@ -49,6 +49,7 @@ def observe() -> dict[str, list[dict[str, object]]]:
 
 
 def _wheel(version: str, machine: str, python: str) -> tuple[str, list[str]] | None:
+    index.reach(f"torch {version}")
     platforms = [word for tag in TAGS for word in ("--platform", f"{tag}_{machine}")]
     with tempfile.TemporaryDirectory() as folder:
         command = [*index.PIP, "install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-"]

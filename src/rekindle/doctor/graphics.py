@@ -99,7 +99,8 @@ def together(machine: Machine) -> Iterator[Finding]:
             "gpu.together",
             State.FAIL,
             f"no driver serves both {oldest.sm} and {newest.sm}: "
-            f"the first ends with R{last}, the second begins with R{drivers.branch_of(first)}",
+            f"the first ends with R{last}, the second begins with R{drivers.branch_of(first)} "
+            f"(inferred from {_first_cuda(newest)})",
         )
     else:
         yield say("gpu.together", State.PASS, f"one driver can serve {listed(c.sm for c in machine.capabilities)}")
@@ -161,10 +162,12 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
                 commands=driver_commands(machine, last),
             )
         elif first is not None and version < first:
+            # No list of first drivers can be had: it is inferred, and a driver that shows the card knows better.
             yield say(
                 "driver.serves-card",
-                State.FAIL,
-                f"{name} ({gpu.capability}) needs driver {first} or newer for CUDA; this one is {version}",
+                State.WARN if {"nvml", "nvidia-smi", "cuda"} & set(gpu.sources) else State.FAIL,
+                f"{name} ({gpu.capability}) needs driver {first} or newer for CUDA "
+                f"(inferred from {_first_cuda(gpu.capability)}); this one is {version}",
                 fix="install the newest driver",
             )
         else:
@@ -252,12 +255,20 @@ def last_branch(capability: Capability) -> int | None:
 
 
 def first_driver(capability: Capability, system: str) -> Version | None:
-    """The driver of the first CUDA that knows the card; None when that is before the tables begin."""
+    """The driver of the first CUDA that knows the card: inferred, no list of first drivers is published in one place.
+
+    None when that is before the tables begin.
+    """
     facts = capabilities.facts(capability)
     first = toolkits.first_toolkit_for(capability)
     if facts is None or first is None or first.version != facts.first_cuda:
         return None
     return first.full_driver(system)
+
+
+def _first_cuda(capability: Capability) -> str:
+    first = toolkits.first_toolkit_for(capability)
+    return f"CUDA {first.version}, the first that compiles for {capability}" if first else "the toolkits"
 
 
 def _source(gpu: FoundGpu) -> str:
