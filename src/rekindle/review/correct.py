@@ -85,6 +85,7 @@ def _better(document: Document, asked: _Asked, known: set[str]) -> Document | No
     """The script with one round of corrections; None when none is left that brings no new finding."""
     subject = asked.subject(document)
     certain = [found for found in every(subject) if found.corrected is not None and found.certain]
+    certain = [found for found in certain if found.line not in subject.trace.opened]  # a fault of another file
     whole = _applied(subject, certain)
     if whole.lines == document.lines:
         return None
@@ -109,7 +110,7 @@ def _applied(subject: Subject, corrections: Sequence[Raised]) -> Document:
     for item in subject.trace.invocations:
         _close(lines, item.line - 1, item.last - 1)
     text = "\n".join(line for line in lines if line is not None) + "\n"
-    return read(text, name=document.name, encoding=document.encoding)
+    return read(text, name=document.name, encoding=document.encoding, folder=document.folder)
 
 
 def _close(lines: list[str | None], first: int, last: int) -> None:

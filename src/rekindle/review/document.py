@@ -39,6 +39,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     ends: str = "\n"
     encoding: str = "utf-8"
+    folder: Path | None = None
+    """Where the file lies; None for a text without a place."""
 
     def line(self, number: int) -> str:
         return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
@@ -56,10 +58,10 @@ def load(path: Path) -> Document:
     if "\0" in text:
         message = f"`{name}` is not a text file"
         raise BadInput(message, hint=_READS)
-    return read(text, name=name, encoding=encoding)
+    return read(text, name=name, encoding=encoding, folder=None if str(path) == "-" else path.parent)
 
 
-def read(text: str, *, name: str = "", encoding: str = "utf-8") -> Document:
+def read(text: str, *, name: str = "", encoding: str = "utf-8", folder: Path | None = None) -> Document:
     ends = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n")
     lines = tuple(clean(line) for line in plain.split("\n"))
@@ -70,7 +72,7 @@ def read(text: str, *, name: str = "", encoding: str = "utf-8") -> Document:
     if dialect is None:
         message = f"cannot review `{name or 'this text'}`: not a kind of script that Rekindle reads"
         raise BadInput(message, hint=_READS)
-    return Document(name=name, dialect=dialect, text=body, lines=lines, ends=ends, encoding=encoding)
+    return Document(name=name, dialect=dialect, text=body, lines=lines, ends=ends, encoding=encoding, folder=folder)
 
 
 def _bytes(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rekindle.review.document import Dialect, Document
+from rekindle.review.other_files import OtherFiles
 from rekindle.review.trace import Trace
 
 LINES = 6_000
@@ -11,6 +12,8 @@ LINES = 6_000
 def trace_of(document: Document) -> Trace:
     """What the script does. What is beyond the limits, or broke the reader, is listed as not understood."""
     trace = Trace(document.dialect)
+    if document.folder is not None and document.dialect in (Dialect.SHELL, Dialect.BATCH, Dialect.POWERSHELL):
+        trace.files = OtherFiles(document.folder)
     text = document.text
     if len(document.lines) > LINES:
         text = "\n".join(document.lines[:LINES]) + "\n"

@@ -153,6 +153,9 @@ def _remark(subject: Subject, found: Raised) -> Remark:
         row = rule(found.rule)
         state, name, sentence, why, source = _STATES[row.severity], row.id, row.found, row.why, row.source
     corrected = found.corrected if found.corrected != line else None
+    other = subject.trace.opened.get(found.line)
+    if other is not None:
+        corrected, why = None, f"{why} (read in `{other}`, which this line runs)"
     text = shown(line.strip())
     return Remark(
         id=name,

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rekindle.review.document import Dialect
+from rekindle.review.other_files import OtherFiles
 
 LONGEST_VALUE = 16 << 10
 _ALL_VALUES = 4 << 20
@@ -194,6 +195,9 @@ class Trace:
         self.order = 0
         self._spent = 0
         self.scopes: list[Scope] = []
+        self.files: OtherFiles | None = None
+        self.at: int | None = None  # the line that runs the other file which is being read
+        self.opened: dict[int, str] = {}
         self.open(None, "")
 
     def tick(self) -> int:
@@ -219,10 +223,14 @@ class Trace:
         return False
 
     def unread(self, line: int, text: str, why: str) -> None:
+        if self.at is not None:
+            line, text, why = self.at, "", f"{why} (in `{self.opened[self.at]}`)"
         if len(self.not_understood) < 2000 and all(item.line != line for item in self.not_understood[-3:]):
             self.not_understood.append(NotUnderstood(line=line, text=text.strip()[:200], why=why))
 
     def slip(self, rule: str, line: int, corrected: str | None = None, **fields: str) -> None:
+        if self.at is not None:
+            return  # a fault of the other file: it is told where that file is reviewed
         if len(self.slips) < 5000:
             self.slips.append(Slip(rule=rule, line=line, fields=fields, corrected=corrected))
 

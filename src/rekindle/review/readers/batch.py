@@ -236,8 +236,24 @@ class _BatchReader:
                 after=node.after,
             )
         )
+        if called and re.search(r"(?i)\.(?:bat|cmd)$", words[0].text.strip('"')):
+            self._other(words[0], node.line)
         if item and item.program == "cmd" and len(item.words) > 2 and re.fullmatch(r"(?i)/[ck]", item.words[1].text):
             self._nested(" ".join(word.text for word in item.words[2:]), node.line)
+
+    def _other(self, word: Word, line: int) -> None:
+        """`call setenv.bat`: what it sets stays, unless it keeps it to itself with setlocal."""
+        with self.recorder.other(word, line) as found:
+            if found is None or self.depth >= _DEEPEST:
+                return
+            own = re.search(r"(?im)^[ \t]*@?setlocal\b", found.text)
+            reader = _BatchReader(
+                self.trace, self.trace.open(self.recorder.scope, "called") if own else self.recorder.scope
+            )
+            reader.depth = self.depth + 1
+            reader.recorder.directory = self.recorder.directory
+            reader.recorder.conditional = self.recorder.conditional
+            reader.read(found.text, 1)
 
     def _local(self, node: BatchNode, name: str) -> None:
         text = node.raw.lower()

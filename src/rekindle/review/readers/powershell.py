@@ -293,6 +293,18 @@ class _PowerShellReader(PowerShellValues):
                 words += self._arguments(child, redirects)
         self._run(node, words, blocks, checked, piped, tuple(redirects), dotted)
 
+    def _other(self, word: Word, line: int) -> None:
+        """`. .\\env.ps1`: what it sets and defines holds from here on."""
+        with self.recorder.other(word, line) as found:
+            if found is not None:
+                inner = _PowerShellReader(self.recorder, found.text, 1)
+                inner.depth = self.depth
+                root = parsed("powershell", found.text)
+                inner.collect(root)
+                inner.functions = self.functions | inner.functions
+                inner.walk(root)
+                self.functions |= inner.functions
+
     def _arguments(self, node: Node, redirects: list[Redirect]) -> list[Word]:
         """`numpy>=2` without quotes is `numpy` with its output in a file called `=2`."""
         raw = text_of(node)
@@ -334,6 +346,8 @@ class _PowerShellReader(PowerShellValues):
                 redirects=redirects,
             )
         )
+        if dotted:
+            self._other(words[0], self.line(node))
         self._moves(name, words)
 
     def _call(self, name: str, function: Node, words: list[Word]) -> None:

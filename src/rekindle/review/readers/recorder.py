@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from rekindle.review.document import Dialect
+from rekindle.review.other_files import OtherFile
 from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Scope, Trace, Value, Word, program_of
 
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
@@ -56,10 +58,27 @@ class Recorder:
 
     def missed(self, name: str, line: int) -> None:
         """A variable that nobody set so far."""
-        self.trace.missing.setdefault((name, self.dialect), line)
+        self.trace.missing.setdefault((name, self.dialect), line if self.trace.at is None else self.trace.at)
+
+    @contextmanager
+    def other(self, word: Word, line: int) -> Iterator[OtherFile | None]:
+        """Another file that is run in this shell: all that is noted meanwhile stands at the line that runs it."""
+        trace, outer = self.trace, self.trace.at
+        found = None
+        if trace.files is not None and not trace.full:
+            found = trace.files.open(word.text, self.directory) or trace.files.open(word.raw, self.directory)
+        if found is not None:
+            trace.at = line if outer is None else outer
+            trace.opened.setdefault(trace.at, found.name)
+        try:
+            yield found
+        finally:
+            trace.at = outer
 
     def set(self, seen: Assignment) -> Assignment:
         """Note an assignment; where it stands (order, language, scope, condition) is filled in here."""
+        if self.trace.at is not None:
+            seen = msgspec.structs.replace(seen, line=self.trace.at)
         value, known = seen.value, seen.known
         if len(seen.raw) > LONGEST_VALUE and len(seen.raw) * 1.1 >= len(value):
             value, known = value[:200], False  # a long text that the script carries with it, not one that grew
@@ -82,6 +101,8 @@ class Recorder:
 
     def run(self, seen: Invocation) -> Invocation | None:
         """Note a program that is started, without what only wraps it; where it stands is filled in here."""
+        if self.trace.at is not None:
+            seen = moved(seen, self.trace.at)
         words, inner = unwrapped(seen.words)
         if not words:
             return None
@@ -150,6 +171,18 @@ class Recorder:
 
     def back(self) -> None:
         self.directory = self.folders.pop() if self.folders else None
+
+
+def moved(item: Invocation, line: int) -> Invocation:
+    """A command of another file, as if it stood at the line that runs that file."""
+    return msgspec.structs.replace(
+        item,
+        line=line,
+        last=line,
+        words=tuple(msgspec.structs.replace(word, line=line) for word in item.words),
+        redirects=tuple(msgspec.structs.replace(each, line=line) for each in item.redirects),
+        prefix=tuple(msgspec.structs.replace(each, line=line) for each in item.prefix),
+    )
 
 
 def unwrapped(words: Sequence[Word]) -> tuple[Sequence[Word], list[Word]]:

@@ -288,6 +288,7 @@ class _ShellReader:
                     after=after,
                 )
             )
+            self._other(words[1], line)
             return
         if name in ("read", "mapfile", "readarray", "getopts"):
             for word in words[1:]:
@@ -312,6 +313,16 @@ class _ShellReader:
             )
         )
         self._moves(name, words)
+
+    def _other(self, word: Word, line: int) -> None:
+        """`source env.sh`: what it sets and defines holds from here on."""
+        with self.recorder.other(word, line) as found:
+            if found is not None:
+                inner = _ShellReader(self.recorder, found.text, 1)
+                inner.depth, inner.functions = self.depth, self.functions
+                root = parsed("bash", found.text)
+                inner.statements(root)
+                inner.errors(root)
 
     def _redirect(self, node: Node) -> Redirect:
         sign = next((item.type for item in node.children if not item.is_named), ">")

@@ -20,6 +20,7 @@ from rekindle.review.subject import Known, Subject, exact_version
 from rekindle.review.trace import Invocation
 
 _LIST = 4
+_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\Z")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -251,12 +252,35 @@ def _admits(specifier: str, version: Version) -> bool:
 
 
 def _excludes(specifier: str | None, version: str) -> bool:
+    """Whether a version is outside of what was asked for; what cannot be read excludes nothing."""
+    parts = [part.strip() for part in (specifier or "").split(",") if part.strip()]
+    answers = [_holds(part, version) for part in parts]
+    if None not in answers:
+        return not all(answers)
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        return bool(specifier) and not SpecifierSet(specifier or "").contains(version, prereleases=True)
+        return not SpecifierSet(specifier or "").contains(version, prereleases=True)
     except InvalidSpecifier:
         return False
+
+
+def _holds(part: str, version: str) -> bool | None:
+    """One clause over plain numbers; None for anything else, which packaging (slow to import) has to read."""
+    match = _CLAUSE.match(part)
+    if match is None or not re.fullmatch(r"[\d.]+", version):
+        return None
+    sign, asked, star = match[1], [int(item) for item in match[2].split(".")], match[3]
+    have = [int(item) for item in version.split(".")]
+    length = max(len(asked), len(have))
+    left, right = have + [0] * (length - len(have)), asked + [0] * (length - len(asked))
+    if star or sign == "~=":
+        same = have[: len(asked) - (sign == "~=")] == asked[: len(asked) - (sign == "~=")]
+        return {"==": same, "!=": not same, "~=": same and left >= right}.get(sign)
+    return {
+        "==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
+        ">=": left >= right,
+    }.get(sign)  # fmt: skip
 
 
 def _cmake(subject: Subject) -> Iterator[Raised]:

@@ -1,0 +1,69 @@
+"""Files that a script runs in its own shell: `source env.sh`, `call setenv.bat`, `. .\\env.ps1`.
+
+Only files beside the script and below are opened, each once, within a budget: a script is foreign text, and the paths
+in it must not lead out of the folder that was given.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.console import clean
+
+_LARGEST = 256 << 10
+_ALL = 1 << 20
+_MOST = 12
+# What stands for the script's own folder.
+_OWN_FOLDER = re.compile(
+    r"(?i)^(?:%~dp0|%cd%[\\/]|\$psscriptroot[\\/]|\$\{?psscriptroot\}?[\\/]|\$\(.*dirname.*\)[\\/]"
+    r"|\$\{BASH_SOURCE[^}]*\}[\\/]|\$\{?(?:script_?dir|script_?path|this_?dir|here|dir|cwd|pwd|root)\}?[\\/])"
+)
+
+
+class OtherFile(msgspec.Struct, frozen=True):
+    name: str
+    text: str
+
+
+class OtherFiles:
+    """The files beside a script, as far as it may open them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: set[Path] = set()
+        self._read = 0
+
+    def open(self, spelled: str, directory: str | None) -> OtherFile | None:
+        """A file as the script names it; None where it is not there, leads out of the folder, or costs too much."""
+        name = _OWN_FOLDER.sub("", spelled.strip().strip("\"'")).replace("\\", "/")
+        if not name or len(name) > 200 or re.search(r"[$%*?`\0:]", name) or name.startswith(("/", "~")):
+            return None
+        for place in dict.fromkeys((directory or "", "")):
+            found = self._text(Path(place.replace("\\", "/")) / name, name)
+            if found is not None:
+                return found
+        return None
+
+    def _text(self, relative: Path, name: str) -> OtherFile | None:
+        if relative.is_absolute() or len(self._opened) >= _MOST:
+            return None
+        try:
+            root = self._folder.resolve()
+            path = (root / relative).resolve()
+            if not path.is_relative_to(root) or path in self._opened or not path.is_file():
+                return None
+            size = path.stat().st_size
+            if size > _LARGEST or self._read + size > _ALL:
+                return None
+            data = path.read_bytes()[: _LARGEST + 1]
+        except (OSError, ValueError, RuntimeError):
+            return None
+        self._opened.add(path)
+        self._read += len(data)
+        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        if "\0" in text:
+            return None
+        return OtherFile(name, "\n".join(clean(line) for line in text.split("\n")))
