@@ -2,6 +2,7 @@
 
     python -m tools.pictures            writes docs/images/*.svg
     python -m tools.pictures --check    fails where a picture of a terminal is no longer what the program prints
+    python -m tools.pictures --site DIR writes docs/images/*.png of the pages of `rekindle site -o DIR`, by Chromium
 
 A terminal's picture holds the whole command and its answer, so it changes when the answer does.
 """
@@ -102,11 +103,41 @@ def pictures() -> dict[str, str]:
     return {**made, "timeline.svg": timeline(), "rooms.svg": rooms()}
 
 
+PAGES = {
+    "picker": ("index.html#gpu=k80&os=linux&python=3.11", 900, 620, "light"),
+    "picker-phone": ("index.html#gpu=1080ti&os=windows", 360, 760, "dark"),
+    "matrix": ("matrix.html#line=", 1100, 700, "light"),
+}
+"""Picture -> the page, the window's width and height, and the colours."""
+
+
+def screenshots(site: Path) -> list[str]:
+    """Pages as a browser shows them. They are not compared: fonts differ from machine to machine."""
+    import shutil
+
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        for name, (page, width, height, colours) in PAGES.items():
+            opened = browser.new_page(viewport={"width": width, "height": height}, color_scheme=colours)
+            opened.goto(f"{site.resolve().as_uri()}/{page}")
+            opened.wait_for_timeout(1000)
+            opened.evaluate("document.activeElement.blur()")
+            opened.screenshot(path=str(IMAGES / f"{name}.png"))
+        browser.close()
+    return sorted(PAGES)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only say whether the committed pictures are current")
+    parser.add_argument("--site", type=Path, metavar="DIR", help="also take pictures of the pages of this site")
     options = parser.parse_args()
     IMAGES.mkdir(parents=True, exist_ok=True)
+    if options.site:
+        print("pages:", *screenshots(options.site))
     stale = []
     for name, text in pictures().items():
         path = IMAGES / name

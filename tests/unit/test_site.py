@@ -109,6 +109,16 @@ def test_the_pages_of_one_kind_of_card(tmp_path: Path, monkeypatch: pytest.Monke
         assert not re.search(r"<script(?! src=)|\son\w+=", text), html
 
 
+def test_the_computer_that_makes_the_site_is_not_in_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made on an Arm machine the answers had a note about that machine."""
+    from rekindle.core import paths
+
+    for own in ("x86_64", "aarch64"):
+        monkeypatch.setattr(paths, "architecture", lambda own=own: own)
+        found = answers.verdict("GeForce GTX 1080 Ti", "linux", None, None)
+        assert found.notes == () and found.situation.machine == "x86_64"
+
+
 def test_a_name_with_quotes_and_tags_stays_text() -> None:
     name = "Evil\" <script>alert(1)</script> ' & Ti"
     cards = answers.CardClass(id="c0", key="", capabilities=("6.1",), architecture="Pascal", names=(name,))

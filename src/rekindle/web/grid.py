@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.knowledge.gpu import gpus
-from rekindle.stack.from_machine import asked
 from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Verdict
 from rekindle.stack.why_not import why_not
+from rekindle.web import spellings
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def grid(system: str) -> Grid:
 
 
 def _rows(capability: str, system: str) -> tuple[tuple[Situation, Verdict], tuple[MatrixRow, ...], str]:
-    situation = asked(gpus=(capability,), system=system)
+    situation = spellings.situation(capability, system)
     found = matrix(situation, Wish())
     return (situation, resolve(situation, Wish())), found.rows, "; ".join(found.notes)
 

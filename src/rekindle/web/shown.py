@@ -99,4 +99,6 @@ def _form(found: Verdict, route: Route, form: Form) -> FormShown:
         text = render(msgspec.structs.replace(found, recommended=route), form)
     except RekindleError as error:
         return FormShown(name=form.value, refusal=error.message)
-    return FormShown(name=form.value, text=text, file=_FILES.get(form, ""))
+    # What is not a set of pinned wheels has commands of its own, which are not pip's.
+    name = "commands" if form is Form.PIP and not route.requirements else form.value
+    return FormShown(name=name, text=text, file=_FILES.get(form, ""))

@@ -15,7 +15,7 @@ import msgspec
 from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.knowledge.gpu import gpus, names
 from rekindle.stack.from_machine import asked
-from rekindle.stack.situation import Card, Situation
+from rekindle.stack.situation import Card, Situation, cards_named, machine_of
 
 
 class Spelling(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +57,9 @@ def by_number() -> dict[str, Card]:
 
 
 def situation(name: str, system: str = "linux", python: str | None = None, driver: str | None = None) -> Situation:
-    """What the command line makes of `--gpu NAME` and the rest."""
-    return asked(gpus=(name,), system=system, python=python, driver=driver)
+    """What the command line makes of `--gpu NAME` and the rest, whatever computer the site is made on."""
+    machine = machine_of(cards_named((name,)))
+    return asked(gpus=(name,), system=system, machine=machine, python=python, driver=driver)
 
 
 def named(name: str) -> tuple[Card, ...]:
