@@ -4,6 +4,7 @@
     python -m tools.structure --names    the figures, and what stands behind each
     python -m tools.structure --check    fails on a circle, and on any figure above its limit
     python -m tools.structure --tree DIR the figures of another checkout
+    python -m tools.structure --lines 7  ten lines of code by the seed 7, without their places; `--where` shows those
 
 An import circle counts wherever the import stands, also inside a function: a late import hides a circle, it does not
 remove it. Imports for type checkers alone are left out.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import random
 import statistics
 import sys
 from collections import defaultdict
@@ -141,12 +143,30 @@ def _reachable(start: str, imports: Mapping[str, set[str]]) -> set[str]:
     return seen
 
 
+def drawn(package: Path, seed: str, count: int = 10) -> list[tuple[str, str]]:
+    """Statements inside functions, drawn by a seed: (module and line, source on one line)."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                plain = [one for one in function.body if not isinstance(one, ast.Expr | ast.Import | ast.ImportFrom)]
+                found += [(f"{name}:{one.lineno}", f"{function.name}: {ast.unparse(one)}") for one in plain]
+    return [(place, " ".join(text.split())[:200]) for place, text in random.Random(seed).sample(found, count)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", action="store_true", help="also what stands behind each figure")
     parser.add_argument("--check", action="store_true", help="fail on a figure above its limit")
+    parser.add_argument("--lines", metavar="SEED", help="ten statements chosen by this seed: say where each belongs")
+    parser.add_argument("--where", action="store_true", help="with --lines: where each of them is")
     parser.add_argument("--tree", type=Path, default=PROJECT, help="another checkout")
     options = parser.parse_args()
+    if options.lines is not None:
+        for number, (place, text) in enumerate(drawn(options.tree / "src" / "rekindle", options.lines), 1):
+            print(f"{number:>2}  {place if options.where else text}")
+        return 0
     shape = measure(options.tree / "src" / "rekindle")
     for name, value in shape.figures().items():
         print(f"{name:28} {value}")

@@ -30,7 +30,13 @@ KEYS: dict[str, dict[str, Key]] = {
     "builds/checks": {"known_bad": ("program", "versions", "os"), "check": ("id",)},
     "builds/compile_memory": {"builds": ("id",)},
     "builds/compile_times": {"builds": ("id",)},
-    "builds/estimates": {"ready_made": ("id",), "source_build": ("id",), "memory": ("id",), "pace": ("id",)},
+    "builds/estimates": {
+        "ready_made": ("id",),
+        "source_build": ("id",),
+        "memory": ("id",),
+        "pace": ("id",),
+        "further_python": ("id",),
+    },
     "builds/extension_builds": {"project": ("name",), "setting": ("project", "name", "since", "before")},
     "builds/profiles": {"settings": _PROFILE_CONDITIONS},
     "builds/review": {

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,8 +77,8 @@ def use_overlay(folder: Path | None) -> None:
 
 def forget() -> None:
     """Drop every table that was read, here and in the look-ups built on them."""
-    for cache in _CACHES:
-        cache.cache_clear()
+    for each in _CACHES:
+        each.cache_clear()
 
 
 def observed(name: str, kind: type[T]) -> T:
@@ -104,7 +104,7 @@ def names(folder: str) -> tuple[str, ...]:
 
 def raw(relative: str) -> bytes:
     """A built-in file with those merged into it beside it, as bytes: what a fingerprint is made of."""
-    return b"".join(path.read_bytes() for path in (_HERE / relative, *_merged_files(relative)))
+    return b"".join(_bytes(path) for path in (_HERE / relative, *_merged_files(relative)))
 
 
 def every() -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def _overlay_file(relative: str) -> Path | None:
 
 
 def _read(path: Path, kind: Any) -> Any:
-    data = path.read_bytes()
+    data = _bytes(path)
     return (codec.from_json if path.suffix == ".json" else codec.from_toml)(data, kind, name=f"`{path.name}`")
 
 
@@ -223,8 +223,14 @@ def _merge_rows(base: list[Any], over: list[Any], key: keys.Key) -> list[Any]:
     return rows
 
 
+@cache
+def _bytes(path: Path) -> bytes:
+    """A file is read once, for its rows, its date and a fingerprint alike."""
+    return path.read_bytes()
+
+
 _load: Any = lru_cache(maxsize=None)(_read_merged)
-_CACHES: list[Any] = [_load]
+_CACHES: list[Any] = [_load, _bytes]
 
 
 def cached(function: T) -> T:

@@ -222,3 +222,14 @@ def read_binaries(found: Package, *, units: bool = False) -> list[Binary]:
         for name in found.files
         if is_binary(name)
     ]
+
+
+def cuda_linked(binaries: Sequence[Binary]) -> Version | None:
+    """The major version of CUDA, from the names of its libraries that are linked; libcusolver.so.11 is of 12, too."""
+    for found in binaries:
+        names = found.elf.needed if found.elf else (*found.pe.imports, *found.pe.delayed) if found.pe else ()
+        for name in names:
+            match = re.match(r"(?:libcudart\.so\.|libcublas\.so\.|cudart64_|cublas64_)(\d\d)", name.lower())
+            if match:
+                return Version(f"{match[1]}.0")
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +28,7 @@ from rekindle.wheels.closure.linkage import Closure
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
 from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.against import fit_findings, read_torch
-from rekindle.wheels.inspect.identity import Identity, read_binaries
+from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
 
 
 class Kernels(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,12 +127,24 @@ def inspect(
         return _of_package(opened, read_binaries(opened, units=kernels), asked, kernels, against)
 
 
-def inspect_with_code(where: Path) -> tuple[Inspection, tuple[GpuCode, ...]]:
-    """A wheel's inspection, and the GPU code of its own libraries, container by container."""
+def inspect_package(opened: Package, *, cards: Sequence[str] = (), against: TorchLibraries | None = None) -> Inspection:
+    """As `inspect`, of a package that is open already."""
+    return _of_package(opened, read_binaries(opened), gpus.certain(cards), kernels=False, against=against)
+
+
+class InspectedCode(NamedTuple):
+    """An inspection, the GPU code of the wheel's own libraries container by container, and the CUDA they link."""
+
+    inspection: Inspection
+    code: tuple[GpuCode, ...]
+    linked: Version | None
+
+
+def inspect_with_code(where: Path) -> InspectedCode:
     with package.open_package(where) as opened:
         binaries = read_binaries(opened)
         code = own([found.code for found in binaries if found.containers])
-        return _of_package(opened, binaries, (), kernels=False), tuple(code)
+        return InspectedCode(_of_package(opened, binaries, (), kernels=False), tuple(code), cuda_linked(binaries))
 
 
 def _of_package(

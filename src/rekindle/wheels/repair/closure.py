@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatch
 
@@ -17,7 +16,7 @@ from rekindle.knowledge.gpu.gpu_code import own, served, sums
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
-from rekindle.wheels.inspect.identity import Identity
+from rekindle.wheels.inspect.identity import Identity, cuda_linked
 from rekindle.wheels.repair import providers
 from rekindle.wheels.repair.index_packages import WantedLibrary
 from rekindle.wheels.repair.providers import Providers, Supply
@@ -154,17 +153,6 @@ def _unfetched(supply: Supply) -> Finding:
         state=State.PASS,
         found=f"`{supply.library}` would be fetched from {supply.origin}; what it needs in turn is known only then",
     )
-
-
-def cuda_linked(binaries: Sequence[Binary]) -> Version | None:
-    """The major version of CUDA, from the names of its libraries that are linked; libcusolver.so.11 is of 12, too."""
-    for found in binaries:
-        names = found.elf.needed if found.elf else (*found.pe.imports, *found.pe.delayed) if found.pe else ()
-        for name in names:
-            match = re.match(r"(?:libcudart\.so\.|libcublas\.so\.|cudart64_|cublas64_)(\d\d)", name.lower())
-            if match:
-                return Version(f"{match[1]}.0")
-    return None
 
 
 def _checked(

@@ -27,9 +27,9 @@ from rekindle.knowledge.cuda.libraries import is_vendor_library, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider, providers
 from rekindle.knowledge.gpu import gpus
 from rekindle.wheels.inspect import identity
-from rekindle.wheels.inspect.identity import Identity, read_binaries
+from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
 from rekindle.wheels.repair import linux, rewrite
-from rekindle.wheels.repair.closure import cuda_linked, own_cards
+from rekindle.wheels.repair.closure import own_cards
 from rekindle.wheels.repair.index_packages import WantedLibrary, choose
 from rekindle.wheels.repair.repair import Repair
 from rekindle.wheels.repair.rewrite import Contents

@@ -28,9 +28,7 @@ from rekindle.model.wheel import identity_fields, python_of
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.batch import wheels_in
 from rekindle.wheels.inspect.against import cuda_of, read_torch
-from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
-from rekindle.wheels.repair.closure import cuda_linked
 from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index, label, provenance, store
 from rekindle.wheels.shelf.entry import Shelf, ShelvedWheel
@@ -225,12 +223,12 @@ def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel],
 
 
 def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
-    known, code = inspect_with_code(wheel)
+    known, code, linked = inspect_with_code(wheel)
     stated = parse_wheel_filename(wheel.name)
     store.file_name(wheel.name)
     store.project_name(known.project or "", str(stated[0]))
     verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
-    cuda = known.cuda or _cuda(wheel, known, how.against)
+    cuda = known.cuda or _cuda(known, linked, how.against)
     version = label.labelled(known, cuda) if how.labels else known.version or "0"
     with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
         source = wheel if version == known.version else label.relabel(wheel, version, Path(work))
@@ -268,7 +266,8 @@ def _entry(
         }
     entry = ShelvedWheel(
         file=source.name,
-        sha256=paths.sha256_of(source),
+        # Read off once, by the verification; the copy on the shelf is held against it.
+        sha256=paths.sha256_of(source) if original else str(verification.sha256),
         size=source.stat().st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python=next(iter(fields.get("Requires-Python", [])), None),
@@ -278,7 +277,7 @@ def _entry(
         state=verification.state,
         checked_on=tuple(f"{card.name} ({card.capability})" for card in verification.cards),
         added_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        original=paths.sha256_of(original) if original else None,
+        original=verification.sha256 if original else None,
     )
     return entry, metadata, inside
 
@@ -307,15 +306,13 @@ def _put(
     return entry
 
 
-def _cuda(wheel: Path, known: Inspection, against: Path | None) -> Version | None:
+def _cuda(known: Inspection, linked: Version | None, against: Path | None) -> Version | None:
     """The CUDA of an extension: that of the torch it is for, else what its version says, else what it links."""
     if known.machine is None:
         return None
     if against is not None:
         return read_torch(against).cuda
-    with package.open_package(wheel) as found:
-        binaries = read_binaries(found)
-        return cuda_of(known) or (cuda_linked(binaries) if known.targets else None)
+    return cuda_of(known) or (linked if known.targets else None)
 
 
 def _for_torch(entry: ShelvedWheel, torch: str) -> bool:

@@ -26,7 +26,7 @@ from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.torch_libraries import requirement_name
 from rekindle.wheels.inspect.against import read_torch, wheel_beside
-from rekindle.wheels.inspect.inspection import Inspection, inspect
+from rekindle.wheels.inspect.inspection import Inspection, inspect_package
 
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
 
@@ -47,7 +47,7 @@ def opened(path: Path, cards: Sequence[str] = (), against: Path | None = None) -
             requires = package.headers(found, "METADATA").get("Requires-Dist", [])
             if any(requirement_name(line) == "torch" for line in requires):
                 against = wheel_beside(path, requires, package.headers(found, "WHEEL").get("Tag", []))
-        known = inspect(path, cards=cards, against=read_torch(against) if against else None)
+        known = inspect_package(found, cards=cards, against=read_torch(against) if against else None)
         yield OpenedSubject(path=path, package=found, inspection=known)
 
 
