@@ -7,12 +7,21 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable, UsageError
+from rekindle.build import provision
+from rekindle.build.configure.request import BuildFile
+from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, UnknownName, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.formats import unpacking
+from rekindle.knowledge.cuda import toolchains
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.machine.host import Host
+from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
+from rekindle.machine.toolchain import private
+from rekindle.toolchain import command, msvc
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.install import Installation
@@ -421,3 +430,77 @@ def test_every_provider_keeps_the_contract() -> None:
     for provider in registry.providers():
         assert provider.NAME in registry.NAMES and provider.GROUP >= 1
         assert callable(provider.find) and callable(provider.fetch)
+
+
+# --- who finds them ------------------------------------------------------------------------------------------------
+
+
+def test_the_machine_finds_private_kits_newest_first(store: Store, tmp_path: Path) -> None:
+    for name in ("cuda-11.8.89", "cuda-9.0", "cuda-12.4.131-full", "cuda-13.0.88-windows-x86_64", "cudnn-8.7.0"):
+        (store.kits_folder / name).mkdir(parents=True)
+    adopted = store.kits_folder / "cuda-12.6.85" / ".rekindle"
+    adopted.mkdir(parents=True)
+    (adopted / "adopted").write_text(f"{tmp_path / 'mine'}\n", encoding="utf-8")
+    found = [Path(root).name for root in private.roots(Host(), "cuda")]
+    assert found == ["mine", "cuda-12.4.131-full", "cuda-11.8.89", "cuda-9.0"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "version", "system", "arch", "tried"),
+    [
+        ("cuda", "11.8", "linux", "x86_64", True),
+        ("cuda", "12.4", "linux", "aarch64", True),
+        ("cuda", "13.0", "windows", "x86_64", True),
+        ("cuda", "11.8", "windows", "x86_64", False),
+        ("cudnn", "8.7.0", "linux", "x86_64", True),
+        ("cudnn", "8.7.0", "windows", "x86_64", False),
+        ("gcc", "11", "linux", "x86_64", True),
+    ],
+)
+def test_who_has_a_tool_and_whether_that_was_tried(
+    tool: str, version: str, system: str, arch: str, tried: bool
+) -> None:
+    known = toolchains.providers_of(tool, Version(version), system, arch)
+    assert known and any(sure for _, sure in known) is tried
+    assert not toolchains.providers_of("cuda", Version("7.5"), system, arch)
+
+
+def test_what_a_build_lacks_is_named() -> None:
+    bare = Machine(os="linux", arch="x86_64")
+    wanted = BuildFile(torch="1.13.1", cuda=Version("11.8"), cudnn=Version("8.7.0"), arch_list="3.5")
+    assert provision.lacking(wanted, bare).tools == ("cuda==11.8", "gcc==11", "cudnn==8.7.0")
+    half = FoundToolkit(root="/x", nvcc="/x/bin/nvcc", version=Version("11.8.89"), missing=("cuBLAS",))
+    gcc = FoundCompiler(kind="gcc", path="/usr/bin/g++-11", version=Version("11.3.0"))
+    some = Machine(os="linux", arch="x86_64", toolkits=(half,), compilers=(gcc,))
+    assert provision.lacking(wanted, some).tools == ("cuda==11.8", "cudnn==8.7.0")
+
+
+def test_a_cudnn_without_code_for_the_card_is_refused() -> None:
+    with pytest.raises(NoRoute, match="no code for sm_35"):
+        command.refuse_unserved([ToolSpec.parse("cudnn==8.9.7")], [Capability.parse("3.5")])
+    command.refuse_unserved([ToolSpec.parse("cudnn==8.7.0")], [Capability.parse("3.5")])
+
+
+def test_msvc_is_a_command_and_never_pretended() -> None:
+    found = msvc.recipe(Version("14.39"))
+    assert "--add Microsoft.VisualStudio.Component.VC.14.39.17.9.x86.x64" in found.install
+    assert "--layout" in found.layout and "--noWeb" in found.offline and found.unverified
+    if os.name != "nt":
+        assert found.findings[0].state.value == "UNVERIFIED"
+    with pytest.raises(UnknownName):
+        msvc.recipe(Version("14.99"))
+
+
+def test_without_acceptance_nothing_is_downloaded(store: Store, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    offering = staged(stage)
+    parts = tuple(msgspec.structs.replace(part, licence="nvidia-cuda") for part in offering.parts)
+    offering = msgspec.structs.replace(offering, parts=parts, place=KitPlatform(system="windows", arch="x86_64"))
+    monkeypatch.setattr(installing, "find", lambda wanted, how: offering)
+    asked: list[str] = []
+    wanted = command.InstallCommand(tools=("cuda==11.8",), platform="windows-x86_64")
+    with pytest.raises(UsageError, match="was not accepted"):
+        command.install(wanted, say=asked.append, ask=lambda _: False)
+    assert not stage.asked and any("docs.nvidia.com" in text for text in asked)
+    command.install(msgspec.structs.replace(wanted, accept_licence=True), say=asked.append, ask=lambda _: False)
+    assert len(stage.asked) == 2 and "nvidia-cuda" in (store.root / "licences.json").read_text(encoding="utf-8")
+    command.install(wanted, say=asked.append, ask=lambda _: False)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from rekindle.build import build_record, overview
+from rekindle.build import build_record, overview, provision
 from rekindle.build.configure import cache_exchange, options, request, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.request import BuildRequest, wheel_version
@@ -58,6 +58,8 @@ class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
     tidy: bool = False
     export_cache: Path | None = None
     import_cache: Path | None = None
+    provision: bool = False
+    accept_licence: bool = False
     words: tuple[str, ...] = ()
 
     @property
@@ -78,6 +80,8 @@ class BuildListener(Protocol):
 def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildListener | None = None) -> BuildReport:
     """Read, resolve, show, ask, carry out."""
     seen = look(command.machine)
+    if command.provision:
+        seen = _provisioned(command, seen, tell)
     resolved = resolve(command, seen)
     choices = _choices(command, resolved, seen)
     if command.machine is not None and not command.dry_run:
@@ -147,6 +151,21 @@ def _with_cache(
 def _cache_identity(resolved: BuildRequest, choices: Choices, folders: Folders) -> cache_exchange.CacheIdentity:
     chosen = options.resolve(resolved, choices.overrides, allow_unknown=choices.allow_unknown)
     return cache_exchange.identity(resolved, chosen, folders.root, choices.launcher)
+
+
+def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], None]) -> Machine:
+    """The machine after what the build lacks was installed; with `--dry-run` only named."""
+    if command.machine is not None:
+        raise UsageError("cannot provision a snapshot", hint="run it on that machine")
+    wanted = request.read(command.plan)
+    if command.no_cudnn:
+        wanted = msgspec.structs.replace(wanted, cudnn=None)
+    if command.dry_run:
+        for tool in provision.lacking(wanted, seen).tools:
+            tell(f"would install {tool}")
+        return seen
+    done = provision.provision(wanted, seen, accept_licence=command.accept_licence, say=tell, ask=_question())
+    return look(None) if done else seen
 
 
 def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) -> BuildRequest:

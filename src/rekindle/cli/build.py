@@ -46,6 +46,9 @@ STEPS = (
 @click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR",
               help="Install what the build requires from a folder of `plan --bundle`, not an index.")  # fmt: skip
 @click.option("--no-cudnn", is_flag=True, help="Leave cuDNN out; convolutions on the GPU are slower.")
+@click.option("--provision", is_flag=True,
+              help="First install the CUDA, compiler and cuDNN that are missing.")  # fmt: skip
+@click.option("--accept-licence", is_flag=True, help="With --provision: you accept the terms that are shown.")
 @click.option("--yes", is_flag=True, help="Do not ask before a long build.")
 @click.option("--tidy", is_flag=True, help="Build nothing: free what the finished build no longer needs.")
 @click.option("--serve", is_flag=True, help="Show the build as a page while it runs.")

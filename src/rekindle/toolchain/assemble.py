@@ -54,7 +54,7 @@ def assemble(
         parts=offering.parts,
         files=tuple(files[path] for path in sorted(files)),
         made=tuple(made),
-        missing=(*offering.gone, *(f"what `{path}` links to" for path in dangling)),
+        missing=(*offering.gone, *(_absent(path, full=offering.full) for path in dangling)),
         unverified=offering.unverified,
         made_at=time.strftime("%Y-%m-%d"),
     )
@@ -111,6 +111,12 @@ def _without_dangling(files: dict[str, KitFile]) -> list[str]:
     for path in gone:
         del files[path]
     return sorted(gone)
+
+
+def _absent(path: str, *, full: bool) -> str:
+    """A link without its file: left out on purpose, or truly not there."""
+    name = path.rpartition("/")[2]
+    return name if full else f"{name} (`--full` may bring it)"
 
 
 def _parents(path: str) -> Iterable[str]:

@@ -291,7 +291,7 @@ def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
     if chosen is None or chosen.nvcc is None or chosen.version is None:
         have = ", ".join(f"{kit.version} in {kit.root}" for kit in machine.toolkits if kit.version) or "none"
         message = f"CUDA {wanted.cuda or wanted.cuda_root} is not on this machine (found: {have})"
-        raise MissingTool(message, hint="install that toolkit, without its driver, beside the others")
+        raise MissingTool(message, hint=_how_to_have(wanted))
     paths = ntpath if machine.os == "windows" else posixpath
     rivals = {paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root} | {
         paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")
@@ -308,6 +308,12 @@ def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
         short_root=chosen.short_root,
         rivals=tuple(sorted(rivals)),
     )
+
+
+def _how_to_have(wanted: BuildFile) -> str:
+    if wanted.cuda is None:
+        return "install that toolkit, without its driver, beside the others"
+    return f"`rekindle toolchain install cuda=={wanted.cuda}`, or add `--provision` to `rekindle build`"
 
 
 def _is(toolkit: FoundToolkit, wanted: BuildFile) -> bool:
@@ -329,7 +335,9 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
     if not fitting:
         have = ", ".join(f"{found.version} in {found.root}" for found in machine.cudnns) or "none"
         message = f"cuDNN {wanted.cudnn} is not on this machine (found: {have})"
-        raise MissingTool(message, hint="unpack that cuDNN into a folder of its own, or leave `cudnn` out of the plan")
+        raise MissingTool(
+            message, hint=f"`rekindle toolchain install cudnn=={wanted.cudnn}`, or build with `--no-cudnn`"
+        )
     found: FoundCudnn = next((each for each in fitting if not each.missing), fitting[0])
     paths = ntpath if machine.os == "windows" else posixpath
     link = [name for name in found.libraries if paths.basename(name).lower() in ("cudnn.lib", "libcudnn.so")]
@@ -382,7 +390,9 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         )
         have = ", ".join(f"{each.path} ({each.version})" for each in machine.compilers) or "none"
         message = f"{asked} is not on this machine (found: {have})"
-        raise MissingTool(message, hint="install one, for example `g++-11` for CUDA 11.5 to 11.8")
+        raise MissingTool(
+            message, hint="install one, for example `rekindle toolchain install gcc==11` for CUDA 11.5 to 11.8"
+        )
     best = found[0]
     c = _c_of(best.path)
     return Compiler(kind=best.kind, cxx=best.path, c=c, cuda_host=best.path, version=best.version)

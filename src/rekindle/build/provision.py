@@ -1,0 +1,63 @@
+"""`rekindle build --provision`: what a build needs and this machine lacks, assembled before the build begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from rekindle.build.configure.request import BuildFile, fitting_cudnns
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.host_compilers import accepts_gcc
+from rekindle.machine.model import Machine
+from rekindle.toolchain import command as toolchain
+
+
+class Lacking(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools to install, as `rekindle toolchain install` takes them, and the CUDA that they go with."""
+
+    tools: tuple[str, ...] = ()
+    cuda: Version | None = None
+
+
+def lacking(wanted: BuildFile, machine: Machine) -> Lacking:
+    """What is not here of what the build asks for. MSVC is not among it: only Microsoft's installer brings that."""
+    tools: list[str] = []
+    cuda = wanted.cuda
+    if cuda is not None and wanted.cuda_root is None:
+        here = [kit for kit in machine.toolkits if kit.nvcc and kit.version and kit.version.starts_with(cuda)]
+        # One that lacks cuBLAS compiles a kernel, and then no PyTorch.
+        if not any(not kit.missing for kit in here):
+            tools.append(f"cuda=={cuda}")
+        if machine.os == "linux" and wanted.compiler is None and not _compiler(cuda, machine):
+            newest = [major for major in range(20, 4, -1) if accepts_gcc(cuda, major).accepted]
+            tools += [f"gcc=={newest[0]}"] if newest else []
+    if wanted.cudnn is not None and not fitting_cudnns(wanted, machine):
+        tools.append(f"cudnn=={wanted.cudnn}")
+    return Lacking(tools=tuple(tools), cuda=cuda)
+
+
+def provision(
+    wanted: BuildFile,
+    machine: Machine,
+    *,
+    accept_licence: bool,
+    say: Callable[[str], None],
+    ask: Callable[[str], bool] | None,
+) -> bool:
+    """Install it: sizes, sources and licences are shown first. Whether anything was installed."""
+    needs = lacking(wanted, machine)
+    if not needs.tools:
+        say("nothing to provision: everything that the build needs is here")
+        return False
+    command = toolchain.InstallCommand(
+        tools=needs.tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
+    )
+    done = toolchain.install(command, say=say, ask=ask or (lambda _: False))
+    for kit in done.kits:
+        say(f"installed {kit.id}")
+    return True
+
+
+def _compiler(cuda: Version, machine: Machine) -> bool:
+    return any(each.kind == "gcc" and accepts_gcc(cuda, each.version.major).accepted for each in machine.compilers)

@@ -1,0 +1,163 @@
+"""Private toolchains from the real servers of apt and pip, as far as this machine reaches them.
+
+Long: CUDA 11.8 of Debian is 1.3 GB, 12.4 is 1.7 GB, 13.0 of the Python index 1.4 GB. They are kept in the tests' cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.artefacts import cache, wheel
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform != "linux", reason="UNVERIFIED: apt and nvcc for Linux are needed"),
+]
+PROJECT = Path(__file__).resolve().parent.parent.parent
+NOBODY = 65534
+
+RDC = {
+    "half.cu": "__device__ float half_of(float x) { return x / 2; }\n",
+    "all.cu": "extern __device__ float half_of(float);\n"
+    '__global__ void halve(float* v) { v[0] = half_of(v[0]); }\nextern "C" void go(float* v) { halve<<<1, 1>>>(v); }\n',
+}
+
+
+def rekindle(*words: str, home: Path, path: str = "", user: bool = True) -> subprocess.CompletedProcess[str]:
+    """The command as an ordinary user, with a PATH of its own."""
+    environ = {
+        "HOME": str(home),
+        "PATH": path or "/usr/local/bin:/usr/bin:/bin",
+        "REKINDLE_TOOLCHAIN": str(home / "t"),
+        "PYTHONPATH": os.pathsep.join(
+            [str(PROJECT / "src"), *(entry for entry in sys.path if "site-packages" in entry)]
+        ),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+    }
+    python = next((found for found in ("/usr/bin/python3",) if _same_python(found)), sys.executable)
+    drop = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    ordinary = drop if user and os.geteuid() == 0 and python != sys.executable else []
+    return subprocess.run(
+        [*ordinary, python, "-m", "rekindle", *words],
+        env=environ, cwd=home, capture_output=True, text=True, timeout=5400, check=False,
+    )  # fmt: skip
+
+
+def _same_python(found: str) -> bool:
+    said = subprocess.run([found, "-V"], capture_output=True, text=True, check=False)
+    return said.stdout.split()[-1:] == [platform.python_version()] or said.stdout.startswith(
+        f"Python {sys.version_info.major}.{sys.version_info.minor}."
+    )
+
+
+@pytest.fixture(scope="module")
+def home() -> Path:
+    folder = cache() / "toolchain-home"
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        shutil.chown(folder, NOBODY, NOBODY)
+    return folder
+
+
+def installed(home: Path, spec: str, *more: str) -> dict[str, str]:
+    if shutil.which("apt-get") is None:
+        pytest.skip("UNVERIFIED: there is no apt-get here")
+    done = rekindle("toolchain", "install", spec, *more, "--accept-licence", "--json", home=home)
+    if done.returncode in (5, 7):
+        pytest.skip(f"UNVERIFIED: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)["kits"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("spec", "card"),
+    [("cuda==11.8", "sm_35"), ("cuda==12.4", "sm_61"), ("cuda==13.0", "sm_75"), ("cuda==13.0", "sm_120")],
+)
+def test_from_nothing_to_a_kernel_though_another_ptxas_is_first(
+    home: Path, tmp_path: Path, spec: str, card: str
+) -> None:
+    installed(home, spec)
+    rival = tmp_path / "rival"
+    rival.mkdir()
+    (rival / "ptxas").write_text("#!/bin/sh\necho 'another CUDA' >&2; exit 1\n", encoding="utf-8")
+    (rival / "ptxas").chmod(0o755)
+    tmp_path.chmod(0o755)
+    done = rekindle("toolchain", "smoke", spec, "--gpu", card, home=home, path=f"{rival}:/usr/local/bin:/usr/bin:/bin")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"a kernel compiles for {card}" in done.stdout
+    assert re.search(r"calls its own ptxas, \S+/kits/cuda-", done.stdout)
+    assert "a call of cublas links" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="UNVERIFIED: there is no strace here")
+def test_nothing_of_another_toolkit_is_opened(home: Path, tmp_path: Path) -> None:
+    kit = installed(home, "cuda==11.8")["folder"]
+    gcc = next(Path(kit).parent.glob("gcc-11*")) / "bin" / "g++-11"
+    (tmp_path / "a.cu").write_text("__global__ void k(float* v) { v[0] = 1; }\n", encoding="utf-8")
+    subprocess.run(
+        ["strace", "-f", "-qq", "-e", "trace=openat,open,execve", "-o", "trace",
+         f"{kit}/bin/nvcc", "-ccbin", str(gcc), "-arch=sm_35", "-Wno-deprecated-gpu-targets", "-c", "a.cu"],
+        cwd=tmp_path, check=True, capture_output=True, timeout=900,
+    )  # fmt: skip
+    lines = (tmp_path / "trace").read_text(encoding="utf-8", errors="replace").splitlines()
+    opened = {match[1] for line in lines if "ENOENT" not in line and (match := re.search(r'"(/[^"]+)"', line))}
+    cuda = [path for path in opened if re.search(r"ptxas|cicc|nvcc|cudafe|fatbinary|libdevice|cuda_runtime|nvvm", path)]
+    assert cuda and all(path.startswith((kit, "/tmp/tmpxft")) or str(tmp_path) in path for path in cuda)
+    # Headers and the C library come out of the compiler's own sysroot, not from this system.
+    assert not [path for path in opened if path.startswith(("/usr/include", "/usr/lib/gcc", "/usr/local/cuda"))]
+
+
+def test_a_library_of_relocatable_device_code(home: Path, tmp_path: Path) -> None:
+    kit = installed(home, "cuda==13.0")["folder"]
+    for name, text in RDC.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    words = [
+        f"{kit}/bin/nvcc",
+        "-rdc=true",
+        "-gencode=arch=compute_75,code=sm_75",
+        "-gencode=arch=compute_120,code=sm_120",
+    ]
+    done = subprocess.run(
+        [*words, "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", "half.cu", "all.cu", "-o", "librdc.so"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seen = rekindle("inspect", str(tmp_path / "librdc.so"), home=home, user=False)
+    assert "sm_75" in seen.stdout and "sm_120" in seen.stdout
+
+
+def test_the_windows_set_holds_what_the_wheels_hold(home: Path) -> None:
+    kit = Path(installed(home, "cuda==13.0", "--platform", "windows-x86_64")["folder"])
+    assert (kit / "bin" / "nvcc.exe").is_file() and (kit / "bin" / "ptxas.exe").is_file()
+    import zipfile
+
+    with zipfile.ZipFile(wheel("nvidia-cuda-nvcc==13.0.88", platform="win_amd64")) as archive:
+        assert (kit / "bin" / "ptxas.exe").read_bytes() == archive.read("nvidia/cu13/bin/ptxas.exe")
+
+
+def test_a_manifest_gives_the_same_files_elsewhere(home: Path, tmp_path: Path) -> None:
+    installed(home, "gcc==11")
+    written = home / "m.json"
+    assert rekindle("toolchain", "manifest", "gcc==11", "-o", str(written), home=home).returncode == 0
+    other = home / "elsewhere"
+    shutil.rmtree(other, ignore_errors=True)
+    other.mkdir()
+    if os.geteuid() == 0:
+        shutil.chown(other, NOBODY, NOBODY)
+    done = rekindle("toolchain", "install", "--manifest", str(written), "--json", home=other)
+    assert done.returncode == 0, done.stderr
+    wanted = json.loads(written.read_text(encoding="utf-8"))["kits"][0]["digest"]
+    assert json.loads(done.stdout)["kits"][0]["digest"] == wanted
+    shutil.rmtree(other, ignore_errors=True)
