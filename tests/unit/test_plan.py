@@ -286,3 +286,15 @@ def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pyte
     for card, system in (("Tesla P100", "windows"), ("Tesla K80", "linux")):
         assert run(["plan", "--gpu", card, "--os", system, "--needs", "compile", "--json"]) == 5
         assert "triton-pascal" not in " ".join(json.loads(capsys.readouterr().out)["notes"]), (card, system)
+
+
+def test_a_folder_of_machines_shares_the_newest_stack_that_serves_most() -> None:
+    """Two K40c, two GTX 1080 Ti and an RTX 3050 have 2.7.1 with CUDA 11.8 in common, each on its own Python; the RTX 5070
+    needs CUDA 12.8. They were sent to 1.12.1, because the Pythons had to be the same."""
+    seen = rekindle_command("plan", "--machine", str(Path(__file__).parent.parent / "machines"), "--json")
+    answer = json.loads(seen.out)
+    found = {node["name"]: (node["torch"], node["cuda"]) for node in answer["nodes"] if node["torch"]}
+    assert answer["stacks"] == 2
+    assert found.pop("rtx5070-windows") == ("2.11.0", "12.8")
+    assert set(found.values()) == {("2.7.1", "11.8")}
+    assert len(found) == 5

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rekindle.core.version import Version
+from rekindle.stack.candidates import candidates
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -59,15 +60,18 @@ def _routes(place: Situation, wish: Wish) -> list[Route]:
     """The routes of a machine that lose no more than its best one."""
     verdict = resolve(place, wish)
     best = verdict.recommended
+    # Every line of a release counts here, not the best one alone: what another machine needs may be among them.
+    every = [each.route for each in candidates(place, wish)[0]] if verdict.routes else []
     return [
         route
-        for route in verdict.routes
+        for route in (*verdict.routes, *every)
         if route.consent and bool(route.loses) <= bool(best.loses) and route.route.tier <= best.route.tier
     ]
 
 
 def _stack(route: Route) -> tuple[object, ...]:
-    return (route.torch, str(route.cuda), route.python)
+    """A release and its CUDA. Each machine keeps the Python it has where it can: that does not make two stacks."""
+    return (route.torch, str(route.cuda))
 
 
 def _serving_most(

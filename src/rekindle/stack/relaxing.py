@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
 from rekindle.stack.candidates import candidates
+from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import ranked
 from rekindle.stack.route import Change, Route
@@ -57,7 +59,18 @@ def _change(trial: Trial, best: Route) -> Change:
         "python": best.python,
     }
     text = trial.text.format(**words)
+    if trial.what == "driver":
+        text += _package(trial.situation, best)
     return Change(what=trial.what, text=text, route=best.route, torch=best.torch, cuda=best.cuda)
+
+
+def _package(situation: Situation, best: Route) -> str:
+    """How such a driver is installed and held where it is known whose packages are meant."""
+    last = window_of(situation).last
+    if situation.distribution is None or last is None:
+        return ""
+    row = next(iter(drivers.packages(last, situation.system, situation.distribution)), None)
+    return f"; install it with `{'; '.join((*row.install, *row.hold))}`" if row else ""
 
 
 def _nearest(routes: list[Route], wish: Wish) -> Route:
