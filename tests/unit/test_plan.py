@@ -289,8 +289,8 @@ def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pyte
 
 
 def test_a_folder_of_machines_shares_the_newest_stack_that_serves_most() -> None:
-    """Two K40c, two GTX 1080 Ti and an RTX 3050 have 2.7.1 with CUDA 11.8 in common, each on its own Python; the RTX 5070
-    needs CUDA 12.8. They were sent to 1.12.1, because the Pythons had to be the same."""
+    """Two K40c, two GTX 1080 Ti and an RTX 3050 have 2.7.1 with CUDA 11.8 in common, each on its own Python; the RTX
+    5070 needs CUDA 12.8. They were sent to 1.12.1, because the Pythons had to be the same."""
     seen = rekindle_command("plan", "--machine", str(Path(__file__).parent.parent / "machines"), "--json")
     answer = json.loads(seen.out)
     found = {node["name"]: (node["torch"], node["cuda"]) for node in answer["nodes"] if node["torch"]}
