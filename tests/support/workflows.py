@@ -30,7 +30,10 @@ def run_as_a_runner(steps: list[dict[str, Any]], entry: dict[str, str], folder: 
     """The steps that are commands, in order, with the expressions of the matrix put in, without GitHub's actions."""
     ran = []
     for step in steps:
-        if "run" not in step or ("matrix.toolchain" in step.get("if", "") and not entry["toolchain"]):
+        when = step.get("if", "")
+        if "run" not in step or ("matrix.toolchain" in when and not entry["toolchain"]):
+            continue
+        if "matrix.room" in when and entry["room"] != "yes":
             continue
         environ = {name: filled(value, entry) for name, value in step.get("env", {}).items()}
         done = subprocess.run(

@@ -11,19 +11,18 @@ import sys
 
 
 def confine() -> None:
+    """Windows ends a job with its worker by itself: they are in one Job Object."""
     os.umask(0o077)
-    if sys.platform != "linux":
-        # Windows ends it with its worker: they are in one Job Object.
-        return
-    import resource
+    if sys.platform == "linux":
+        import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    parent = os.getppid()
-    with contextlib.suppress(OSError, AttributeError):
-        # PR_SET_PDEATHSIG: a worker that is killed takes its jobs with it; the build ends its compilers on SIGTERM.
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        parent = os.getppid()
+        with contextlib.suppress(OSError, AttributeError):
+            # PR_SET_PDEATHSIG: a worker that is killed takes its jobs with it; a build ends its compilers on SIGTERM.
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:

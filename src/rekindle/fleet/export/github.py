@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rekindle.fleet.export.workflow import (
+    COMPILED,
+    FREE_GB,
     MOST_ENTRIES,
     SHELF,
-    WORK,
     Exported,
     ExportedJob,
     ExportSettings,
@@ -87,6 +88,7 @@ def _entry(job: ExportedJob, settings: ExportSettings) -> dict[str, str]:
         "runner": settings.runner.get(place) or RUNNERS.get(place, "self-hosted"),
         "python": job.python,
         "toolchain": " ".join(job.toolchain),
+        "room": "yes" if job.disk_gb > FREE_GB else "no",
     }
 
 
@@ -105,7 +107,15 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
         {
             "name": "What was compiled before",
             "uses": action("restore"),
-            "with": {"path": WORK, "key": cache, "restore-keys": "fleet-${{ matrix.key }}-"},
+            "with": {"path": COMPILED, "key": cache, "restore-keys": "fleet-${{ matrix.key }}-"},
+        },
+        {
+            "name": "Room on the disk",
+            "if": "runner.os == 'Linux' && matrix.room == 'yes'",
+            "shell": "bash",
+            "run": (
+                "sudo rm -rf /usr/share/dotnet /usr/local/lib/android /opt/ghc /opt/hostedtoolcache/CodeQL\ndf -h .\n"
+            ),
         },
         {"name": "Rekindle", "shell": "bash", "run": 'python -m pip install "$REKINDLE_REQUIREMENT"\n'},
         {
@@ -136,7 +146,7 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
             "name": "Keep what was compiled",
             "if": "always()",
             "uses": action("save"),
-            "with": {"path": WORK, "key": cache},
+            "with": {"path": COMPILED, "key": cache},
         },
         {
             "name": "Wheel",

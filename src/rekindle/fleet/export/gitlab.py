@@ -1,10 +1,10 @@
-"""GitLab CI: a stage per round, every job of the matrix in `parallel`, the work folder in the cache."""
+"""GitLab CI: a stage per round, every job of the matrix in `parallel`, what was compiled in the cache."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rekindle.fleet.export.workflow import SHELF, WORK, Exported, ExportedJob, ExportSettings, build_words, quoted
+from rekindle.fleet.export.workflow import COMPILED, SHELF, Exported, ExportedJob, ExportSettings, build_words, quoted
 
 _MOST = 200
 IMAGES = {"linux-x86_64": "python:3.12-bookworm", "linux-aarch64": "python:3.12-bookworm"}
@@ -45,7 +45,7 @@ def _job(settings: ExportSettings, stage: str, place: str, jobs: list[ExportedJo
                 for job in jobs
             ]
         },
-        "cache": {"key": "fleet-$KEY", "paths": [f"{WORK}/"], "when": "always"},
+        "cache": {"key": "fleet-$KEY", "paths": [f"{COMPILED}/"], "when": "always"},
         "artifacts": {"paths": [f"{SHELF}/"], "expire_in": "30 days", "when": "always"},
         "script": [
             'python -m pip install "$REKINDLE_REQUIREMENT"',

@@ -18,6 +18,10 @@ MOST_ENTRIES = 256
 """GitHub and GitLab both end a matrix there (GitLab at 200)."""
 SHELF = "shelf"
 WORK = "fleet-work"
+COMPILED = f"{WORK}/ccache"
+"""What goes from round to round: objects, not the build tree, which is many times larger than a cache may be."""
+FREE_GB = 14
+"""What a hosted runner has free before its preinstalled software is removed."""
 
 
 class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +49,7 @@ class ExportedJob(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     toolchain: tuple[str, ...] = ()
     minutes: int | None = None
+    disk_gb: float = 0.0
     level: int = 0
     """Jobs of level 1 need wheels of level 0."""
 
@@ -76,6 +81,7 @@ def _job(job: FleetJob) -> ExportedJob:
         python=lock.python or "3.12",
         toolchain=tuple(words),
         minutes=job.estimate.minutes,
+        disk_gb=job.estimate.disk_gb,
         level=1 if job.needs else 0,
     )
 
@@ -91,7 +97,7 @@ def usable(settings: ExportSettings) -> int:
     return max(5, settings.limit - 40)
 
 
-def build_words(settings: ExportSettings, job: str, *, cache: str = WORK + "/ccache") -> list[str]:
+def build_words(settings: ExportSettings, job: str, *, cache: str = COMPILED) -> list[str]:
     """The command of one turn. Exit code 75: the time was up, and the next turn goes on."""
     return [
         "rekindle", "fleet", "job", settings.matrix, job, "--shelf", SHELF, "--work", WORK,

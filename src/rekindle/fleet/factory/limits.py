@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rekindle.fleet.export.workflow import FREE_GB
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.planning import FleetPlan, spoken_minutes
 
 MINUTES = 360
-DISK_GB = 14
+DISK_GB = FREE_GB
 DISK_CLEANED_GB = 75
 MEMORY_GB = 16
 CORES = 4
@@ -31,7 +32,11 @@ def arithmetic(plan: FleetPlan, rounds: int) -> str:
     if disk > DISK_GB:
         lines.append(
             f"- Disk: the largest job takes {disk:.0f} GB. That is more than the {DISK_GB} GB a runner has free"
-            + (" and fits after cleaning." if disk <= DISK_CLEANED_GB else " and than it has after cleaning.")
+            + (
+                " and fits once the workflow has removed what it does not need (Linux)."
+                if disk <= DISK_CLEANED_GB
+                else " and than it has after cleaning."
+            )
         )
     total = sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES
     if torch:
