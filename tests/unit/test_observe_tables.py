@@ -134,6 +134,166 @@ def test_tables_of_pytorchs_tree(
     assert tagged(text.replace(*change)) != first
 
 
+@pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
+def test_a_new_option_of_pytorchs_tree_becomes_a_row(copy: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    place = copy / "torch" / "torch_options.json"
+    before = place.read_bytes()
+    for default in ("ON", "OFF"):
+        place.write_bytes(before)
+        (clone / "CMakeLists.txt").write_text(f'option(USE_NOVELTY "Use it" {default})\n', encoding="utf-8")
+        commit = ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")
+        for words in (("init", "-q"), ("add", "-A"), commit, ("tag", "-f", "v2.7.1")):
+            subprocess.run(["git", "-C", str(clone), *words], check=True, capture_output=True)
+        done = observe(copy, "torch_options", str(clone))
+        assert done.returncode == 0, done.stderr
+        assert "+ name USE_NOVELTY" in done.stdout
+        (row,) = (row for row in rows(place) if row["name"] == "USE_NOVELTY")
+        assert row["ranges"] == [{"first": "2.7", "last": "2.7", "default": default}]
+
+
+def test_cudnn_of_a_new_version_is_what_its_libraries_hold(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    place = copy / "cuda" / "cudnn.json"
+    name = "nvidia_cudnn_cu12-99.1.0.1-py3-none-manylinux_2_27_x86_64.whl"
+
+    def read(*targets: str) -> dict[str, Any]:
+        for package in ("nvidia-cudnn-cu11", "nvidia-cudnn-cu13"):
+            publish(folder, package, {})
+        publish(folder, "nvidia-cudnn-cu12", {name: {"nvidia/cudnn/lib/libcudnn_x.so.99": fatbins.container(*targets)}})
+        before = place.read_bytes()
+        done = observe(copy, "cudnn", url=url)
+        assert done.returncode == 0, done.stderr
+        (row,) = (row for row in rows(place) if row["version"] == "99.1.0.1")
+        place.write_bytes(before)
+        return row
+
+    first = read("sm_50", "sm_90", "compute_90")
+    assert (first["min_capability"], first["targets"]) == ("5.0", ["sm_50", "sm_90", "compute_90"])
+    assert read("sm_50", "sm_90", "compute_90") == first
+    assert read("sm_60", "sm_90", "compute_90")["min_capability"] == "6.0"
+
+
+def test_mathlibs_are_what_the_libraries_hold(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    place = copy / "cuda" / "mathlibs.json"
+    row = {"package": "nvidia-cublas", "version": "99.1", "library": "cublas64_99.dll", "targets": []}
+    place.write_text(json.dumps({"libraries": [row]}), encoding="utf-8")
+    name = "nvidia_cublas-99.1-py3-none-win_amd64.whl"
+    for target in ("sm_75", "sm_80"):
+        publish(folder, "nvidia-cublas", {name: {"nvidia/bin/cublas64_99.dll": fatbins.container(target, "sm_90")}})
+        done = observe(copy, "mathlibs", url=url)
+        assert done.returncode == 0, done.stderr
+        assert rows(place)[0]["targets"] == [target, "sm_90"]
+    publish(folder, "nvidia-cublas", {})
+    (folder / "nvidia-cublas" / name).unlink()
+    publish(folder, "nvidia-cublas", {})
+    done = observe(copy, "mathlibs", url=url)
+    assert done.returncode == 1
+    assert "nothing of `mathlibs` could be read" in done.stderr
+
+
+def test_linux_libraries_are_the_directory_of_the_wheel(index: tuple[Path, str], copy: Path) -> None:
+    from tools.observe import linux_libraries
+
+    folder, url = index
+    for package in linux_libraries.WHOLE:
+        publish(folder, package, {})
+    packages = copy / "cuda" / "toolkit_packages.json"
+    packages.write_text(
+        json.dumps({"toolkits": [{"version": "99.1", "components": {"cublas": ["nvidia-cublas==99.1.*"]}}]}), "utf-8"
+    )
+    place = copy / "cuda" / "linux_libraries.json"
+    name = "nvidia_cublas-99.1.4-py3-none-manylinux_2_27_x86_64.whl"
+    found = []
+    for letter in "xxy":
+        publish(folder, "nvidia-cublas", {name: {"nvidia/cu99/lib/libcublas.so.99": letter * 2000}})
+        found.append(regenerated(place, url=url))
+    assert [row["wheel"] for row in found[0]] == [name]
+    assert list(found[0][0]["files"]) == ["nvidia/cu99/lib/libcublas.so.99"]
+    assert found[0] == found[1]
+    assert found[1] != found[2]
+
+
+def test_host_compilers_are_the_numbers_of_the_header(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    place = copy / "cuda" / "host_compilers.json"
+    whole = json.loads(place.read_text(encoding="utf-8"))
+    whole["cuda"] = [next(row for row in whole["cuda"] if row["packages"])]
+    package, _, version = whole["cuda"][0]["packages"][-1].partition("==")
+    place.write_text(json.dumps(whole), encoding="utf-8")
+    stem = package.replace("-", "_")
+    inside = f"{stem}-{version}.dist-info"
+    about = {
+        f"{inside}/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n",
+        f"{inside}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-manylinux1_x86_64\n",
+        f"{inside}/RECORD": "",
+    }
+    for newest in (12, 13):
+        header = f"#if _MSC_VER < 1910 || _MSC_VER >= 1950\n#error\n#endif\n#if __GNUC__ > {newest}\n#error\n#endif\n"
+        files = {"nvidia/cuda_nvcc/include/crt/host_config.h": header, **about}
+        publish(folder, package, {f"{stem}-{version}-py3-none-manylinux1_x86_64.whl": files})
+        done = observe(copy, "host_compilers", url=url)
+        assert done.returncode == 0, done.stderr
+        row = json.loads(place.read_text(encoding="utf-8"))["cuda"][0]
+        assert (row["msc_ver_min"], row["msc_ver_below"], row["gcc_max"]) == (1910, 1950, newest)
+
+
+def test_wheel_platforms_are_the_names_on_the_index(index: tuple[Path, str], copy: Path) -> None:
+    folder, url = index
+    place = copy / "torch" / "wheel_platforms.json"
+    releases = copy / "torch" / "torch_releases.json"
+    row = {**rows(releases)[-1], "minor": "99.1", "patches": {"99.1.0": "2027-01-01"}}
+    releases.write_text(json.dumps({"releases": [row]}), encoding="utf-8")
+    inside = "torch-99.1.0.dist-info"
+    files = {
+        f"{inside}/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 99.1.0\nRequires-Dist: nvidia-x==1\n",
+        f"{inside}/WHEEL": "Wheel-Version: 1.0\nTag: cp311-cp311-manylinux_2_28_x86_64\n",
+        f"{inside}/RECORD": "",
+    }
+    publish(folder, "torch", {"torch-99.1.0-cp311-cp311-manylinux_2_28_x86_64.whl": files})
+    first = regenerated(place, url=url)
+    assert [(one["tag"], one["glibc"], one["machine"]) for one in first] == [("manylinux_2_28", "2.28", "x86_64")]
+    assert regenerated(place, url=url) == first
+    old = next((folder / "torch").glob("*.whl"))
+    old.rename(old.with_name(old.name.replace("2_28", "2_34")))
+    publish(folder, "torch", {})
+    assert [one["glibc"] for one in regenerated(place, url=url)] == ["2.34"]
+
+
+@pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
+def test_conda_forge_is_what_its_recipe_says(copy: Path, tmp_path: Path) -> None:
+    from tools.observe.conda_forge import BRANCHES
+
+    clone = tmp_path / "feedstock"
+    variant = (
+        "cuda_compiler_version:\n- '12.9'\ncudnn:\n- '9'\npython:\n- 3.11.* *_cpython\nc_stdlib_version:\n- '2.28'\n"
+    )
+    listed = 'export TORCH_CUDA_ARCH_LIST="5.0;6.0;6.1;7.0;7.5;8.0;8.6;9.0+PTX"\n'
+
+    def recipe(arch_list: str) -> list[dict[str, Any]]:
+        files = {
+            "recipe/meta.yaml": '{% set version = "2.9.1" %}\n', "recipe/build.sh": arch_list,
+            ".ci_support/linux_64_x.yaml": variant,
+        }  # fmt: skip
+        for name, text in files.items():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            (clone / name).write_text(text, encoding="utf-8")
+        words = [("init", "-q"), ("add", "-A"), ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")]
+        for each in (*words, ("checkout", "-q", "--detach"), *(("branch", "-f", branch) for branch in BRANCHES)):
+            subprocess.run(["git", "-C", str(clone), *each], check=True, capture_output=True)
+        return regenerated(copy / "torch" / "conda_forge.json", str(clone))
+
+    (first,) = recipe(listed)
+    assert (first["torch"], first["cuda"], first["arch_list"]) == (
+        "2.9.1",
+        "12.9",
+        "5.0;6.0;6.1;7.0;7.5;8.0;8.6;9.0+PTX",
+    )
+    assert recipe(listed.replace("6.1", "6.2"))[0]["arch_list"] != first["arch_list"]
+
+
 def test_a_table_that_keeps_rows_says_so(copy: Path) -> None:
     (copy / "gpu" / "chips.json").unlink()
     pci = copy / "pci.ids"

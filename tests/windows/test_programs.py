@@ -17,6 +17,7 @@ import pytest
 
 from rekindle.core import run
 from rekindle.core.processes import Started, command_line
+from support import pace
 
 ECHO = "import sys; sys.stdout.buffer.write('|'.join(sys.argv[1:]).encode('utf-8'))"
 AWKWARD = [
@@ -111,9 +112,9 @@ def test_at_the_time_limit_children_of_children_are_ended_too(tmp_path: Path) ->
     grandchild = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}, sys.argv[1]])"
     begun = time.monotonic()
-    said = run.call([sys.executable, "-c", child, note], timeout=6)
+    said = run.call([sys.executable, "-c", child, note], timeout=pace.seconds(6))
     assert said.timed_out
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < pace.seconds(20)
     assert not psutil.pid_exists(int(note.read_text(encoding="ascii")))
 
 
@@ -144,7 +145,7 @@ def test_the_job_dies_with_the_process_that_holds_it(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", holder, str(note)]) as process:
-        for _ in range(200):
+        for _ in range(int(pace.seconds(200))):
             if note.is_file() and note.read_text(encoding="ascii"):
                 break
             time.sleep(0.1)

@@ -73,7 +73,7 @@ def main() -> int:
     if options.tape:
         os.environ["REKINDLE_OBSERVE_TAPE"] = str(options.tape)
     if options.index:
-        os.environ["REKINDLE_OBSERVE_INDEX"] = options.index
+        os.environ["REKINDLE_OBSERVE_INDEX"] = os.environ["PIP_INDEX_URL"] = options.index
     if options.offline:
         os.environ["REKINDLE_OBSERVE_OFFLINE"] = os.environ["PIP_NO_INDEX"] = "1"
     if options.table == "list":

@@ -56,12 +56,15 @@ def header_of(package: str, system: str = "linux") -> str | None:
 
 def observe(cudas: list[str] | None = None) -> dict[str, list[dict[str, Any]]]:
     current = table.read("host_compilers")
+    read = 0
     for row in current["cuda"]:
         if not row["packages"] or (cudas and row["cuda"] not in cudas):
             continue
         header = header_of(row["packages"][-1])
         if header:
+            read += 1
             row |= {**limits(header), "observed_at": table.today(), "evidence": "binary"}
+    table.nothing_read("host_compilers", read)
     return current
 
 

@@ -19,6 +19,7 @@ from tools.observe import library_code, table, web
 def observe() -> dict[str, list[dict[str, Any]]]:
     current = table.read("mathlibs")["libraries"]
     rows: list[dict[str, Any]] = []
+    read = 0
     for package, version in dict.fromkeys((row["package"], row["version"]) for row in current):
         names = {row["library"] for row in current if (row["package"], row["version"]) == (package, version)}
         url = _wheel(package, version)
@@ -29,6 +30,8 @@ def observe() -> dict[str, list[dict[str, Any]]]:
         found = library_code.targets(url, lambda path, names=names: _base(path) in names)  # type: ignore[misc]
         for path, targets in sorted(found.items(), key=lambda item: _base(item[0])):
             rows.append(_row(package, version, _base(path), targets))
+            read += 1
+    table.nothing_read("mathlibs", read)
     return {"libraries": rows}
 
 

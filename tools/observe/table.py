@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -63,6 +64,13 @@ def propose(name: str, new: dict[str, list[dict[str, Any]]], *, accept: bool, dr
     if not dry:
         write(name, new)
     return 0
+
+
+def nothing_read(name: str, read: int) -> None:
+    """A script that keeps the rows it could not read says how many it did read; none is no success."""
+    if not read:
+        raise SystemExit(f"nothing of `{name}` could be read: its rows were kept as they are")
+    print(f"{name}: {read} rows read anew, the others kept", file=sys.stderr, flush=True)
 
 
 def _facts(row: dict[str, Any]) -> str:

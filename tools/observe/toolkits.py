@@ -66,6 +66,7 @@ def ptxas_of(cuda: str, folder: Path) -> Path | None:
 
 def observe(cudas: list[str] | None = None) -> dict[str, list[dict[str, Any]]]:
     current = table.read("toolkits")
+    read = 0
     for row in current["toolkits"]:
         if cudas and row["version"] not in cudas:
             continue
@@ -77,6 +78,8 @@ def observe(cudas: list[str] | None = None) -> dict[str, list[dict[str, Any]]]:
             newest = next(name for name in reversed(found) if name[-1].isdigit())
             row |= {"targets": found, "ptx_isa": ptx_isa(ptxas, newest)}
             row |= {"observed_at": table.today(), "evidence": "binary"}
+            read += 1
+    table.nothing_read("toolkits", read)
     return current
 
 
