@@ -43,7 +43,7 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """What this computer has, what is wrong, what will work, and the one command to run next."""
+    """Check this computer: what it has, what is wrong, what will work, and which command to run next."""
     if save and machine:
         message = "`--save` records this machine and `--machine` answers for another"
         raise UsageError(message, hint="use one of them")

@@ -23,7 +23,7 @@ environment = click.option(
 
 @click.group("extension")
 def command() -> None:
-    """Build CUDA extensions for the torch and the cards that are here."""
+    """Build CUDA extensions for your torch and your GPUs."""
 
 
 @command.command("build")
@@ -31,16 +31,16 @@ def command() -> None:
 @environment
 @options.gpus
 @options.output("Where to put the wheel (default: here).")
-@click.option("--from-source", is_flag=True, help="Build from source even if the index has a wheel that serves.")
+@click.option("--from-source", is_flag=True, help="Build from source even if the index has a wheel that fits.")
 @click.option(
-    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take its source from the repositories in DIR."
+    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take the source from the repositories in DIR."
 )
 @options.as_json
 def build_command(
     project: str, place: Path | None, gpus: tuple[str, ...], output: Path | None, from_source: bool,
     mirror: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """A wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) that serves the cards."""
+    """Build a wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) for your GPUs."""
     from rekindle.extension.build import ExtensionRequest, build
 
     cards, machine = _here(gpus)
@@ -57,7 +57,7 @@ def build_command(
 @options.gpus
 @options.as_json
 def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> int:
-    """The five-minute pre-flight: would a CUDA extension build here, with what, for which cards?"""
+    """Check whether a CUDA extension would build here, with which tools and for which GPUs."""
     from rekindle.extension.build import check
 
     cards, machine = _here(gpus)
@@ -72,7 +72,7 @@ def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> i
 @click.option("--shell", type=click.Choice(["sh", "cmd", "ps1"]), help="For which shell (default: this system's).")
 @options.as_json
 def env_command(place: Path | None, gpus: tuple[str, ...], shell: str | None, as_json: bool) -> int:
-    """The environment for running pip yourself, as lines for a shell."""
+    """Print the environment for running pip yourself, as lines for a shell."""
     from rekindle.extension.build import shell_environment
 
     cards, machine = _here(gpus)

@@ -14,10 +14,10 @@ from rekindle.stack.card import CardAnswer, ServingWheel, describe
 
 @click.command("gpu")
 @click.argument("name", required=False, shell_complete=options.complete_card)
-@click.option("--list", "every", is_flag=True, help="List every card of the tables.")
+@click.option("--list", "every", is_flag=True, help="List every known GPU.")
 @options.as_json
 def command(name: str | None, every: bool, as_json: bool) -> None:
-    """What is true of a card, by NAME, PCI id (10de:1024) or capability (sm_35)."""
+    """Look up a GPU by NAME, PCI id (10de:1024) or compute capability (sm_35)."""
     if every == (name is not None):
         message = "name one card, or ask for `--list`"
         raise UsageError(message, hint='for example `rekindle gpu "Tesla K40c"`')

@@ -11,7 +11,7 @@ from rekindle.core import console
 @click.command("inspect")
 @click.argument("places", metavar="FILE|DIR|URL...", nargs=-1, required=True)
 @options.gpus
-@click.option("--kernels", is_flag=True, help="List every container of GPU code, by source file where known.")
+@click.option("--kernels", is_flag=True, help="List every piece of GPU code, by source file where known.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
@@ -24,7 +24,7 @@ from rekindle.core import console
     metavar="TARGET",
     help="Exit with 8 if a library lacks sm_61 (native code) or compute_90 (PTX). May be repeated.",
 )
-@click.option("--check", is_flag=True, help="End with the exit code of the worst finding, not with 0.")
+@click.option("--check", is_flag=True, help="Exit with the code of the worst finding instead of 0.")
 @options.as_json
 def command(
     places: tuple[str, ...],
@@ -35,7 +35,10 @@ def command(
     check: bool,
     as_json: bool,
 ) -> int:
-    """Which GPUs a wheel, library or installed package serves, and what it needs to load.
+    """Show which GPUs a wheel, library or installed package supports, and what it needs to load.
+
+    GPU code is native (a cubin, for one GPU architecture and the minor versions above it) or PTX, which the driver
+    compiles for any newer GPU.
 
     Read from the bytes: no CUDA toolkit is needed and nothing is imported or run. A folder of wheels stands for each.
     """

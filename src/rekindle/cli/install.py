@@ -20,14 +20,17 @@ from rekindle.stack.typed import torch_of
 @options.torch
 @options.cuda
 @options.driver
-@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
-@click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
+@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True,
+              help="What matters most when several ways work.")  # fmt: skip
+@click.option("--configured-index", is_flag=True, help="Use only the index that pip is configured for.")
 @options.shelves
 @options.trust
-@click.option("--require-signed", is_flag=True, help="Take a wheel from a shelf or a file only if it is signed.")
-@click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="A wheel of your own, as a route.")
-@click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Carry out this plan.")
-@click.option("--with", "tool", type=click.Choice(["pip", "uv"]), help="Which installer; pip where there is one.")
+@click.option("--require-signed", is_flag=True, help="Use a wheel from a shelf or a file only if it is signed.")
+@click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="Install this wheel.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Install what this plan says.")
+@click.option(
+    "--with", "tool", type=click.Choice(["pip", "uv"]), help="The installer to use [pip, if the environment has it]."
+)
 @click.option("--undo", is_flag=True, help="Restore the environment to what it was before the last install.")
 @options.dry_run
 @options.as_json
@@ -49,7 +52,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Install the right PyTorch into ENV (a folder, a python, or the active environment), and keep it there."""
+    """Install the right PyTorch into ENV (a folder, a python, or the active environment) and pin it."""
     from rekindle.install import command as verb
 
     _refuse()

@@ -32,18 +32,27 @@ gpus = click.option(
     multiple=True,
     metavar="NAME",
     shell_complete=complete_card,
-    help="A card by name, PCI id or sm_XX, or a list of them: '8x A100', 'V100,P100'. May be repeated.",
+    help="A GPU by name, PCI id or sm_XX, or a list: '8x A100', 'V100,P100'. May be repeated.",
 )
-arch = click.option("--arch", metavar="ARCH", help="The processor to answer for: x86_64 or aarch64.")
+arch = click.option("--arch", metavar="ARCH", help="Answer for this processor: x86_64 or aarch64.")
 any_system = click.option("--os", "system", metavar="OS", help="The system to answer for: windows or linux.")
-torchvision = click.option("--torchvision", metavar="X.Y", help="The torchvision it must be made with.")
-system = click.option("--os", "system", type=click.Choice(["windows", "linux"]), help="The system to answer for.")
-python = click.option("--python", metavar="X.Y", help="The Python to answer for, e.g. 3.11.")
-torch = click.option("--torch", metavar="X.Y.Z", help="The PyTorch release, or a range: '>=2.6,<2.9'.")
-cuda = click.option("--cuda", metavar="X.Y", help="The CUDA toolkit.")
-driver = click.option("--driver", metavar="VERSION", help="The NVIDIA driver, e.g. 550.54.14, or its branch: 550.")
-toolset = click.option("--toolset", metavar="14.X", help="The MSVC toolset.")
-profile = click.option("--profile", type=click.Choice(["fast", "compat", "minimal"]), help="What to build in.")
+torchvision = click.option("--torchvision", metavar="X.Y", help="A torchvision version that must work with it.")
+system = click.option("--os", "system", type=click.Choice(["windows", "linux"]), help="Answer for this system.")
+python = click.option("--python", metavar="X.Y", help="Answer for this Python, e.g. 3.11.")
+torch = click.option("--torch", metavar="X.Y.Z", help="A PyTorch release, or a range: '>=2.6,<2.9'.")
+release = click.option("--torch", metavar="X.Y.Z", help="The PyTorch release, e.g. 2.7.1.")
+cuda = click.option("--cuda", metavar="X.Y", help="A CUDA toolkit version, e.g. 12.6.")
+driver = click.option(
+    "--driver", metavar="VERSION", help="Answer for this NVIDIA driver, e.g. 550.54.14 or a branch: 550."
+)
+toolset = click.option(
+    "--toolset", metavar="14.X", help="An MSVC toolset: a version of Visual Studio's compiler, e.g. 14.29."
+)
+profile = click.option(
+    "--profile",
+    type=click.Choice(["fast", "compat", "minimal"]),
+    help="Fast on recent CPUs, compatible with old ones, or as small as possible.",
+)
 machine = click.option(
     "--machine",
     type=click.Path(path_type=Path),
@@ -61,14 +70,16 @@ shelves = click.option(
     "shelves",
     multiple=True,
     metavar="DIR|URL",
-    help="A shelf to look at, yours or somebody's. May be repeated; also REKINDLE_SHELF and config.toml.",
+    help="Also use wheels from this shelf. May be repeated; also REKINDLE_SHELF and config.toml.",
 )
 trust = click.option(
-    "--trust", multiple=True, metavar="KEY", help="Believe what this public key has signed. May be repeated."
+    "--trust", multiple=True, metavar="KEY", help="Trust what is signed with this public key. May be repeated."
 )
 _BUILD_QUESTION = (
     click.argument("plan", type=click.Path(path_type=Path), metavar="[PLAN]", required=False),
-    click.option("-D", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the build. May be repeated."),
+    click.option(
+        "-D", "pairs", multiple=True, metavar="NAME=VALUE", help="Set an option of the build. May be repeated."
+    ),
     click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have."),
     gpus,
     torch,

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 @click.command("patch")
 @click.argument("root", type=click.Path(path_type=Path), required=False)
 @click.option("--root", "named", type=click.Path(path_type=Path), metavar="DIR", hidden=True)
-@options.torch
+@options.release
 @click.option("--list", "listing", is_flag=True, help="List the patches that apply, and why the others do not.")
 @options.dry_run
 @click.option("--undo", is_flag=True, help="Restore the exact bytes of every patched file.")
-@click.option("--only", multiple=True, metavar="ID", help="Only this patch. May be repeated.")
+@click.option("--only", multiple=True, metavar="ID", help="Apply only this patch. May be repeated.")
 @options.system
 @click.option(
     "--compiler", type=click.Choice(["msvc", "clang-cl", "icx", "gcc", "clang"]), help="The C++ compiler of the build."
 )
-@click.option("--cmake", metavar="X.Y", help="The CMake of the build; not given: any.")
-@click.option("--setuptools", metavar="X.Y", help="The setuptools of the build; not given: any.")
+@click.option("--cmake", metavar="X.Y", help="The CMake version of the build [any].")
+@click.option("--setuptools", metavar="X.Y", help="The setuptools version of the build [any].")
 @options.cuda
 @options.as_json
 def command(

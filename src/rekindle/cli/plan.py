@@ -38,30 +38,35 @@ from rekindle.stack.verdict import Verdict
     "--needs",
     multiple=True,
     type=options.Several([each.id for each in needs()]),
-    help="What the card must be able to do. May be repeated.",
+    help="What the GPU must be able to do. May be repeated.",
 )
-@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True)
-@click.option("--community", is_flag=True, help="A wheel that somebody else built may be recommended.")
-@click.option("--configured-index", is_flag=True, help="Only wheels of the index that pip is configured for.")
-@click.option("--why-not", metavar="WHAT", help="Why not torch==2.7.1, cuda==12.3 or python==3.13?")
-@click.option("--list", "every", is_flag=True, help="The compatibility matrix: every release against these cards.")
+@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True,
+              help="What matters most when several ways work.")  # fmt: skip
+@click.option("--community", is_flag=True, help="Also recommend wheels that other people built.")
+@click.option("--configured-index", is_flag=True, help="Use only the index that pip is configured for.")
+@click.option("--why-not", metavar="WHAT", help="Explain why it is not torch==2.7.1, cuda==12.3 or python==3.13.")
+@click.option("--list", "every", is_flag=True, help="Show the compatibility matrix: every release for these GPUs.")
 @click.option("--all", "everything", is_flag=True, help="Show every route and every reason.")
 @click.option(
     "--as",
     "form",
     type=click.Choice(["pip", "requirements", "uv", "conda", "pixi", "pylock", "dockerfile"]),
-    help="Print the answer in this form, for a project's own files.",
+    help="Print the answer in the form of this tool or file.",
 )
-@options.output("Write the plan, as TOML, to carry it out here or elsewhere.")
+@options.output("Write the plan to a TOML file, for `build` and `install` here or elsewhere.")
 @click.option(
     "--bundle",
     "folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Collect here what a machine without network needs.",
+    help="Collect what a machine without network needs in this folder.",
 )
 @click.option(
-    "--from", "origin", type=click.Path(path_type=Path), metavar="PLAN", help="Resolve a plan again and compare."
+    "--from",
+    "origin",
+    type=click.Path(path_type=Path),
+    metavar="PLAN",
+    help="Resolve this plan again and show what differs.",
 )
 @options.shelves
 @options.trust
@@ -75,7 +80,7 @@ from rekindle.stack.verdict import Verdict
 )
 @options.as_json
 def command(**given: Any) -> int:
-    """Which PyTorch for these cards, by which route, and why not the others."""
+    """Choose a PyTorch for your GPUs, and explain why not the others."""
     _refuse()
     asked_for = PlanOptions(**given)
     if asked_for.origin is not None:

@@ -28,10 +28,12 @@ from rekindle.core import console
     help="Take missing libraries from this folder first: a toolkit, a redistributable.",
 )
 @click.option("--slim", is_flag=True, help="Require NVIDIA's packages instead of carrying their libraries (Linux).")
-@click.option("--exclude", multiple=True, metavar="NAME", help="Never bring this library.")
+@click.option("--exclude", multiple=True, metavar="NAME", help="Never add this library.")
 @click.option("--no-index", is_flag=True, help="Fetch nothing from the package index.")
 @options.gpus
-@click.option("--pack", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Make a wheel of this folder.")
+@click.option(
+    "--pack", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Make a wheel from this unpacked folder."
+)
 @options.dry_run
 @options.as_json
 def command(
@@ -49,7 +51,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Make a wheel load on a machine that has only the driver; add or remove files.
+    """Make a wheel load on a machine that has only the GPU driver; add or remove files.
 
     The original is not touched. Unchanged files keep their compressed bytes, so even a wheel of gigabytes takes
     seconds.

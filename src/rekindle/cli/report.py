@@ -17,7 +17,7 @@ from rekindle.core import codec, console, files
 @click.option("--title", help="The heading of the page.")
 @options.as_json
 def command(build: Path, output: Path | None, trace: Path | None, title: str | None, as_json: bool) -> None:
-    """Draw what a build did as one HTML file.
+    """Show what a build did as one HTML page.
 
     BUILD is a `.ninja_log` of any project, a folder that holds one, the folder of `rekindle build --work`, or the state
     folder of `rekindle fleet run`.

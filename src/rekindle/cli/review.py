@@ -14,7 +14,7 @@ from rekindle.core.errors import UsageError
 @click.command("review")
 @click.argument("scripts", metavar="SCRIPT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.gpus
-@options.torch
+@options.release
 @options.system
 @click.option("--fix", is_flag=True, help="Show the corrections that are certain; with -o, write the corrected script.")
 @options.output("Where --fix writes the corrected script.")

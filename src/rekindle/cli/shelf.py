@@ -23,15 +23,20 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("wheels", nargs=-1, required=True, metavar="WHEEL|DIR...", type=click.Path(path_type=Path))
-@click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="The verify report [beside the wheel].")
-@click.option("--run", "run", is_flag=True, help="Also install and import each wheel, and run it on the cards here.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The report of `rekindle verify` [the one beside the wheel].",
+)
+@click.option("--run", "run", is_flag=True, help="Also install and import each wheel, and run it on the GPUs here.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
     metavar="WHEEL|ENV",
     help="The torch that an extension is meant for: checked, and named in its label.",
 )
-@click.option("--replace", is_flag=True, help="Take the place of another build of the same name, which is kept.")
+@click.option("--replace", is_flag=True, help="Replace another build of the same name; it is kept aside.")
 @click.option("--no-label", is_flag=True, help="Do not add CUDA, architectures and torch to an extension's version.")
 @options.trust
 @options.shelf
@@ -95,7 +100,7 @@ def find(
     shelf: Path | None,
     as_json: bool,
 ) -> int:
-    """Find the wheel to install for these cards, this torch and this Python. Exits with 5 if there is none."""
+    """Find the wheel to install for these GPUs, this torch and this Python. Exits with 5 if there is none."""
     from rekindle.core.errors import NoRoute
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.stack.typed import python_of, version_of
@@ -139,7 +144,7 @@ def serve(host: str, port: int, shelf: Path | None) -> int:
 @options.shelf
 @options.as_json
 def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
-    """Copy the shelf, or what serves these cards, to a folder that any web server can carry."""
+    """Copy the shelf, or what supports these GPUs, to a folder that any web server can serve."""
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
@@ -187,7 +192,7 @@ def yank(file: str, reason: str, undo: bool, shelf: Path | None, as_json: bool) 
 
 @command.command("verify")
 @options.trust
-@click.option("--signed", is_flag=True, help="Fail what no trusted key has signed.")
+@click.option("--signed", is_flag=True, help="Fail wheels that no trusted key has signed.")
 @options.shelf
 @options.as_json
 def verify(trust: tuple[str, ...], signed: bool, shelf: Path | None, as_json: bool) -> int:
@@ -204,7 +209,7 @@ def verify(trust: tuple[str, ...], signed: bool, shelf: Path | None, as_json: bo
 @options.shelf
 @options.as_json
 def mend(shelf: Path | None, as_json: bool) -> int:
-    """Rebuild a damaged index from the wheels; set aside what cannot be trusted any more."""
+    """Rebuild a damaged index from the wheels; set aside what can no longer be trusted."""
     from rekindle.wheels.shelf import health
 
     return _health(health.mend(shelf or shelf_folder()), as_json)
@@ -232,7 +237,7 @@ def key(output: Path | None) -> int:
 @options.shelf
 @options.as_json
 def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
-    """Delete older versions: of each project, Python, platform and CUDA the newest stay."""
+    """Delete older versions; keep the newest of each project, Python, platform and CUDA."""
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 

@@ -15,7 +15,7 @@ from rekindle.core import console
 @options.build_question
 @options.output("Write a `.cmd`, `.ps1` or `.sh` that opens the same prompt; a `.cmd` opens on a double click.")
 def command(output: Path | None, **given: Any) -> int:
-    """Open a prompt with the environment of PLAN's build; `exit` leaves it. Nothing outside it changes."""
+    """Open a shell with the environment of PLAN's build. Nothing outside it changes; `exit` leaves it."""
     from rekindle.build import env_command as env
 
     wanted = env.EnvCommand(**given)

@@ -17,7 +17,7 @@ from rekindle.core import console
 def command(output: Path | None, gpus: tuple[str, ...], as_json: bool) -> None:
     """Write "Which PyTorch runs on my GPU?" as static files for any web server, or to open from disk.
 
-    With `--gpu` only the answers for these cards, and for the others of their kind, are made: the whole site takes some
+    With `--gpu`, only the answers for these GPUs and for others of their kind are written; the whole site takes a few
     minutes.
     """
     from rekindle.stack.situation import cards_named

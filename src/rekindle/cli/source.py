@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("source")
-@options.torch
+@options.release
 @options.output("The folder to fetch it into (default: `pytorch-X.Y.Z` here).")
 @click.option(
     "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Fetch everything from the repositories in DIR."
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 @click.option("--from", "origin", metavar="CLONE|TARBALL|URL", help="Fetch it from a clone or a release tarball.")
 @click.option("--sha256", metavar="HASH", help="The SHA-256 that the tarball must have.")
 @click.option("--without", multiple=True, metavar="FOLDER", help="Leave a folder out. May be repeated.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Submodules at a time.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="How many submodules to fetch at a time."
+)
 @options.as_json
 def command(as_json: bool, **given: Any) -> int:
-    """Fetch PyTorch's source at a release, every submodule at its pinned commit, or complete what is there."""
+    """Fetch PyTorch's source at a release, every submodule at its pinned commit. Completes what is there."""
     from rekindle.source.request import SourceCommand, bring
 
     wanted = SourceCommand(**given)

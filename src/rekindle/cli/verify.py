@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @options.gpus
 @click.option("--torch", metavar="X.Y.Z", help="The PyTorch release it should be.")
 @click.option("--cuda", metavar="X.Y", help="The CUDA it should be built with.")
-@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Hold it against this plan.")
-@click.option("--python", metavar="PATH", help="The interpreter for a wheel's throw-away environment.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Check it against this plan.")
+@click.option("--python", metavar="PATH", help="The Python for the temporary environment of a wheel.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
@@ -27,18 +27,34 @@ if TYPE_CHECKING:
     help="The torch that an extension is meant for [a torch wheel beside it].",
 )
 @click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
-@click.option("--bench", is_flag=True, help="Measure products and a convolution against the card's nominal rate.")
-@click.option("--all-gpus", is_flag=True, help="Also copy between all cards, and sum over them with NCCL.")
 @click.option(
-    "--stand-in", is_flag=True, help="Run a wheel for an old card on a newer one, through the old card's PTX."
+    "--bench", is_flag=True, help="Measure matrix products and a convolution against the GPU's nominal speed."
+)
+@click.option("--all-gpus", is_flag=True, help="Also copy between all GPUs, and sum over them with NCCL.")
+@click.option("--stand-in", is_flag=True, help="Run a wheel for an old GPU on a newer one, through the old GPU's PTX.")
+@click.option(
+    "--trial",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With `--stand-in`: a Python program that must exit with 0.",
 )
 @click.option(
-    "--trial", type=click.Path(path_type=Path), metavar="FILE", help="A Python program that must exit with 0."
+    "--old-driver",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With `--stand-in`: libcuda.so.1 of the old driver.",
 )
-@click.option("--old-driver", type=click.Path(path_type=Path), metavar="FILE", help="libcuda.so.1 of the old driver.")
-@click.option("--time-limit", type=click.FloatRange(min=1), metavar="SECONDS", help="For each run of the operators.")
 @click.option(
-    "--share", type=click.Path(path_type=Path), metavar="FILE", help="Write what you can send us: small, without names."
+    "--time-limit",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="With `--stand-in`: stop each run of the operators after this.",
+)
+@click.option(
+    "--share",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a small report without names that you can send to the project.",
 )
 @options.output("Where to write the report [a wheel's goes beside it].")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
@@ -63,9 +79,9 @@ def command(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Check a wheel, or an installed torch, from its file to a step of training on each card.
+    """Check a wheel, or an installed torch, from its file to a training step on each GPU.
 
-    A folder of wheels stands for each of them. Exits with 8 if a check failed, with 9 if nothing failed but something
+    A folder means every wheel in it. Exits with 8 if a check failed, with 9 if nothing failed but something
     could not be checked.
     """
     from rekindle.core.errors import UsageError
