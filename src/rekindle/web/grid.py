@@ -70,7 +70,10 @@ def _cell(row: MatrixRow, where: tuple[Situation, Verdict]) -> Cell:
         best = min(row.wheels, key=lambda wheel: (bool(wheel.loses), wheel.route is not RouteKind.OFFICIAL_WHEEL))
         why = "\n".join([*(_spoken(wheel) for wheel in row.wheels), *([built] if built else [])])
         lines = tuple(f"{wheel.name}{'-' if wheel.loses else ''}" for wheel in row.wheels)
-        return Cell(torch=row.torch, state="part" if best.loses else "yes", text=best.name, why=why, lines=lines)
+        # A stranger's wheel is taken only by people who say so.
+        whole = not best.loses and best.route is not RouteKind.COMMUNITY
+        text = best.name if best.route is RouteKind.OFFICIAL_WHEEL else best.name.partition("-")[0].partition(" ")[0]
+        return Cell(torch=row.torch, state="yes" if whole else "part", text=text, why=why, lines=lines)
     answer = why_not(f"torch=={row.torch}", where[0], Wish(), where[1])
     if row.source_cuda:
         first = next((each.sentence for each in answer.chain), "")
@@ -84,4 +87,5 @@ def _never(torch: str, note: str) -> Cell:
 
 def _spoken(wheel: MatrixWheel) -> str:
     lost = f", without: {'; '.join(wheel.loses)}" if wheel.loses else ""
+    lost += ", only with `--community`" if wheel.route is RouteKind.COMMUNITY else ""
     return f"{wheel.name}: {wheel.route.value}, CUDA {wheel.cuda}{lost} ({wheel.evidence.phrase})"

@@ -1,0 +1,80 @@
+"""`rekindle serve` in a real Chromium: a recorded computer filled in, other cards asked for, axe content."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rekindle
+from rekindle.web import answers
+from support import browser as browsers
+
+MACHINE = Path(__file__).parents[1] / "machines" / "k40c-windows.json"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    shelf = tmp_path_factory.mktemp("shelf")
+    env = {**os.environ, "PYTHONPATH": str(Path(rekindle.__file__).parents[1]), "REKINDLE_SHELF": str(shelf)}
+    words = ["serve", "--port", "0", "--machine", str(MACHINE)]
+    run = subprocess.Popen([sys.executable, "-m", "rekindle", *words], env=env, stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    place = run.stdout.readline().decode().strip()
+    port = int(place.rstrip("/").rpartition(":")[2])
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    yield place
+    run.terminate()
+    run.wait(timeout=30)
+    run.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsers.chromium() as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", ["", "index.html", "doctor.html", "shelf.html", "gpu/tesla-k80.html"])
+def test_pages_hold_and_can_be_read(browser: Any, address: str, path: str) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 800})
+    faults = browsers.watched(page)
+    page.goto(address + path, timeout=120_000)
+    if path == "index.html":
+        browsers.until(page, "!document.getElementById('answer').hidden")
+    assert page.evaluate("document.documentElement.scrollWidth <= 360")
+    assert browsers.violations(page) == []
+    page.close()
+    assert faults == []
+
+
+def test_the_picker_begins_with_this_computer_and_answers_for_others(browser: Any, address: str) -> None:
+    page = browser.new_page()
+    faults = browsers.watched(page)
+    page.goto(address + "index.html", timeout=120_000)
+    browsers.until(page, "document.getElementById('headline').textContent === 'Tesla K40c on Windows'")
+    assert page.input_value("#driver") == "472.50"
+    page.fill("#driver", "")
+    page.select_option("#os", "linux")
+    page.select_option("#python", "3.11")
+    page.fill("#gpu", "1080ti")
+    browsers.until(page, "document.getElementById('headline').textContent === 'GeForce GTX 1080 Ti on Linux'")
+    best = answers.verdict("1080ti", "linux", "3.11", None).recommended
+    browsers.until(page, f"document.querySelector('.summary').textContent.includes({best.torch!r})")
+    assert page.text_content("#best .panel code") == "\n".join(best.commands)
+    page.fill("#gpu", "rx 580")
+    browsers.until(page, "document.getElementById('message').textContent.includes('AMD')")
+    page.close()
+    assert faults == []
