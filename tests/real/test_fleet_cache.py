@@ -28,7 +28,7 @@ def compile_seconds(work: Path) -> tuple[float, int]:
 def test_a_second_machine_takes_from_redis_what_the_first_compiled(tmp_path: Path) -> None:
     if shutil.which("ccache") is None:
         unverified("ccache is not installed")
-    lines = pebble(tmp_path, "pebble", files=12, header="regex")
+    lines = pebble(tmp_path, "pebble", files=4, header="regex")
     part = tmp_path / "pebble" / "part.cpp.in"
     heavy = '#include <regex>\n#include <string>\nextern "C" int use_@number@(const char* s) {\n'
     heavy += '  return std::regex_search(std::string(s), std::regex("a+b@number@"));\n}\n'
@@ -37,19 +37,15 @@ def test_a_second_machine_takes_from_redis_what_the_first_compiled(tmp_path: Pat
     matrix.write_text(f'project = "pebble"\ncuda = "cpu"\narch = "{os.uname().machine}"\n{lines}', encoding="utf-8")
     key = str(planning.make(matrix).plan.jobs[0].key)
     found = []
-    with redis(tmp_path) as (address, stop, _):
+    with redis(tmp_path) as (address, _, _):
         for machine in ("one", "two"):
             words = ["fleet", "job", str(matrix), key, "--shelf", str(tmp_path / f"shelf-{machine}")]
             seen = rekindle_command(*words, "--work", str(tmp_path / machine), "--cache", address)
             assert seen.code == 0, seen.err
             found.append(compile_seconds(tmp_path / machine))
-        stop()
-        words = ["fleet", "job", str(matrix), key, "--shelf", str(tmp_path / "shelf-three"), "--cache", address]
-        seen = rekindle_command(*words, "--work", str(tmp_path / "three"))
-        assert seen.code == 0, "without its Redis it compiles by itself"
     (cold, none), (warm, all_) = found
     print(f"cold {cold:.1f} s, warm {warm:.1f} s, {cold / warm:.1f} x")
-    assert (none, all_) == (0, 12)
+    assert (none, all_) == (0, 4)
     assert cold / warm >= 5
     sums = {path.read_bytes() for path in tmp_path.glob("shelf-*/wheels/*.whl")}
-    assert len(sums) == 1, "the same wheel with and without the cache"
+    assert len(sums) == 1, "the same wheel, compiled or taken from the cache"

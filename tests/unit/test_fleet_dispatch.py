@@ -11,14 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.fleet import planning
+from rekindle.fleet import planning, shelved
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, _Placed
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob
 from rekindle.fleet.journal import FleetJournal, event
+from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState
+from rekindle.wheels.shelf import shelf
 from support.cuda import project
+from support.small_wheels import make as small_wheel
 
 MATRIX = """
 project = ["spark"]
@@ -37,7 +40,7 @@ HAVE = Announcement(
 
 class Bench:
     def __init__(self, folder: Path, **rules: Any) -> None:
-        shutil.copytree(project("spark"), folder / "spark")
+        shutil.copytree(project("spark"), folder / "spark", dirs_exist_ok=True)
         (folder / "matrix.toml").write_text(MATRIX, encoding="utf-8")
         planned = planning.make(folder / "matrix.toml")
         state = FleetState(folder / "state")
@@ -170,3 +173,22 @@ def test_a_run_that_is_over_has_nothing_to_do(bench: Bench) -> None:
             return
 
     asyncio.run(bench.dispatcher.session(Client()))
+
+
+def test_the_shelf_says_what_is_done_and_the_journal_what_failed(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    done, gone, failed = first.jobs
+    journal = first.dispatcher.journal
+    (entry,) = shelf.add(tmp_path / "shelf", [small_wheel(tmp_path / "made")])
+    assert done.lock is not None and done.key is not None
+    record = ShelvedJob(key=done.key, wheel=entry.file, sha256=entry.sha256, lock=done.lock)
+    shelved.record(tmp_path / "shelf", record)
+    journal.write(event("begin", key=done.key, worker="one"))
+    journal.write(event("done", key=gone.key, wheel="gone.whl"))
+    journal.write(event("failed", key=failed.key, error="no"))
+    again = Bench(tmp_path).dispatcher
+    assert again.ended == {done.key: "done", failed.key: "failed"}
+    assert again.waiting == [gone.key], "its wheel is not on the shelf any more"
+    assert again.journal.events[-1].event == "done" and again.journal.events[-1].key == done.key
+    journal.write(event("unplaced", key=gone.key, error="no worker"))
+    assert Bench(tmp_path).dispatcher.waiting == [gone.key], "another machine may have joined"

@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
-from rekindle.fleet import progress, work
+from rekindle.fleet import progress, shelved, work
 from rekindle.fleet.announcement import Announcement, lacks
 from rekindle.fleet.certs import dask
 from rekindle.fleet.intake import Intake
@@ -82,8 +82,7 @@ class Dispatcher:
         self.seen: dict[str, Announcement] = {}
         """Every worker that was ever there, by name: it may come back."""
         self.jobs = {job.key: job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
-        last = last_of(journal.events)
-        self.ended = {key: last[key].event for key in self.jobs if key in last and last[key].event in FINAL}
+        self.ended = self._ended()
         self.waiting = [key for key in self.jobs if key not in self.ended]
         self.last_worker = {each.key: each.worker for each in journal.events if each.key and each.worker}
         self.pace = Pace(self.jobs, journal.events)
@@ -93,6 +92,26 @@ class Dispatcher:
         self._full: dict[str, set[str]] = {}
         self._idle_since: float | None = None
         self._told: set[asyncio.Future[Any]] = set()
+
+    def _ended(self) -> dict[str, str]:
+        """What need not be run: the shelf says what is done, the journal what failed.
+
+        A job whose wheel was taken off the shelf is built again; one that was shelved just before the client died is
+        done. Who found no worker is tried again: another machine may have joined.
+        """
+        last = last_of(self.journal.events)
+        there = shelved.jobs_on(self.intake.shelf)
+        found: dict[str, str] = {}
+        for key, job in self.jobs.items():
+            word = last[key].event if key in last else ""
+            if key in there:
+                found[key] = "done"
+                if word != "done":
+                    done = there[key]
+                    self.journal.write(event("done", key=key, name=job.name, wheel=done.wheel, sha256=done.sha256))
+            elif word in FINAL and word not in ("done", "unplaced"):
+                found[key] = word
+        return found
 
     @property
     def over(self) -> bool:

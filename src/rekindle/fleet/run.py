@@ -77,6 +77,7 @@ def _carry_out(planned: Planned, state: FleetState, settings: RunSettings, tell:
 
 
 async def _drive(dispatcher: Dispatcher, state: FleetState, settings: RunSettings, tell: Tell) -> None:
+    certs.dask()
     import dask
 
     dask.config.set(scheduler.settings())

@@ -112,11 +112,11 @@ def _ended(code: int) -> str:
 
 async def offer(settings: WorkerSettings) -> int:
     """The worker itself: one try with one scheduler."""
-    import dask
-
     from rekindle.machine.probe import look
 
     distributed = certs.dask()
+    import dask
+
     dask.config.set(scheduler.settings())
     folder = Path(settings.folder)
     machine = look()
