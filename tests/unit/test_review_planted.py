@@ -15,14 +15,14 @@ from rekindle.review.document import load
 from rekindle.review.remark import Remark
 from rekindle.review.review import review_script
 
-FOLDER = Path(__file__).parents[1] / "data" / "review" / "planted"
-LISTS = sorted(FOLDER.glob("*.faults.json"))
+DATA = Path(__file__).parents[1] / "data" / "review"
+LISTS = sorted(DATA.glob("planted*/*.faults.json"))
 # A variable in a message only: nothing depends on it.
 MISSED = {("p12.bat", 22)}
 
 
-def _remarks(known: dict[str, Any]) -> list[Remark]:
-    answer = review_script(load(FOLDER / known["script"]), gpus=capabilities_of((known["gpu"],)))
+def _remarks(path: Path, known: dict[str, Any]) -> list[Remark]:
+    answer = review_script(load(path.with_name(known["script"])), gpus=capabilities_of((known["gpu"],)))
     return [remark for remark in answer.remarks if remark.state is not State.PASS]
 
 
@@ -35,7 +35,7 @@ def _says(remark: Remark, fault: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("path", LISTS, ids=[path.name.removesuffix(".faults.json") for path in LISTS])
 def test_every_planted_fault_is_found_and_nothing_else_is_wrong(path: Path) -> None:
     known = json.loads(path.read_text(encoding="utf-8"))
-    remarks = _remarks(known)
+    remarks = _remarks(path, known)
     missed = [
         fault["what"]
         for fault in known["faults"]

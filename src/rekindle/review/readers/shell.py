@@ -68,7 +68,9 @@ class _ShellReader:
             if self.trace.full:
                 return
             following = child.next_sibling
-            self.statement(child, after="&" if following is not None and following.type == "&" else "")
+            sign = following.type if following is not None and following.type in ("&", ";") else ""
+            last = following is None or following.next_named_sibling is None
+            self.statement(child, after="" if sign == ";" and last else sign)
 
     def statement(self, node: Node, *, checked: bool = False, piped: tuple[str, ...] = (), after: str = "") -> None:
         if self.depth > _DEEPEST:

@@ -26,6 +26,7 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _lasting(subject)
         yield from _not_exported(subject)
         yield from _background(subject)
+        yield from _sudo(subject)
         yield from _twice(subject)
         yield from _left_source(subject)
         yield from _not_filled_in(subject)
@@ -201,6 +202,21 @@ def _background(subject: Subject) -> Iterator[Raised]:
         waits = any(item.program == "wait" for item in later)
         if step.item.after == "&" and step.item.dialect is Dialect.SHELL and uses and not waits:
             yield raised("background-unwaited", step.line, line_after=uses[0].line)
+            return
+
+
+def _sudo(subject: Subject) -> Iterator[Raised]:
+    """sudo starts the build with an environment of its own."""
+    for step in _real(subject):
+        if not re.match(r"(?:\w+=\S*\s+)*sudo\s", step.item.text) or re.search(
+            r"sudo\s+(?:\S+\s+)*?(?:-\w*E\w*|--preserve-env\S*)\s", step.item.text
+        ):
+            continue
+        names = {item.name for item in subject.trace.assignments if _READ_BY_BUILD.match(item.name)}
+        lost = sorted(name for name in names if (value := subject.visible(name, step.item)) and value.exported)
+        if lost:
+            right = re.sub(r"\bsudo\s", "sudo -E ", subject.document.line(step.item.line), count=1)
+            yield raised("sudo-environment", step.item.line, names=", ".join(lost[:4]), corrected=right, certain=False)
             return
 
 

@@ -12,6 +12,9 @@ from rekindle.review.trace import Invocation
 
 # `MAX_JOBS=8` and `MAX_JOBS=8 python setup.py`, as the Unix shell writes them
 _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
+# `%NAME%` of cmd; in the Unix shell a format may look like it (`%Y%`), so only upper case and well-known names count
+_PERCENT = re.compile(r"%[A-Za-z][A-Za-z0-9_]{2,}(?:\(x86\))?%")
+_UPPER_PERCENT = re.compile(r"%(?:[A-Z][A-Z0-9_]{2,}|ProgramFiles(?:\(x86\))?|UserProfile|AppData|LocalAppData)%")
 SHOWN = {Dialect.BATCH: "cmd", Dialect.POWERSHELL: "PowerShell", Dialect.SHELL: "the shell"}
 
 
@@ -198,7 +201,7 @@ def _powershell(subject: Subject, item: Invocation) -> Iterator[Raised]:
             "where-alias", item.line, name=name, corrected=re.sub(r"\bwhere\b(?!\.exe)", "where.exe", line, count=1)
         )
     for word in item.words[1:]:
-        match = re.search(r"%[A-Z][A-Z0-9_]+%", word.text)
+        match = _PERCENT.search(word.text)
         if match and first not in (
             "cmd",
             "cmd.exe",
@@ -280,7 +283,7 @@ def _values(subject: Subject) -> Iterator[Raised]:
                     effect="cmd does not fill it in: write %X%",
                 )
         else:
-            match = re.search(r"%[A-Z][A-Z0-9_]{2,}%", item.value)
+            match = (_PERCENT if item.dialect is Dialect.POWERSHELL else _UPPER_PERCENT).search(item.value)
             if match:
                 good = "$env:" if item.dialect is Dialect.POWERSHELL else "$"
                 yield raised(
