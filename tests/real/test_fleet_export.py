@@ -80,6 +80,7 @@ def test_one_exported_job_makes_the_same_wheel_as_the_fleet(small: Path) -> None
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(temp)], check=True)
     ran = run_as_a_runner(job["steps"], entry, runner, temp)
     assert ran == ["Rekindle", "Build"]
+    assert (temp / "output").read_text(encoding="utf-8") == "fresh=yes\n", "the wheel would be uploaded"
     words = [
         "fleet",
         "job",

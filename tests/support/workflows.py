@@ -39,7 +39,8 @@ def run_as_a_runner(steps: list[dict[str, Any]], entry: dict[str, str], folder: 
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", filled(step["run"], entry)],
             cwd=folder,
-            env={**os.environ, **environ, "RUNNER_TEMP": str(temp), "REKINDLE_REQUIREMENT": str(ROOT),
+            env={**os.environ, **environ, "RUNNER_TEMP": str(temp),
+                 "GITHUB_OUTPUT": str(temp / "output"), "REKINDLE_REQUIREMENT": str(ROOT),
                  "REKINDLE_KEY": str(temp / "own-key.pem"), "PATH": f"{temp / 'bin'}:{os.environ['PATH']}"},
             capture_output=True, text=True, check=False, timeout=900,
         )  # fmt: skip

@@ -21,12 +21,13 @@ def command() -> None:
     "--matrix", type=click.Path(path_type=Path), metavar="FILE", help="Your own matrix [PyTorch for orphaned cards]."
 )
 @click.option("--rekindle", metavar="REQUIREMENT", help="What pip installs Rekindle from.")
+@click.option("--accept-licence", is_flag=True, help="You accept NVIDIA's terms for the runners' toolchains.")
 @options.as_json
-def init_command(folder: Path, matrix: Path | None, rekindle: str | None, as_json: bool) -> int:
+def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept_licence: bool, as_json: bool) -> int:
     """Write the template of a factory into DIR: matrix, workflow, and how to press the button."""
     from rekindle.fleet.factory import template
 
-    made = template.init(folder, matrix=matrix, rekindle=rekindle)
+    made = template.init(folder, matrix=matrix, rekindle=rekindle, accept_licence=accept_licence)
     if as_json:
         console.out_json(made)
         return 0

@@ -210,6 +210,7 @@ def job_command(
     metavar="PLACE=LABEL",
     help="The runner of a place: linux-x86_64=my-label. May be repeated.",
 )
+@click.option("--accept-licence", is_flag=True, help="You accept NVIDIA's terms for the runners' toolchains.")
 @options.as_json
 def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, **given: Any) -> int:  # fmt: skip
     """Write MATRIX as a workflow for hosted runners or as a Slurm array."""
@@ -223,6 +224,7 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         cores=given["cores"],
         rounds=given["rounds"],
         runner=pairs,
+        accept_licence=given["accept_licence"],
         **({"rekindle": given["rekindle"]} if given["rekindle"] else {}),
     )
     plan = planning.make(matrix, shelf_folder=given["shelf"]).plan

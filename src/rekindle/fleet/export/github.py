@@ -14,6 +14,7 @@ from rekindle.fleet.export.workflow import (
     ExportSettings,
     build_words,
     quoted,
+    toolchain_words,
 )
 
 RUNNERS = {
@@ -88,6 +89,8 @@ def _entry(job: ExportedJob, settings: ExportSettings) -> dict[str, str]:
         "runner": settings.runner.get(place) or RUNNERS.get(place, "self-hosted"),
         "python": job.python,
         "toolchain": " ".join(job.toolchain),
+        "project": job.project.replace("-", "_"),
+        "needs": job.needs,
         "room": "yes" if job.disk_gb > FREE_GB else "no",
     }
 
@@ -99,10 +102,17 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
         {"uses": action("checkout")},
         {"uses": action("python"), "with": {"python-version": "${{ matrix.python }}"}},
         {
-            "name": "Wheels of earlier runs",
+            "name": "Its wheel, if an earlier round made it",
             "uses": action("download"),
             "continue-on-error": True,
-            "with": {"pattern": "wheel-*", "path": SHELF, "merge-multiple": True},
+            "with": {"pattern": "wheel-${{ matrix.key }}-*", "path": SHELF, "merge-multiple": True},
+        },
+        {
+            "name": "The wheel that it needs",
+            "if": "matrix.needs != ''",
+            "uses": action("download"),
+            "continue-on-error": True,
+            "with": {"pattern": "wheel-${{ matrix.needs }}-*", "path": SHELF, "merge-multiple": True},
         },
         {
             "name": "What was compiled before",
@@ -122,10 +132,11 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
             "name": "Toolchain",
             "if": "matrix.toolchain != ''",
             "shell": "bash",
-            "run": "rekindle toolchain install ${{ matrix.toolchain }}\n",
+            "run": f"{toolchain_words(settings)} ${{{{ matrix.toolchain }}}}\n",
         },
         {
             "name": "Build",
+            "id": "build",
             "shell": "bash",
             "env": {"LAST": str(last).lower(), "REKINDLE_KEY_TEXT": "${{ secrets.REKINDLE_KEY }}"},
             "run": (
@@ -135,8 +146,13 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
                 '  export REKINDLE_KEY="$RUNNER_TEMP/rekindle-key.pem"\n'
                 "fi\n"
                 "unset REKINDLE_KEY_TEXT\n"
+                "have() { ls shelf/fleet/${{ matrix.key }}*.json > /dev/null 2>&1; }\n"
+                "before=no; have && before=yes\n"
                 "code=0\n"
                 f"{quoted(build_words(settings, '${{ matrix.key }}'))} || code=$?\n"
+                'if [ "$before" = no ] && ls shelf/wheels/${{ matrix.project }}-*.whl > /dev/null 2>&1 && have; then\n'
+                '  echo "fresh=yes" >> "$GITHUB_OUTPUT"\n'
+                "fi\n"
                 'rm -f "$RUNNER_TEMP/rekindle-key.pem"\n'
                 f"if {time_is_up}; then echo 'the next round goes on'; exit 0; fi\n"
                 'exit "$code"\n'
@@ -150,11 +166,11 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
         },
         {
             "name": "Wheel",
+            "if": "steps.build.outputs.fresh == 'yes'",
             "uses": action("upload"),
             "with": {
                 "name": f"wheel-${{{{ matrix.key }}}}-{number}",
-                "path": SHELF,
-                "if-no-files-found": "ignore",
+                "path": f"{SHELF}/wheels/${{{{ matrix.project }}}}-*\n{SHELF}/fleet/${{{{ matrix.key }}}}*\n",
                 "retention-days": 30,
             },
         },

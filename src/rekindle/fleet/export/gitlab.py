@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rekindle.fleet.export.workflow import COMPILED, SHELF, Exported, ExportedJob, ExportSettings, build_words, quoted
+from rekindle.fleet.export.workflow import (
+    COMPILED,
+    SHELF,
+    Exported,
+    ExportedJob,
+    ExportSettings,
+    build_words,
+    quoted,
+    toolchain_words,
+)
 
 _MOST = 200
 IMAGES = {"linux-x86_64": "python:3.12-bookworm", "linux-aarch64": "python:3.12-bookworm"}
@@ -49,7 +58,7 @@ def _job(settings: ExportSettings, stage: str, place: str, jobs: list[ExportedJo
         "artifacts": {"paths": [f"{SHELF}/"], "expire_in": "30 days", "when": "always"},
         "script": [
             'python -m pip install "$REKINDLE_REQUIREMENT"',
-            'if [ -n "$TOOLCHAIN" ]; then rekindle toolchain install $TOOLCHAIN; fi',
+            f'if [ -n "$TOOLCHAIN" ]; then {toolchain_words(settings)} $TOOLCHAIN; fi',
             f"code=0; {command} || code=$?;{goes_on} exit $code",
         ],
     }

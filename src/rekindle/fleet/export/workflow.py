@@ -35,6 +35,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     runner: dict[str, str] = {}
     """By `linux-x86_64` and so on: the runner's label or image."""
     rounds: int | None = None
+    accept_licence: bool = False
+    """You have read the terms that `rekindle toolchain install` shows, and accept them for these runners."""
     site: bool = False
     """The runners take up what is published at the repository's own pages."""
 
@@ -50,6 +52,9 @@ class ExportedJob(msgspec.Struct, frozen=True, kw_only=True):
     toolchain: tuple[str, ...] = ()
     minutes: int | None = None
     disk_gb: float = 0.0
+    project: str = ""
+    needs: str = ""
+    """The key of the job whose wheel it needs."""
     level: int = 0
     """Jobs of level 1 need wheels of level 0."""
 
@@ -82,6 +87,8 @@ def _job(job: FleetJob) -> ExportedJob:
         toolchain=tuple(words),
         minutes=job.estimate.minutes,
         disk_gb=job.estimate.disk_gb,
+        project=lock.project,
+        needs=job.needs[0][:16] if job.needs else "",
         level=1 if job.needs else 0,
     )
 
@@ -95,6 +102,24 @@ def _rounds(jobs: Sequence[ExportedJob], settings: ExportSettings) -> int:
 def usable(settings: ExportSettings) -> int:
     """What is left of a runner's time for the build: fetching, unpacking and saving the cache take the rest."""
     return max(5, settings.limit - 40)
+
+
+def toolchain_words(settings: ExportSettings) -> str:
+    """Without your word on the terms the step stops and shows them."""
+    return "rekindle toolchain install" + (" --accept-licence" if settings.accept_licence else "")
+
+
+def notes(exported: Exported) -> str:
+    """What whoever reads the file should know before it is run."""
+    settings = exported.settings
+    found = []
+    if "://" not in settings.rekindle:
+        found.append(f"UNVERIFIED: that pip finds `{settings.rekindle}`. Name another place with `--rekindle`.")
+    if any(job.toolchain for job in exported.jobs) and not settings.accept_licence:
+        found.append(
+            "The step `Toolchain` stops at NVIDIA's terms: read them, then write this again with `--accept-licence`."
+        )
+    return "".join(f"# {line}\n" for line in found)
 
 
 def build_words(settings: ExportSettings, job: str, *, cache: str = COMPILED) -> list[str]:

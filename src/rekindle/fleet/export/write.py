@@ -11,10 +11,9 @@ import msgspec
 from rekindle.core import files
 from rekindle.core.errors import UsageError
 from rekindle.fleet.export import github, gitlab, slurm
-from rekindle.fleet.export.workflow import Exported
+from rekindle.fleet.export.workflow import Exported, notes
 
 _HEAD = "# Written by `rekindle fleet export {form}`; write it again when the matrix changes.\n"
-_NOTE = "# UNVERIFIED: that pip finds `{rekindle}`. Name another place with `--rekindle`.\n"
 PLACES = {"github": ".github/workflows/fleet.yml", "gitlab": ".gitlab-ci.yml", "slurm": "fleet.sbatch"}
 
 
@@ -41,8 +40,7 @@ def text(form: str, exported: Exported) -> str:
     if form == "slurm":
         return slurm.script(exported)
     made: dict[str, Callable[[Exported], dict[str, Any]]] = {"github": github.workflow, "gitlab": gitlab.pipeline}
-    note = _NOTE.format(rekindle=exported.settings.rekindle) if "://" not in exported.settings.rekindle else ""
-    return _HEAD.format(form=form) + note + as_yaml(made[form](exported))
+    return _HEAD.format(form=form) + notes(exported) + as_yaml(made[form](exported))
 
 
 def as_yaml(value: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from rekindle.core import files
 from rekindle.core.errors import UsageError
 from rekindle.fleet import planning
 from rekindle.fleet.export import github
-from rekindle.fleet.export.workflow import SHELF, ExportSettings, exported
+from rekindle.fleet.export.workflow import SHELF, ExportSettings, exported, notes
 from rekindle.fleet.export.write import as_yaml
 from rekindle.fleet.factory.limits import arithmetic
 from rekindle.fleet.planning import FleetPlan
@@ -46,7 +46,9 @@ class FactoryTemplate(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
 
 
-def init(folder: Path, *, matrix: Path | None = None, rekindle: str | None = None) -> FactoryTemplate:
+def init(
+    folder: Path, *, matrix: Path | None = None, rekindle: str | None = None, accept_licence: bool = False
+) -> FactoryTemplate:
     """Write the template into a new folder, or one that holds nothing of these names."""
     text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
     wanted = ("matrix.toml", WORKFLOW, "README.md", ".gitignore")
@@ -56,15 +58,13 @@ def init(folder: Path, *, matrix: Path | None = None, rekindle: str | None = Non
     if matrix is not None:
         _copy_projects(matrix, folder)
     plan = planning.make(folder / "matrix.toml").plan
-    settings = ExportSettings(cores=4, limit=350, site=True)
+    settings = ExportSettings(cores=4, limit=350, site=True, accept_licence=accept_licence)
     if rekindle:
         settings = msgspec.structs.replace(settings, rekindle=rekindle)
     made = exported(plan, settings)
     flow = github.workflow(made, name="factory", then={"publish": _publish(settings)})
     head = "# Written by `rekindle factory init`; write it again when the matrix changes.\n"
-    if "://" not in settings.rekindle:
-        head += f"# UNVERIFIED: that pip finds `{settings.rekindle}`. Name another place with `--rekindle`.\n"
-    files.write_text(folder / WORKFLOW, head + as_yaml(flow))
+    files.write_text(folder / WORKFLOW, head + notes(made) + as_yaml(flow))
     files.write_text(folder / "README.md", _readme(plan, made.rounds))
     files.write_text(folder / ".gitignore", f"/{SHELF}/\n/fleet-work/\n/{SITE}/\n")
     return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds)
