@@ -59,6 +59,17 @@ def test_an_isolated_python_runs_none_of_them(trapped: Path, words: tuple[str, .
     assert ran(trapped) == []
 
 
+def test_a_process_of_our_own_takes_no_module_of_the_current_folder(trapped: Path) -> None:
+    """Workers of a fleet are started so: `python -m` would run a `rekindle` or a `json.py` that lies there."""
+    fake = trapped / "downloads" / "rekindle"
+    fake.mkdir()
+    (fake / "__init__.py").write_text(f"open({str(trapped / 'ran')!r}, 'a').write('rekindle')\n", encoding="utf-8")
+    said = call(python.own("rekindle", "--version"), timeout=120)
+    assert said.ok, said.err
+    assert "rekindle" in said.out
+    assert ran(trapped) == []
+
+
 def test_verify_runs_nothing_of_the_current_folder(trapped: Path) -> None:
     needs_environments()
     seen = rekindle_command("verify", str(a_wheel(trapped / "in")), "--json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,20 @@ _PIP = ("--disable-pip-version-check", "--no-input")
 def isolated(program: str | os.PathLike[str], *words: str) -> list[str]:
     """The command of a Python that takes nothing from the current folder: `-m venv DIR`, `-c TEXT` or a script."""
     return [os.fspath(program), "-I", *words]
+
+
+def own(module: str, *words: str) -> list[str]:
+    """The command that runs a module of Rekindle in a process of its own, from where this one was imported.
+
+    `python -m rekindle.x` would take a `rekindle` folder, or a `json.py`, of the current folder first. `-P` would
+    prevent that, but Python 3.10 has none.
+    """
+    root = str(Path(__file__).parents[2])
+    here = os.path.abspath(os.curdir)  # noqa: PTH100 - the folder may be a link
+    path = [each for each in sys.path if Path(each).is_absolute() and each != here]
+    script = f"import sys; sys.path[:] = {list(dict.fromkeys([root, *path]))!r}; import runpy; "
+    script += f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return isolated(sys.executable, "-c", script, *words)
 
 
 def pip(program: str | os.PathLike[str], *words: str) -> list[str]:

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 from rekindle.build.governor.memory import SHARE
 from rekindle.build.run import journal as build_journal
-from rekindle.core import codec, files, paths, signing
+from rekindle.core import codec, files, paths, python, signing
 from rekindle.core.errors import MissingTool, NotWritable, RekindleError, StepFailed
 from rekindle.core.processes import Started
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
@@ -271,7 +270,7 @@ class Running:
     def _rekindle(self, words: Sequence[str], *, watch: Path | None = None, may: Sequence[int] = ()) -> dict[str, Any]:
         """Run a command of Rekindle and give its JSON; an error carries the diagnosis of its log."""
         out = self.folder / "answer.json"
-        code = self._program_run([sys.executable, "-m", "rekindle.fleet.confined", *words], out=out, watch=watch)
+        code = self._program_run(python.own("rekindle.fleet.confined", *words), out=out, watch=watch)
         text = out.read_text(encoding="utf-8", errors="replace") if out.is_file() else ""
         try:
             said: dict[str, Any] = json.loads(text)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from rekindle.core import codec
+from rekindle.core import codec, python
 from rekindle.fleet import certs, scheduler
 from rekindle.fleet.worker import WorkerSettings
 
@@ -52,7 +52,7 @@ async def fleet(
 
 
 def _start(settings: WorkerSettings) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "rekindle.fleet.local", codec.to_json(settings, indent=0)]
+    words = python.own("rekindle.fleet.local", codec.to_json(settings, indent=0))
     return subprocess.Popen(words, stdin=subprocess.DEVNULL)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, files, paths
+from rekindle.core import codec, files, paths, python
 from rekindle.core.errors import BadInput
 from rekindle.fleet import announcement, certs, scheduler, work
 
@@ -90,7 +90,7 @@ def _signals() -> list[int]:
 
 
 def _one(told: Path, stopping: list[int]) -> int:
-    process = subprocess.Popen([sys.executable, "-m", "rekindle.fleet.worker", str(told)], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(python.own("rekindle.fleet.worker", str(told)), stdin=subprocess.DEVNULL)
     while True:
         try:
             return process.wait(timeout=0.2)

@@ -130,8 +130,8 @@ class _State:
 
     def apt(self, *words: str, cwd: Path | None = None, timeout: float = 120) -> run.Result:
         # By `-c`, which is read last: what APT_CONFIG names is read first, and any file of the system overrides it.
-        program = "apt-cache" if words[0] == "show" else "apt-get"
-        command = [program, "-c", str(self.root / "apt.conf"), *words]
+        tool = "apt-cache" if words[0] == "show" else "apt-get"
+        command = [tool, "-c", str(self.root / "apt.conf"), *words]
         return run.call(command, env={**os.environ, "LC_ALL": "C"}, cwd=cwd, timeout=timeout)
 
     def closure(self, *, full: bool) -> list[dict[str, str]]:
