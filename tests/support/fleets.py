@@ -41,7 +41,7 @@ extern "C" int {name}_@number@(int x) {{ return x + @number@; }}
 """
 KILLER = """import os, signal, psutil
 for each in psutil.Process().parents():
-    if "rekindle.fleet.worker" in each.cmdline():
+    if any("rekindle.fleet.worker" in word for word in each.cmdline()):
         os.kill(each.pid, signal.SIGKILL)
 """
 
@@ -117,7 +117,7 @@ class Fleet:
         """The process that does the work, below the command that watches over it."""
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process(self.processes[name].pid).children():
-                if "rekindle.fleet.worker" in child.cmdline():
+                if any("rekindle.fleet.worker" in word for word in child.cmdline()):
                     return int(child.pid)
         return None
 
