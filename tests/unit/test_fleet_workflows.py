@@ -1,0 +1,115 @@
+"""Exported workflows without a network: what they hold, how they are divided, and that the scripts are scripts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rekindle.core.errors import UsageError
+from rekindle.fleet import planning
+from rekindle.fleet.export import github, gitlab, slurm, workflow, write
+from rekindle.fleet.export.workflow import Exported, ExportSettings
+from rekindle.fleet.factory import limits, template
+from support.command import rekindle_command
+
+TORCH = 'torch = "2.15.0"\ncuda = "12.6"\ngpu = "6.1"\npython = ["3.11", "3.12"]\nproject = ["torch", "torchvision"]\n'
+
+
+def exported(folder: Path, text: str = TORCH, **settings: object) -> Exported:
+    (folder / "matrix.toml").write_text(text, encoding="utf-8")
+    plan = planning.make(folder / "matrix.toml").plan
+    return workflow.exported(plan, ExportSettings(**settings))  # type: ignore[arg-type]
+
+
+def test_a_torch_gets_as_many_rounds_as_its_time_needs(tmp_path: Path) -> None:
+    assert exported(tmp_path, limit=350, cores=4).rounds == 1
+    assert exported(tmp_path, limit=120, cores=4).rounds == 5, "258 minutes on four cores by 80, and one to spare"
+    assert exported(tmp_path, limit=120, cores=4, rounds=2).rounds == 2
+
+
+def test_extensions_come_after_the_torch_they_need_and_know_its_key(tmp_path: Path) -> None:
+    made = github.workflow(exported(tmp_path))
+    first, second = made["jobs"].items()
+    assert (first[0], second[0]) == ("build-round-1", "extensions-round-1")
+    assert second[1]["needs"] == ["build-round-1"]
+    torches = {entry["key"] for entry in first[1]["strategy"]["matrix"]["include"]}
+    assert {entry["needs"] for entry in second[1]["strategy"]["matrix"]["include"]} == torches
+
+
+def test_more_jobs_than_a_matrix_may_have_are_divided_and_none_is_lost(tmp_path: Path) -> None:
+    cards = ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"]
+    sets = [";".join(each) for size in (1, 2, 3, 4) for each in itertools.combinations(cards, size)][:300]
+    text = TORCH.replace('"6.1"', json.dumps(sets)).replace('["torch", "torchvision"]', '"torch"')
+    made = exported(tmp_path, text.replace('["3.11", "3.12"]', '"3.11"'), rounds=1)
+    for jobs, most in ((github.workflow(made)["jobs"], 256), (gitlab.pipeline(made), 200)):
+        parts = [
+            job.get("strategy", {}).get("matrix", {}).get("include") or job.get("parallel", {}).get("matrix")
+            for job in jobs.values()
+            if isinstance(job, dict) and ("strategy" in job or "parallel" in job)
+        ]
+        keys = [entry.get("key") or entry.get("KEY") for part in parts for entry in part]
+        assert len(parts) > 1 and max(map(len, parts)) <= most
+        assert sorted(keys) == sorted({job.key for job in made.jobs}) and len(keys) == len(made.jobs)
+
+
+def test_the_scripts_are_scripts(tmp_path: Path) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    made = exported(tmp_path)
+    steps = next(iter(github.workflow(made)["jobs"].values()))["steps"]
+    texts = [
+        step["run"].replace("${{ matrix.key }}", "k").replace("${{ matrix.toolchain }}", "t")
+        for step in steps
+        if "run" in step
+    ]
+    texts.append(slurm.script(made))
+    texts += gitlab.pipeline(made)["build-1-linux-x86_64"]["script"]
+    for text in texts:
+        said = subprocess.run(
+            ["bash", "-n"],
+            input=text.replace("${{ matrix.project }}", "p"),
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert said.returncode == 0, (text, said.stderr)
+
+
+def test_objects_go_from_round_to_round_not_build_trees(tmp_path: Path) -> None:
+    steps = next(iter(github.workflow(exported(tmp_path))["jobs"].values()))["steps"]
+    cached = [step["with"]["path"] for step in steps if "cache/" in step.get("uses", "")]
+    assert cached == [workflow.COMPILED, workflow.COMPILED]
+
+
+def test_terms_are_accepted_by_a_person_only(tmp_path: Path) -> None:
+    made = exported(tmp_path)
+    assert "--accept-licence" not in json.dumps(github.workflow(made)) and "terms" in workflow.notes(made)
+    said = exported(tmp_path, accept_licence=True)
+    assert "install --accept-licence" in json.dumps(github.workflow(said)) and "terms" not in workflow.notes(said)
+
+
+def test_somebody_elses_file_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = exported(tmp_path)
+    place = tmp_path / "ci.yml"
+    place.write_text("jobs: {}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="not written by Rekindle"):
+        write.write("github", made, place)
+    place.unlink()
+    for _ in range(2):
+        write.write("github", made, place)
+    assert yaml.safe_load(place.read_text(encoding="utf-8"))["on"]["workflow_dispatch"] == {}
+    assert rekindle_command("fleet", "export", "github", "--runner", "nonsense", "-o", "x").code == 2
+
+
+def test_the_arithmetic_of_the_orphans_names_every_limit_and_that_nobody_tried(tmp_path: Path) -> None:
+    (tmp_path / "matrix.toml").write_text(template.ORPHANS, encoding="utf-8")
+    text = limits.arithmetic(planning.make(tmp_path / "matrix.toml").plan, 3)
+    for word in ("UNVERIFIED", "45 GB", "14 GB", "rounds of 310 minutes", "10 GB", "2 GiB"):
+        assert word in text
