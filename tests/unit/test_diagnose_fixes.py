@@ -227,3 +227,28 @@ def test_a_release_before_the_tables_is_known_to_be_older_than_a_card() -> None:
     assert torch_lacks("1.4.0", None, "linux", Capability(8, 6)) is True
     assert torch_lacks("1.8.0", None, "linux", Capability(8, 6)) is None
     assert torch_lacks("1.4.0", None, "linux", Capability(6, 1)) is None
+
+
+def _fix(log: str) -> tuple[str, tuple[str, ...]]:
+    fix = diagnose_text(log + "\n").causes[0].fix
+    return fix.text, fix.commands
+
+
+def test_an_index_that_has_no_such_wheel_is_explained_from_the_tables() -> None:
+    asked = "Python {}\nC:\\x> pip install torch --index-url https://download.pytorch.org/whl/{}\n"
+    asked += "ERROR: No matching distribution found for {}"
+    text, _ = _fix(asked.format("3.12.8", "cu132", "torch==2.9.1"))
+    assert "torch 2.9.1 has no index `cu132`: it has cu126, cu128 and cu130" in text
+    text, _ = _fix(asked.format("3.13.1", "cu121", "torch"))
+    assert "`cu121` ends with torch 2.5.1" in text and "not for 3.13" in text
+
+
+def test_companions_of_the_installed_torch_are_named() -> None:
+    text, commands = _fix("torch 2.4.0+cu121\n/usr/lib/x.so\nRuntimeError: operator torchvision::nms does not exist")
+    assert "Keep torch 2.4.0" in text
+    assert commands[0].startswith("pip install torchvision==0.19.0+cu121 torchaudio==2.4.0+cu121 --index-url")
+    text, _ = _fix(
+        "xFormers can't load C++/CUDA extensions. xFormers was built for:\n"
+        "    PyTorch 2.3.0+cu121 with CUDA 1201 (you have 2.1.0+cu118)"
+    )
+    assert "built for torch 2.3.0, and torch 2.1.0 is installed" in text

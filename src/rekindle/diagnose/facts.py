@@ -37,6 +37,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int | None = None
     variant: str | None = None
     """The `cu128` of `2.8.0+cu128`."""
+    index: str | None = None
+    """The `cu128` of the index that pip looked into."""
     toolkit: str | None = None
     """The folder of the CUDA toolkit on a recorded machine."""
     cudnn: str | None = None
@@ -70,6 +72,7 @@ _PACKAGE = (
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
     ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
+    ("index", r"download\.pytorch\.org/whl/(?:nightly/)?(cu\d{2,3})\b"),
     ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
     ("cuda", r"(?i)\bCUDA[/\\]+v(\d+\.\d+)"),
     ("cuda", r"/cuda-(\d+\.\d+)"),

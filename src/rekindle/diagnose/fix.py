@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, coverage
+from rekindle.diagnose import advice, coverage, pairs
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import host_compilers
@@ -93,7 +93,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
-    values |= _of_cards(facts)
+    values |= _of_cards(facts) | pairs.values(fields, facts)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):

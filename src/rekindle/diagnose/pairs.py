@@ -1,0 +1,74 @@
+"""What the tables say of the torch that a log names: the companions that belong to it, and what an index has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rekindle.core.errors import RekindleError
+from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.torch import companions, releases
+
+_SYSTEMS = ("linux", "windows")
+
+
+def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if facts.torch and facts.variant and facts.variant != "cpu":
+        pinned = _companions(facts.torch, facts.variant, facts.os)
+        if pinned:
+            found |= {"companions": pinned, "variant": facts.variant}
+    story = _index(fields.get("package", ""), facts)
+    return found | ({"index_story": story} if story else {})
+
+
+def _companions(torch: str, variant: str, system: str | None) -> str | None:
+    """The requirements of torchvision and torchaudio for this torch, where they can be had on that system."""
+    wanted = []
+    for project in companions.PROJECTS:
+        try:
+            rows = [
+                companions.companion(project, torch, line=variant, python=None, system=each)
+                for each in ([system] if system else _SYSTEMS)
+            ]
+        except RekindleError:
+            return None
+        versions = {row.version for row in rows if row is not None}
+        if len(versions) == 1 and None not in rows:
+            wanted.append(f"{project}=={versions.pop()}+{variant}")
+    return " ".join(wanted) if wanted else None
+
+
+def _index(package: str, facts: Facts) -> str | None:
+    """What PyTorch's index of the log's name has, where that is why nothing was found."""
+    asked = re.fullmatch(r"torch(?:==(\d+\.\d+\.\d+))?", package)
+    if facts.index is None or asked is None:
+        return None
+    if asked[1]:
+        try:
+            release = releases.torch_release(asked[1])
+        except RekindleError:
+            return None
+        names = [variant.name for variant in release.variants]
+        if facts.index in names:
+            return _pythons(release, facts)
+        return f"torch {asked[1]} has no index `{facts.index}`: it has {_listed(names)}."
+    having = [row for row in releases.torch_releases() if row.variant(facts.index) is not None]
+    if not having:
+        newest = [variant.name for variant in releases.torch_releases()[-1].variants]
+        return f"PyTorch has no index `{facts.index}`: the newest release has {_listed(newest)}."
+    return _pythons(having[-1], facts)
+
+
+def _pythons(release: releases.TorchRelease, facts: Facts) -> str | None:
+    known = release.pythons(facts.os or "linux")
+    if facts.python is None or not known or facts.python in known:
+        return None
+    return (
+        f"The index `{facts.index}` ends with torch {release.newest}, which has wheels for Python {known[0]} to "
+        f"{known[-1]}, not for {facts.python}: use one of those, or the index of a newer CUDA."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
