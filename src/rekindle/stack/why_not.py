@@ -17,7 +17,7 @@ from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.typed import python_of
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
-_QUESTION = re.compile(r"(?:(torch|cuda|python)\s*(?:={1,2}|\s)\s*)?v?(\d[\w.+]*)\Z", re.IGNORECASE)
+_QUESTION = re.compile(r"(torch|cuda|python)\s*(?:={1,2}|\s)\s*([\w.+]+)\Z|v?(\d[\w.+]*)\Z", re.IGNORECASE)
 
 
 def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
@@ -29,7 +29,7 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
         hint = f"ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`; {pair}"
         raise UsageError(message, hint=hint)
     # A bare version is one of PyTorch.
-    name, value = (match[1] or "torch").lower(), match[2]
+    name, value = (match[1] or "torch").lower(), match[2] or match[3]
     ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
     return ask(f"{name}=={value}", value, situation, wish, verdict)
 
