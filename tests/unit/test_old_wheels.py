@@ -13,7 +13,9 @@ def test_a_few_containers_are_no_wheel_for_the_card() -> None:
     assert row is not None
     share = row.share(Capability(3, 0))
     assert (share.coverage, share.runs, share.containers) == (Coverage.PARTIAL, 8, 731)
-    assert old_wheels.spoken(Capability(3, 0)).startswith("none whole; the most is ")
+    assert old_wheels.spoken(Capability(3, 0)).startswith("none; the most is 1.2.0 in 8 of 731")
+    assert old_wheels.spoken(Capability(3, 5)).startswith("1.2.0 (Python 3.5 to 3.7) in all but 15 of 731 containers")
+    assert old_wheels.spoken(Capability(6, 1)) == "1.9.1 (Python 3.6 to 3.9) and 9 more"
     assert old_wheels.spoken(Capability(2, 1)).startswith("none of the ")
 
 

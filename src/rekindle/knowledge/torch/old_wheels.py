@@ -14,6 +14,11 @@ from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, own, served
 from rekindle.knowledge.tables import Row, cached, observed
 
 
+_NEARLY = 0.95
+"""cuDNN is linked into the wheels of that time; each of its kernels is there for a few architectures only, so that the
+same 13 to 15 containers of 731 to 921 lack every card but Pascal."""
+
+
 class OldWheel(Row, frozen=True, kw_only=True):
     """The last patch of a minor release; `pythons` are all that this release has a Linux wheel for."""
 
@@ -89,12 +94,19 @@ def spoken(card: Capability) -> str:
     if not found:
         return f"none of the {len(every)} that were opened ({every[0]} to {every[-1]})"
     whole = [each for each in found if each.coverage is Coverage.SERVES]
-    best = whole[-1] if whole else max(found, key=_most)
+    nearly = [each for each in found if each.runs >= _NEARLY * each.containers]
+    best = whole[-1] if whole else nearly[-1] if nearly else max(found, key=_most)
     pythons = (
         f"Python {best.pythons[0]} to {best.pythons[-1]}" if len(best.pythons) > 1 else f"Python {best.pythons[0]}"
     )
+    if not whole and not nearly:
+        return f"none; the most is {best.spoken} ({pythons})"
     if not whole:
-        return f"none whole; the most is {best.spoken} ({pythons})"
+        lacking = best.containers - best.runs
+        return (
+            f"{best.torch} ({pythons}) in all but {lacking} of {best.containers} containers, which may be those of the "
+            "cuDNN inside for other cards: UNVERIFIED"
+        )
     return f"{best.spoken} ({pythons})" + (f" and {len(whole) - 1} more" if len(whole) > 1 else "")
 
 
