@@ -13,7 +13,6 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, own, served
 from rekindle.knowledge.tables import Row, cached, observed
 
-
 _NEARLY = 0.95
 """cuDNN is linked into the wheels of that time; each of its kernels is there for a few architectures only, so that the
 same 13 to 15 containers of 731 to 921 lack every card but Pascal."""
