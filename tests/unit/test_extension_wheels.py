@@ -94,7 +94,7 @@ def test_against_its_own_torch_it_passes(tmp_path: Path, requires: str) -> None:
         ({"version": "2.4.1+cu126"}, {}, "requires `torch==2.7.1`, and this is 2.4.1+cu126"),
         ({"offers": ("something_else",)}, {}, "torch 2.7.1+cu126 does not have"),
         ({"cuda": None, "version": "2.7.1+cpu"}, {"needs": ("libc10.so", "libcudart.so.12")}, "CPU build"),
-        ({}, {"needs": ("libc10.so", "libcudart.so.11.0")}, "does not bring it (CUDA 12.6)"),
+        ({}, {"needs": ("libc10.so", "libcudart.so.11.0")}, "does not include it (CUDA 12.6)"),
         ({}, {"version": "1.0+cu118"}, "built with CUDA 11.8, torch with 12.6"),
         ({"offers": (CHECK, OLD_STRING)}, {"wants": (NEW_STRING,)}, "C++ ABI is cxx11, torch's is pre-cxx11"),
         ({}, {"wants": (OLD_STRING,)}, "C++ ABI is pre-cxx11, torch's is cxx11"),

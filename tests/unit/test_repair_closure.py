@@ -109,7 +109,7 @@ def test_what_cannot_be_had_is_named_with_where_to_get_it(
     assert answer["added"] == [], "a DLL that merely lies on PATH is not taken"
     said = {item["found"].split("`")[1]: item for item in answer["findings"] if item["id"] == "repair.missing"}
     assert set(said) == set(names)
-    assert f"one lies at `{lucky / 'zlibwapi.dll'}`, on PATH" in said["zlibwapi.dll"]["found"]
+    assert f"there is one on PATH at `{lucky / 'zlibwapi.dll'}`" in said["zlibwapi.dll"]["found"]
     assert "NvToolsExt" in said["nvToolsExt64_1.dll"]["fix"]["text"]
 
 
@@ -343,7 +343,7 @@ def test_a_package_that_is_not_the_one_of_the_index_is_not_taken(
         return Result(args=tuple(words), code=0)
 
     monkeypatch.setattr(index_packages, "call", mirror)
-    with pytest.raises(FetchFailed, match="another SHA-256"):
+    with pytest.raises(FetchFailed, match="different SHA-256"):
         index_packages.download(row)
     assert not place.exists()
     # One that lies in the cache with the right size and other contents is fetched again, and refused again.

@@ -77,7 +77,7 @@ def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedC
     reason = unfit(where, torch)
     if reason:
         return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index does not fit: {reason}")
-    return Finding(id="extension.index", state=State.PASS, found=f"{name} on the index serves the cards")
+    return Finding(id="extension.index", state=State.PASS, found=f"{name} on the index supports the GPUs")
 
 
 def _address(requirement: str, environment: Environment) -> str | None:

@@ -74,19 +74,21 @@ def _right_code(seen: Inspection, arch_list: str) -> Finding:
     wanted = {str(target) for target in parse_arch_list(arch_list)}
     got = set(seen.targets)
     if not got and not wanted:
-        return Finding(id="extension.code", state=State.PASS, found="the wheel holds no GPU code, as asked for")
+        return Finding(id="extension.code", state=State.PASS, found="the wheel has no GPU code, as requested")
     if not got:
-        text = "the wheel holds no GPU code: the project has none, or its build skipped it"
+        text = "the wheel has no GPU code: the project has none, or its build skipped it"
         return Finding(id="extension.code", state=State.WARN, found=text)
     if got != wanted:
         return Finding(
             id="extension.code",
             state=State.WARN,
-            found=f"the wheel holds {', '.join(sorted(got))}; asked for was {', '.join(sorted(wanted)) or 'none'}",
+            found=f"the wheel has {', '.join(sorted(got))}; requested was {', '.join(sorted(wanted)) or 'none'}",
             why="the project sets architectures of its own",
         )
     found_targets = ", ".join(seen.targets)
-    return Finding(id="extension.code", state=State.PASS, found=f"the wheel holds {found_targets} and nothing else")
+    return Finding(
+        id="extension.code", state=State.PASS, found=f"the wheel has code for {found_targets} and nothing else"
+    )
 
 
 def _served(seen: Inspection) -> list[Finding]:
@@ -120,7 +122,7 @@ def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
     if not users:
         return Finding(id="extension.linkage", state=State.WARN, found="nothing in the wheel is linked to torch")
     names = ", ".join(module.file for module in users[:_MOST])
-    text = f"{names}: every symbol that is wanted of torch is in {torch.version}"
+    text = f"{names}: every symbol it needs of torch is in {torch.version}"
     return Finding(id="extension.linkage", state=State.PASS, found=text)
 
 

@@ -45,7 +45,7 @@ def named(requirement: str, torch: str) -> NamedCompanion | None:
     expected = _expected(project.name, torch)
     asked = match[2]
     if asked is None and expected is None:
-        message = f"which {project.name} belongs to torch {torch} is not in the tables"
+        message = f"Rekindle's data does not say which {project.name} belongs to torch {torch}"
         raise UsageError(message, hint=f"name its version: `rekindle extension build {project.name}==X.Y.Z`")
     version = (asked or expected or "").partition("+")[0]
     return NamedCompanion(
@@ -56,19 +56,19 @@ def named(requirement: str, torch: str) -> NamedCompanion | None:
 def finding(this: NamedCompanion) -> Finding:
     name, version = this.project.name, this.version
     if this.belongs is None:
-        found = f"whether {name} {version} belongs to torch {this.torch} is not in the tables"
+        found = f"Rekindle's data does not say whether {name} {version} belongs to torch {this.torch}"
         return Finding(id="extension.pair", state=State.UNVERIFIED, found=found)
     if this.belongs:
         return Finding(
             id="extension.pair",
             state=State.PASS,
-            found=f"{name} {version} is the one that belongs to torch {this.torch}",
+            found=f"{name} {version} is the release for torch {this.torch}",
         )
     expected = _expected(name, this.torch)
     return Finding(
         id="extension.pair",
         state=State.WARN,
-        found=f"{name} {version} does not belong to torch {this.torch}, which goes with {expected}",
+        found=f"{name} {version} is not the release for torch {this.torch}: that is {expected}",
         why="it is written for the interface of another torch: it may not compile, and operators may be missing",
     )
 
@@ -82,7 +82,7 @@ def changes(this: NamedCompanion) -> tuple[VariableChange, ...]:
             name="PYTORCH_VERSION",
             action=Action.SET,
             value=plain,
-            why="the wheel then asks for this torch, and pip does not put another in its place",
+            why="the wheel then requires this torch, and pip does not replace it",
         ),
     )
 

@@ -131,13 +131,13 @@ def _environment(
             name="TORCH_CUDA_ARCH_LIST",
             action=Action.SET,
             value=architectures,
-            why="code for these cards and no others",
+            why="code for these GPUs and no others",
         ),
         VariableChange(
             name="FORCE_CUDA",
             action=Action.SET,
             value="1",
-            why="torchvision and others build without CUDA where no card is",
+            why="without it torchvision and others leave CUDA out on a machine without a GPU",
         ),
         VariableChange(
             name="MAX_JOBS", action=Action.SET, value=str(jobs), why="as many compilers at once as there is memory for"
@@ -152,7 +152,7 @@ def _environment(
             name="NVCC_PREPEND_FLAGS",
             action=Action.SET,
             value=f"-ccbin {request.compiler.cuda_host}",
-            why="and for nvcc",
+            why="the same compiler for nvcc",
         ),
     ]
     if request.system == "windows":
@@ -179,7 +179,7 @@ def _builder(place: Environment, machine: Machine) -> str | None:
 
 def _python(place: Environment, builder: str | None) -> Finding:
     if place.interpreter is None:
-        found = f"{place.root} has no interpreter that could be started here"
+        found = f"{place.root} has no interpreter that can run here"
         return Finding(
             id="extension.python", state=State.FAIL, found=found, fix=Fix(text="name an environment of this system")
         )
@@ -188,7 +188,7 @@ def _python(place: Environment, builder: str | None) -> Finding:
             id="extension.python",
             state=State.FAIL,
             found=f"Python {place.python} in {place.root} has no headers",
-            why="an embedded or minimal Python runs everything, but nothing can be compiled with it",
+            why="an embedded or minimal Python runs programs, but cannot compile extensions",
             fix=Fix(
                 text=f"install a full Python {place.python.major_minor if place.python else ''} beside it; "
                 "it will be found and used for the build"
@@ -198,7 +198,7 @@ def _python(place: Environment, builder: str | None) -> Finding:
         return Finding(
             id="extension.python",
             state=State.PASS,
-            found=f"Python {place.python} in {place.root} has no headers; {builder} of the same version builds for it",
+            found=f"Python {place.python} in {place.root} has no headers; {builder} of the same version is used",
         )
     return Finding(id="extension.python", state=State.PASS, found=f"Python {place.python} with headers")
 
@@ -238,14 +238,14 @@ def _toolkit_finding(
         return Finding(
             id="extension.toolkit",
             state=State.WARN,
-            found=f"CUDA {kit.version} for a torch built with {cuda}: harmless",
-            why="within one major the runtime is compatible both ways; torch prints a warning and goes on",
+            found=f"CUDA {kit.version} for a torch built with {cuda}: compatible",
+            why="minor-version compatibility: within one CUDA major, code of either runs; torch prints a warning",
         )
-    return Finding(id="extension.toolkit", state=State.PASS, found=f"CUDA {kit.version}, as torch's {cuda}")
+    return Finding(id="extension.toolkit", state=State.PASS, found=f"CUDA {kit.version}, like torch's {cuda}")
 
 
 def _ptxas(kit: FoundToolkit) -> Finding:
-    found = f"CUDA {kit.version} calls another toolkit's ptxas as PATH stands; the build puts that right"
+    found = f"CUDA {kit.version} would call another toolkit's ptxas because of PATH; the build corrects that"
     return Finding(id="extension.ptxas", state=State.WARN, found=found)
 
 
@@ -255,7 +255,7 @@ def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit |
             id="extension.cards",
             state=State.FAIL,
             found="no GPU selected; pass `--gpu`",
-            why="without one, torch takes a list of its own, which may not hold your card",
+            why="without one, torch uses its own list, which may not include your GPU",
             fix=Fix(text='name it, for example `--gpu "GTX 1080 Ti"`'),
         )
     missing = [card for card in cards if kit and not _reaches(card.capability, kit.targets)]
@@ -265,14 +265,14 @@ def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit |
             id="extension.cards",
             state=State.FAIL,
             found=f"CUDA {kit.version if kit else '?'} cannot compile for {names}",
-            why="its nvcc has no target that runs there",
-            fix=Fix(text="install a toolkit of torch's CUDA major that reaches the card, or another torch"),
+            why="its nvcc has no target that runs on it",
+            fix=Fix(text="install a toolkit of torch's CUDA major that supports the GPU, or another torch"),
         )
     if architectures.endswith("+PTX"):
         return Finding(
             id="extension.cards",
             state=State.WARN,
-            found=f"architectures {architectures}: the card is newer than the toolkit and runs by JIT",
+            found=f"architectures {architectures}: newer than the toolkit, so the driver compiles PTX for it",
         )
     return Finding(id="extension.cards", state=State.PASS, found=f"architectures {architectures}")
 

@@ -130,7 +130,7 @@ class _ElfWalk(Walk):
             owner = None
         stray = next(iter(self.by_name.get(library, [])), None)
         if stray is not None:
-            note = f"it lies at `{stray.name}`, which no run path of `{found.name}` names"
+            note = f"it is at `{stray.name}`, but no run path of `{found.name}` points there"
         old = self.missing.get(library)
         self.missing[library] = MissingLibrary(
             library=library,

@@ -138,14 +138,14 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
     way = " -> ".join(item.chain)
     code = "`WinError 126`, which names another file" if system == "windows" else "`cannot open shared object file`"
     whose = f": {item.note}" if item.note else ""
-    why = f"where it is absent, loading ends with {code}"
+    why = f"if it is missing, loading fails with {code}"
     if len(item.chain) > 2:
-        why = f"the way to it: {way}; {why}"
+        why = f"needed through: {way}; {why}"
     fix = None
     if item.package and "*" not in item.package:
-        fix = Fix(text=f"the package `{item.package}` brings it", commands=(f"python -m pip install {item.package}",))
+        fix = Fix(text=f"the package `{item.package}` provides it", commands=(f"python -m pip install {item.package}",))
     elif state is State.FAIL:
-        fix = Fix(text="bring it with `rekindle repair`, or build without what needs it")
+        fix = Fix(text="add it with `rekindle repair`, or build without what needs it")
     return Finding(
         id="closure.missing",
         state=state,
@@ -206,10 +206,8 @@ def _skew(item: Skew, system: str) -> Finding:
         state=State.FAIL,
         found=f"`{item.file}` wants {item.count} symbols that {where}: {', '.join(item.symbols[:3])}"
         + (", …" if item.count > 3 else ""),
-        why=f"the two come from different builds; loading ends with {code}",
-        fix=Fix(
-            text="take the build of it that was made for this torch" if item.torch else "take both from the same build"
-        ),
+        why=f"they come from different builds; loading fails with {code}",
+        fix=Fix(text="install its build for this torch" if item.torch else "use both from the same build"),
     )
 
 
@@ -219,13 +217,13 @@ def _wrong_machine(item: WrongMachine, system: str) -> Finding:
         id="closure.machine",
         state=State.FAIL,
         found=f"`{item.file}` is for {item.machine}; `{item.wanted_by}` is for {item.wanted}",
-        why=f"one process runs one kind of code; loading ends with {code}",
-        fix=Fix(text=f"replace it by the {item.wanted} file"),
+        why=f"a process cannot mix architectures; loading fails with {code}",
+        fix=Fix(text=f"replace it with the {item.wanted} file"),
     )
 
 
 def _duplicate(item: Duplicate) -> Finding:
-    why = "two OpenMP runtimes in one process end it with `OMP: Error #15`, or run twice the threads"
+    why = "two OpenMP runtimes in one process crash it with `OMP: Error #15`, or start twice the threads"
     return Finding(
         id="closure.duplicate",
         state=State.WARN,
@@ -240,6 +238,6 @@ def _test(name: str) -> Finding:
         id="closure.test-library",
         state=State.WARN,
         found=f"`{name}` is a library of PyTorch's tests",
-        why="`import torch` loads every DLL of torch/lib; if anything this one needs is absent, torch does not load",
+        why="`import torch` loads every DLL of torch/lib; if anything this one needs is missing, torch does not load",
         fix=Fix(text="remove it with `rekindle repair --remove`, or build with BUILD_TEST=0", mechanical=True),
     )

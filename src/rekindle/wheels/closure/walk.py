@@ -61,7 +61,7 @@ class Walk(ABC):
             how=LoadTime.IMPORT,
             wanted_by=(*before.wanted_by, by) if before else (by,),
             chain=(),
-            note=f"{here.label} does not bring it ({built})",
+            note=f"{here.label} does not include it ({built})",
         )
         return True
 

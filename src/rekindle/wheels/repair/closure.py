@@ -134,14 +134,14 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
     state = State.WARN if excluded or not needed else State.FAIL
     where = terms.where if terms else "nobody's package is known to have it; look where it was built"
     lies = None if excluded else providers.on_path(item.library)
-    hint = f"; one lies at `{lies}`, on PATH: if it is the right one, name its folder with `--from`" if lies else ""
+    hint = f"; there is one on PATH at `{lies}`: if it is the right one, pass its folder with `--from`" if lies else ""
     verb = item.how.verb
     left = "left out, as asked" if excluded else "could not be had"
     return Finding(
         id="repair.missing",
         state=state,
         found=f"`{item.library}` {left}; `{item.wanted_by[0]}` {verb} it{hint}",
-        why=f"the way to it: {' -> '.join(item.chain)}",
+        why=f"needed through: {' -> '.join(item.chain)}",
         fix=Fix(text=f"get it from: {where}", commands=("rekindle repair WHEEL --from FOLDER",)),
         source=terms.source if terms else None,
     )
@@ -151,7 +151,7 @@ def _unfetched(supply: Supply) -> Finding:
     return Finding(
         id="repair.dry-run",
         state=State.PASS,
-        found=f"`{supply.library}` would be fetched from {supply.origin}; what it needs in turn is known only then",
+        found=f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known only then",
     )
 
 
@@ -170,8 +170,8 @@ def _checked(
             findings.append(Finding(id="repair.machine", state=State.FAIL, found=text))
         for card in cards:
             if found.containers and served(found.code, card).coverage is Coverage.NO:
-                text = f"`{member}` from {supply.origin} holds no code for {card.sm}"
-                why = "calls into it fail on that card, whatever the rest of the wheel holds"
+                text = f"`{member}` from {supply.origin} has no code for {card.sm}"
+                why = "calls into it fail on that GPU, even where the rest of the wheel supports it"
                 state = State.FAIL if sure else State.WARN
                 findings.append(Finding(id="repair.gpu-code", state=state, found=text, why=why))
     return findings

@@ -82,7 +82,7 @@ def download(row: DllProvider) -> Path | None:
         return None
     if sha256_of(place) != wanted:
         place.unlink(missing_ok=True)
-        message = f"`{row.wheel}` arrived with another SHA-256 than the package index states"
+        message = f"`{row.wheel}` has a different SHA-256 than the package index states"
         raise FetchFailed(message, hint="the mirror may have been tampered with; use another one and rerun the command")
     return place
 

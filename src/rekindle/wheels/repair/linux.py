@@ -70,9 +70,9 @@ def floor_findings(binaries: Sequence[Binary], tags: Collection[Tag]) -> list[Fi
             Finding(
                 id="repair.glibc",
                 state=State.WARN,
-                found=f"with what was brought it needs {needs}; its tag promises glibc {max(promised)}",
+                found=f"with the added libraries it needs {needs}; its tag promises glibc {max(promised)}",
                 why="pip will install it on systems where it cannot load",
-                fix=Fix(text="bring libraries from an older system, or rename the wheel to a newer tag"),
+                fix=Fix(text="use libraries from an older system, or give the wheel a newer platform tag"),
             )
         ]
     return [Finding(id="repair.glibc", state=State.PASS, found=f"it needs {needs}, or newer")]

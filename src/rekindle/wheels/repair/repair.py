@@ -134,7 +134,7 @@ def pack(root: Path, folder: Path, *, dry_run: bool = False) -> Repair:
     linked = [name for name in found.files if (root / name).is_symlink()]
     if linked:
         message = f"`{linked[0]}` is a link; a wheel cannot hold links"
-        raise BadInput(message, hint="replace it by the file it points to")
+        raise BadInput(message, hint="replace it with the file it points to")
     names = [name for name in found.files if "__pycache__" not in name.split("/")]
     target = place_of(file_name(found, info), folder, None)
     if dry_run:
@@ -276,7 +276,7 @@ def _record_findings(hashed: Sequence[str]) -> list[Finding]:
         Finding(
             id="record",
             state=State.WARN,
-            found=f"RECORD did not hold {len(hashed)} files as they are ({shown}); their lines were made anew",
+            found=f"RECORD did not match {len(hashed)} files ({shown}); their entries were rewritten",
             why="the wheel had been changed by hand",
         )
     ]

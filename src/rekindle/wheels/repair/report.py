@@ -20,7 +20,7 @@ def text(done: Repair) -> str:
         blocks.append("Requires\n" + "\n".join(f"  {console.clean(line)}" for line in done.requires))
     blocks.append("\n".join(console.finding(item) for item in done.findings))
     if done.output is not None:
-        blocks.append(f"{done.kept} files kept as they were\nwritten to {console.clean(str(done.output))}")
+        blocks.append(f"{done.kept} files unchanged\nwritten to {console.clean(str(done.output))}")
     return "\n\n".join(block for block in blocks if block)
 
 

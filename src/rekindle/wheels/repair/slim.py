@@ -62,8 +62,8 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
     """Write a copy of `wheel` that requires NVIDIA's packages into `folder`. The original is never touched."""
     made = machine_of(wheel_tags(wheel))
     if made is None or made[0] != "elf":
-        message = f"`{wheel.name}` is not a Linux wheel: Windows does not look into NVIDIA's packages for DLLs"
-        raise UsageError(message, hint="`rekindle repair` without `--slim` brings the libraries into the wheel")
+        message = f"`{wheel.name}` is not a Linux wheel: Windows does not search NVIDIA's packages for DLLs"
+        raise UsageError(message, hint="`rekindle repair` without `--slim` adds the libraries to the wheel")
     target = place_of(wheel.name, folder, wheel)
     with File(wheel) as source, tempfile.TemporaryDirectory(prefix="rekindle-slim-") as scratch:
         archive = Archive(source)
@@ -72,7 +72,7 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
         known = identity.identify(whole, binaries)
         cuda = known.cuda or cuda_linked(binaries)
         if cuda is None:
-            raise UsageError(f"`{wheel.name}` links no library of CUDA", hint="there is nothing to make slim")
+            raise UsageError(f"`{wheel.name}` links no CUDA library", hint="there is nothing to make slim")
         wanted = WantedLibrary(
             system="linux",
             machine=made[1],
@@ -82,7 +82,9 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
         )
         plan = _planned(binaries, wanted, known)
         if not plan.packages:
-            raise UsageError(f"no package has what `{wheel.name}` carries of CUDA", hint="it stays as it is")
+            raise UsageError(
+                f"no package provides the CUDA libraries of `{wheel.name}`", hint="leave the wheel as it is"
+            )
         before = wheel.stat().st_size
         if dry_run:
             kept = len(archive.members) - len(plan.gone)
@@ -184,6 +186,6 @@ def _findings(plan: _Slimming, before: int, after: int | None) -> list[Finding]:
     found = [Finding(id="repair.slim", state=State.PASS, found=f"{size}; pip installs {beside}")]
     if plan.kept:
         names = ", ".join(f"`{name}`" for name in plan.kept[:3]) + (", …" if len(plan.kept) > 3 else "")
-        text = f"{names} stay in the wheel: no package of this CUDA has them, with code for the cards"
+        text = f"{names} stay in the wheel: no package for this CUDA has them with code for the GPUs"
         found.append(Finding(id="repair.slim", state=State.WARN, found=text))
     return found
