@@ -177,6 +177,24 @@ def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
         cache_exchange.bring(cache(tmp_path / "c.tar", row), tmp_path / "here", OWN)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        member("x", tarfile.GNUTYPE_LONGNAME, b"a\0") * 3000 + bytes(1024),
+        member("a", tarfile.REGTYPE, b"x" * 600)[:700],
+        member("a", tarfile.GNUTYPE_SPARSE) + bytes(1024),
+        member("a", tarfile.SYMTYPE) + bytes(1024),
+    ],
+    ids=["a row of headers", "cut off", "sparse", "a link"],
+)
+def test_a_source_sent_to_a_worker(tmp_path: Path, data: bytes) -> None:
+    from rekindle.fleet import sources
+
+    with pytest.raises(BadInput) as caught:
+        sources.unpack(data, tmp_path / "in")
+    assert caught.value.hint
+
+
 def test_a_cache_is_not_written_through_a_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     (tmp_path / "here" / "cc" / "b" / "7").mkdir(parents=True)

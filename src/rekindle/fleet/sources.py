@@ -12,6 +12,7 @@ from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.fleet.job import FleetJob, JobKind
+from rekindle.formats import tar
 
 MOST = 256 * 1024 * 1024
 
@@ -51,18 +52,27 @@ def pack(root: Path) -> bytes:
 def unpack(data: bytes, into: Path) -> None:
     """Only plain files with plain names below `into`; anything else is refused."""
     into.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-        for member in archive:
-            parts = member.name.split("/")
-            if not member.isreg() or "\\" in member.name or ":" in member.name or {"", ".", ".."} & set(parts):
-                raise BadInput(f"the source holds `{member.name[:80]}`, which is no plain file", hint="send it again")
-            content = archive.extractfile(member)
-            target = into.joinpath(*parts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content.read() if content else b"")
-            target.chmod(0o755 if member.mode & 0o100 else 0o644)
-            # The build tells by their times that files have not changed: they are the same wherever it goes on.
-            os.utime(target, (member.mtime, member.mtime))
+    try:
+        with tar.streamed(io.BytesIO(data), len(data)) as archive:
+            for member in archive:
+                _write(archive, member, into)
+    except (*tar.DAMAGE, OverflowError) as error:
+        raise BadInput(f"the source is not a whole archive: {error}", hint="send it again") from error
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
+    parts = member.name.split("/")
+    odd = "\\" in member.name or ":" in member.name or {"", ".", ".."} & set(parts)
+    # A sparse file is larger than what was sent.
+    if not member.isreg() or member.issparse() or odd:
+        raise BadInput(f"the source holds `{member.name[:80]}`, which is no plain file", hint="send it again")
+    content = archive.extractfile(member)
+    target = into.joinpath(*parts)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content.read() if content else b"")
+    target.chmod(0o755 if member.mode & 0o100 else 0o644)
+    # The build tells by their times that files have not changed: they are the same wherever it goes on.
+    os.utime(target, (member.mtime, member.mtime))
 
 
 def _names(root: Path) -> list[str]:
