@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rekindle.diagnose import coverage
@@ -10,6 +11,10 @@ from rekindle.knowledge.gpu.capability import Capability
 
 # Triton 3 begins with Volta; every card below is too old for it, every other that it does not know is too new.
 _TRITON_FLOOR = Capability(7, 0)
+# Headers and libraries that come with the development packages of CUDA's libraries, not with nvcc.
+_LIBRARY_HEADER = re.compile(
+    r"\b(?:cusparse|cublas|cusolver|curand|cufft|nvrtc|npp|nvjpeg|cupti|cufile)\w*(?:\.h|\.lib)|-lcu"
+)
 _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 
 # fmt: off
@@ -17,7 +22,8 @@ CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
     "conda_linker", "omp_symbols", "plain_symbols", "python_symbols",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
-    "cufft", "deepspeed", "driver_open", "fbgemm", "libuv",
+    "cufft", "deepspeed", "driver_open", "fbgemm", "libuv", "libuv_build",
+    "library_header", "runtime_header",
     "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
     "python_32_bit", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack", "torch_package",
@@ -75,7 +81,10 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "not_cublas": not cublas,
         "bitsandbytes": _bitsandbytes(said),
         "deepspeed": any(word in said.lower() for word in ("aio", "async_io", "gds", "deepspeed", "sparse_attn")),
-        "libuv": "libuv" in said.lower(),
+        "libuv": "libuv" in said.lower() and "could not find" not in said.lower(),
+        "libuv_build": "could not find libuv" in said.lower(),
+        "library_header": _LIBRARY_HEADER.search(said) is not None,
+        "runtime_header": _LIBRARY_HEADER.search(said) is None,
         "no_ssl": no_ssl,
         "proxy": proxy,
         "tls": tls,

@@ -54,6 +54,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 _LONGEST = 4_000
 _WINDOWS = (
     r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
+    r"|(?i:\bmingw(?:32|64)?\b)"
     r"|is not recognized as (?:an internal|the name of a cmdlet)|operable program or batch file"
     r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b|\b\w+\\\\\w+\\\\\w"
 )
@@ -72,6 +73,7 @@ _PACKAGE = (
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
     ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
+    ("torch", r"^Version: ([1-9]\d*\.\d+\.\d+)\+(cu\d{2,3}|cpu)$"),
     ("index", r"download\.pytorch\.org/whl/(?:nightly/)?(cu\d{2,3})\b"),
     ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
     ("cuda", r"(?i)\bCUDA[/\\]+v(\d+\.\d+)"),

@@ -62,8 +62,13 @@ def _index(package: str, facts: Facts) -> str | None:
 
 def _pythons(release: releases.TorchRelease, facts: Facts) -> str | None:
     known = release.pythons(facts.os or "linux")
-    if facts.python is None or not known or facts.python in known:
+    if not known or facts.python in known:
         return None
+    if facts.python is None:
+        return (
+            f"The index `{facts.index}` ends with torch {release.newest}, which has wheels for Python {known[0]} to "
+            f"{known[-1]}: see what `python --version` says."
+        )
     return (
         f"The index `{facts.index}` ends with torch {release.newest}, which has wheels for Python {known[0]} to "
         f"{known[-1]}, not for {facts.python}: use one of those, or the index of a newer CUDA."
