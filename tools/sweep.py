@@ -114,7 +114,6 @@ def write_row(options: argparse.Namespace) -> int:
                 "compiled": sum(own.get(name, {}).get("ok", False) for name in every),
                 "refused": sorted(name for name in every if own.get(name, {}).get("ok") is False),
                 "dropped": sorted(name for name in every if own.get(name, {}).get("dropped")),
-                "seconds": round(sum(row["seconds"] for row in own.values())),
                 "source": f"tools/sweep.py: nvcc to PTX and ptxas of the CUDA files of v{torch}; nothing linked or run",
                 "observed_at": table.today(),
                 "evidence": "binary",

@@ -19,8 +19,6 @@ class Sweep(Row, frozen=True, kw_only=True):
     refused: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     """Files that compile, with kernels that the source leaves empty for this card: they would run and do nothing."""
-    seconds: float | None = None
-    """Of all the files together, on one core."""
 
     @property
     def whole(self) -> bool:
@@ -33,14 +31,14 @@ class Sweep(Row, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        text = (
-            f"{self.compiled} of {self.files} CUDA files compile for {self.capability} with CUDA {self.cuda} (measured)"
-        )
+        tried = self.compiled + len(self.refused)
+        of = f"{self.files} CUDA files" if not self.unverified else f"{tried} CUDA files tried (of {self.files})"
+        text = f"{self.compiled} of {of} compile for {self.capability} with CUDA {self.cuda} (measured)"
         if self.refused:
             text += f", {len(self.refused)} do not"
         if self.dropped:
             text += f", {len(self.dropped)} leave kernels empty for it"
-        return text + (f"; {self.unverified} were not tried" if self.unverified else "")
+        return text
 
 
 @cached
