@@ -201,6 +201,7 @@ def _classes(folder: Path) -> list[answers.CardClass]:
 def test_the_page_fits_a_telephone_and_a_link_brings_the_answer_back(page: Any) -> None:
     page.evaluate(READ, ["1080 ti", "windows", "3.11", "560"])
     assert page.evaluate("document.documentElement.scrollWidth <= 360")
+    browsers.until(page, "location.hash.includes('driver=560')")
     address = page.url
     page.goto("about:blank")
     page.goto(address)

@@ -298,3 +298,9 @@ def test_a_folder_of_machines_shares_the_newest_stack_that_serves_most() -> None
     assert found.pop("rtx5070-windows") == ("2.11.0", "12.8")
     assert set(found.values()) == {("2.7.1", "11.8")}
     assert len(found) == 5
+
+
+def test_how_a_driver_was_read_is_said_also_where_nothing_works() -> None:
+    seen = rekindle_command("plan", "--gpu", "RTX 5090", "--os", "linux", "--arch", "x86_64", "--driver", "530")
+    assert seen.code == NoRoute.exit_code
+    assert "driver 530 is taken as" in seen.out

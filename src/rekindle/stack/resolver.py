@@ -50,9 +50,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Ve
 
 def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What was assumed, what a newer driver would open, where the data ends, and how several cards are told apart."""
-    found = [note for card in situation.cards for note in card.notes]
-    found += [note for note in (situation.machine_note, situation.driver_note) if note]
-    found += several_cards(situation, best)
+    found = [*_assumed(situation), *several_cards(situation, best)]
     if best.route is RouteKind.SOURCE_BUILD and wish.torch is None and situation.system == "linux":
         opened = f"official Linux wheels before 1.10 ({len(old_wheels.old_wheels())} opened)"
         found += [
@@ -132,7 +130,7 @@ def _none(
         lacks=lacks(situation),
     )
     return Verdict(
-        notes=(*(note for card in situation.cards for note in card.notes), *_from_others(situation, wish)),
+        notes=(*_assumed(situation), *_from_others(situation, wish)),
         situation=situation,
         wish=wish,
         recommended=route,
@@ -140,6 +138,12 @@ def _none(
         rejections=tuple(rejections),
         missing=(),
     )
+
+
+def _assumed(situation: Situation) -> list[str]:
+    """How names, processor and driver were read: said whether or not anything works."""
+    found = [note for card in situation.cards for note in card.notes]
+    return [*found, *(note for note in (situation.machine_note, situation.driver_note) if note)]
 
 
 def _from_others(situation: Situation, wish: Wish) -> list[str]:

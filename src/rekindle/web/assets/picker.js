@@ -43,11 +43,11 @@ const REKINDLE = (() => {
   }
 
   // Every text travels once; a number stands for it.
-  function unpacked(value, texts) {
-    if (typeof value === "number") return texts[value];
-    if (Array.isArray(value)) return value.map((each) => unpacked(each, texts));
+  function unpacked(value, text) {
+    if (typeof value === "number") return text(value);
+    if (Array.isArray(value)) return value.map((each) => unpacked(each, text));
     if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, unpacked(each, texts)]));
+      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, unpacked(each, text)]));
     }
     return value;
   }
@@ -58,8 +58,8 @@ const REKINDLE = (() => {
       const mine = numbers(question.driver);
       data.drivers.forEach((step, index) => { if (step !== "" && atMost(numbers(step), mine)) at = index; });
     }
-    const texts = data.texts.map((text) => text.replaceAll(known.card, question.name).replaceAll(known.driver, question.driver));
-    return unpacked(data.answers[data.cells[question.python][at]], texts);
+    const fill = (number) => data.texts[number].replaceAll(known.card, question.name).replaceAll(known.driver, question.driver);
+    return unpacked(data.answers[data.cells[question.python][at]], fill);
   }
 
   function say(text) { byId("message").textContent = text; }
@@ -205,11 +205,18 @@ const REKINDLE = (() => {
       notes: known.quiet.has(kind) || !driver.note ? own : [...own, driver.note],
       page: known.pages.has(found.number) ? name.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") : "",
     };
-    const link = new URLSearchParams({ gpu: typed, os });
-    if (question.python) link.set("python", question.python);
-    if (driverTyped) link.set("driver", driverTyped);
-    history.replaceState(null, "", `#${link}`);
+    keep(question);
     load(`${kind}-${os}`, (data) => show(answerFor(data, question), question));
+  }
+
+  // The address holds the question, once the typing has stopped: browsers take their time to change it.
+  let keeping = 0;
+  function keep(question) {
+    const link = new URLSearchParams({ gpu: question.typed, os: question.os });
+    if (question.python) link.set("python", question.python);
+    if (question.driverTyped) link.set("driver", question.driverTyped);
+    clearTimeout(keeping);
+    keeping = setTimeout(() => history.replaceState(null, "", `#${link}`), 150);
   }
 
   // `rekindle serve`: the resolver itself is behind the page. An answer that was overtaken by another question is dropped.
@@ -222,7 +229,7 @@ const REKINDLE = (() => {
     try { found = await (await fetch(`/answer?${query}`)).json(); } catch { found = { refusal: "The server does not answer.", near: [] }; }
     if (mine !== asked) return;
     if (!found.shown) { say(found.refusal); offer(found.near || []); return; }
-    history.replaceState(null, "", `#${query}`);
+    keep(question);
     show(found.shown, { ...question, name: found.name, page: found.page, notes: [] });
   }
 
