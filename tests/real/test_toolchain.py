@@ -16,7 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.formats import cubin
 from support.artefacts import cache, wheel
+from support.pace import seconds
+from support.windows_python import WindowsPython
+from support.wine import windows_path
 
 pytestmark = [
     pytest.mark.long,
@@ -25,6 +29,7 @@ pytestmark = [
 PROJECT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
 
+PTX = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
 RDC = {
     "half.cu": "__device__ float half_of(float x) { return x / 2; }\n",
     "all.cu": "extern __device__ float half_of(float);\n"
@@ -145,6 +150,17 @@ def test_the_windows_set_holds_what_the_wheels_hold(home: Path) -> None:
 
     with zipfile.ZipFile(wheel("nvidia-cuda-nvcc==13.0.88", platform="win_amd64")) as archive:
         assert (kit / "bin" / "ptxas.exe").read_bytes() == archive.read("nvidia/cu13/bin/ptxas.exe")
+
+
+def test_the_windows_set_answers_as_windows(home: Path, tmp_path: Path, windows: WindowsPython) -> None:
+    kit = Path(installed(home, "cuda==13.0", "--platform", "windows-x86_64")["folder"])
+    said = windows.bench.call([windows_path(kit / "bin" / "nvcc.exe"), "--version"], timeout=seconds(300))
+    assert said.returncode == 0 and b"release 13.0" in said.stdout
+    (tmp_path / "a.ptx").write_text(PTX, encoding="utf-8")
+    words = ["-arch=sm_75", windows_path(tmp_path / "a.ptx"), "-o", windows_path(tmp_path / "a.cubin")]
+    said = windows.bench.call([windows_path(kit / "bin" / "ptxas.exe"), *words], timeout=seconds(300))
+    assert said.returncode == 0, said.stderr
+    assert [kernel.name for kernel in cubin.kernels((tmp_path / "a.cubin").read_bytes())] == ["k"]
 
 
 def test_a_manifest_gives_the_same_files_elsewhere(home: Path, tmp_path: Path) -> None:

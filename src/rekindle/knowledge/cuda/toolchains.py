@@ -38,6 +38,8 @@ class IndexSet(Row, frozen=True, kw_only=True):
     tool: str
     first: Version
     components: tuple[str, ...] = ()
+    linux_only: tuple[str, ...] = ()
+    """Components that have no wheel for Windows."""
     packages: tuple[str, ...] = ()
     main: str = ""
     """The package whose version is the tool's."""

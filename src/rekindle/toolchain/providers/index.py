@@ -10,12 +10,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
 
 from rekindle.core import fetch as fetching
 from rekindle.core import python
-from rekindle.core.errors import FetchFailed, NotFound, RekindleError
+from rekindle.core.errors import FetchFailed, NotFound
 from rekindle.core.run import Result, call
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, library_packages
@@ -79,7 +81,8 @@ def _pins(
     """What pip is asked for, the package that names the version first, and the toolkit's own release number."""
     if wanted.name == "cuda":
         release, components = _toolkit(wanted)
-        names = components if settings.full else [name for name in row.components if name in components]
+        names = [name for name in (components if settings.full else row.components) if name in components]
+        names = [name for name in names if place.system == "linux" or name not in row.linux_only]
         return [pin for name in names for pin in components[name]], release
     number = f"=={wanted.version}.*" if wanted.version else ""
     if wanted.name == "cudnn" and wanted.version:
@@ -124,8 +127,9 @@ def _ask(pins: list[str], place: KitPlatform) -> tuple[list[Part], list[str]]:
         return found, []
     parts: list[Part] = []
     absent: list[str] = []
-    for pin in pins:
-        one = _report([pin], place)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        answers = list(pool.map(lambda pin: _report([pin], place), pins))
+    for pin, one in zip(pins, answers, strict=True):
         parts += one or []
         absent += [] if one else [f"{pin} (not in the index for {place.system} on {place.arch})"]
     return parts, absent
@@ -139,7 +143,8 @@ def _report(pins: list[str], place: KitPlatform) -> list[Part] | None:
         return None
     try:
         rows = json.loads(said.out[said.out.index("{") :])["install"]
-        return [_part(row) for row in rows]
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return list(pool.map(_part, rows))
     except (ValueError, KeyError, TypeError) as error:
         raise FetchFailed("pip's report could not be read", hint="update pip: `pip install -U pip`") from error
 
@@ -161,10 +166,11 @@ def _part(row: dict[str, object]) -> Part:
 
 def _size(address: str) -> int:
     """0 where the index does not tell: the size is shown to a person, and steers nothing."""
-    try:
-        return fetching.content_length(address) if address.startswith("http") else 0
-    except RekindleError:
-        return 0
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        path = Path(url2pathname(parts.path))
+        return path.stat().st_size if path.is_file() else 0
+    return (fetching.stated_size(address) or 0) if parts.scheme in ("http", "https") else 0
 
 
 def _licensed(part: Part, row: IndexSet) -> Part:
