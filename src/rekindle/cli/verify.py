@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     help="With `--stand-in`: libcuda.so.1 of the old driver.",
 )
 @click.option(
+    "--jit-cache",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="With `--stand-in`: keep here what the driver compiles.",
+)
+@click.option(
     "--time-limit",
     type=click.FloatRange(min=1),
     metavar="SECONDS",
@@ -73,6 +79,7 @@ def command(
     stand_in: bool,
     trial: Path | None,
     old_driver: Path | None,
+    jit_cache: Path | None,
     time_limit: float | None,
     share: Path | None,
     output: Path | None,
@@ -92,10 +99,12 @@ def command(
         if len(subjects) > 1:
             raise UsageError("`--stand-in` takes one wheel", hint="run it once per wheel")
         one = subjects[0] if subjects else None
-        wanted = _stand_in_request(gpus, python, trial, old_driver, time_limit, run=not no_run)
-        return _stand_in(one, wanted, output, as_json=as_json)
-    if trial or old_driver or time_limit:
-        raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
+        places = (trial, old_driver, jit_cache)
+        return _stand_in(
+            one, _stand_in_request(gpus, python, places, time_limit, run=not no_run), output, as_json=as_json
+        )
+    if trial or old_driver or time_limit or jit_cache:
+        raise UsageError("`--trial`, `--old-driver`, `--jit-cache` and `--time-limit` need `--stand-in`")
     if no_run and (bench or all_gpus):
         raise UsageError("`--no-run` does not go with `--bench` or `--all-gpus`", hint="leave one of them out")
     from rekindle.core import findings
@@ -152,17 +161,18 @@ def _keep(done: Verification, subject: Path | None, output: Path | None, junit: 
 def _stand_in_request(
     gpus: tuple[str, ...],
     python: str | None,
-    trial: Path | None,
-    old_driver: Path | None,
+    places: tuple[Path | None, Path | None, Path | None],
     time_limit: float | None,
     *,
     run: bool,
 ) -> StandInRequest:
+    """`places` are the trial, the old driver and the cache of what the driver compiles."""
     import os
 
     from rekindle.core.errors import NotFound, UsageError
     from rekindle.wheels.verify.stand_in import StandInRequest
 
+    trial, old_driver, jit_cache = places
     if len(gpus) > 1:
         raise UsageError("`--stand-in` takes one old card", hint="run it once per card")
     for path in (trial, old_driver):
@@ -173,6 +183,7 @@ def _stand_in_request(
         python=python,
         trial=trial.resolve() if trial else None,
         old_driver=old_driver,
+        jit_cache=jit_cache.resolve() if jit_cache else None,
         processes=max(1, min(16, os.cpu_count() or 1)),
         seconds=time_limit or 1800.0,
         run=run,

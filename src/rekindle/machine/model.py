@@ -158,6 +158,8 @@ class FoundCompiler(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     default: bool = False
     """It is what a plain `gcc` / `clang` gives."""
+    also: tuple[str, ...] = ()
+    """Its other names: `g++` is often a link to `g++-12`."""
 
 
 class FoundIntel(msgspec.Struct, frozen=True, kw_only=True):

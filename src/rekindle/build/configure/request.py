@@ -24,7 +24,7 @@ from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
-from rekindle.machine.model import FoundCudnn, FoundToolkit, FoundToolset, Machine
+from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundToolkit, FoundToolset, Machine
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
@@ -375,7 +375,7 @@ def _compiler(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compile
 def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     found = list(machine.compilers)
     if wanted.compiler:
-        found = [each for each in found if wanted.compiler in (each.path, posixpath.basename(each.path))]
+        found = [one for each in found if (one := _called(each, wanted.compiler))]
     elif cuda:
         # The newest that this CUDA takes; the default one first among equals.
         fitting = [
@@ -396,6 +396,14 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     best = found[0]
     c = _c_of(best.path)
     return Compiler(kind=best.kind, cxx=best.path, c=c, cuda_host=best.path, version=best.version)
+
+
+def _called(compiler: FoundCompiler, name: str) -> FoundCompiler | None:
+    """The compiler by the name that was asked for, which may be another name of the same file."""
+    for path in (compiler.path, *compiler.also):
+        if name in (path, posixpath.basename(path)):
+            return msgspec.structs.replace(compiler, path=path)
+    return None
 
 
 def _c_of(cxx: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import structs
+
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import FoundCompiler
@@ -18,21 +20,24 @@ def probe(run: Run) -> tuple[FoundCompiler, ...]:
     if run.windows:
         return ()
     wanted: dict[str, tuple[str, bool]] = {}
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
+    also: dict[str, list[str]] = {}
     beside = [f"-{number}" for number in range(5, 20)]
     for kind, program, versions in (("gcc", "g++", ["", *beside]), ("clang", "clang++", [""])):
         for version in versions:
             hit = next(iter(run.which(program + version)), None)
             if hit and run.real(hit) not in seen:
                 # `g++` is a link to `g++-12`: one compiler, and the plain name is kept, as a build starts that one.
-                seen.add(run.real(hit))
+                seen[run.real(hit)] = hit
                 wanted[hit] = (kind, not version)
+            elif hit:
+                also.setdefault(seen[run.real(hit)], []).append(hit)
     for root in private.roots(run, "gcc"):
         program = run.join(root, "bin", "g++")
         if run.exists(program):
             wanted[run.join(root, "bin", run.paths.basename(run.real(program)))] = ("gcc", False)
     found = each(lambda path: _ask(run, path, *wanted[path]), wanted)
-    good = [compiler for compiler in found if compiler]
+    good = [structs.replace(one, also=tuple(also.get(one.path, ()))) for one in found if one]
     return tuple(sorted(good, key=lambda one: (one.kind != "gcc", not one.default, one.version)))
 
 

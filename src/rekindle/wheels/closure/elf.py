@@ -16,6 +16,8 @@ _SHOWN = 20
 _LIB = "torch/lib/"
 # Names of Python's own C API: the interpreter offers them, and no library that is linked.
 _PYTHON = re.compile(r"_?Py[A-Z_]")
+# The driver's own functions have no version: cuCtxGetCurrent, nvmlInit_v2. cublasCreate and its kin are others'.
+_DRIVER = re.compile(r"(cu|nvml)[A-Z]")
 
 
 def elf_closure(
@@ -51,6 +53,7 @@ class _ElfWalk(Walk):
         self.torch = torch
         self.elsewhere = elsewhere
         self.unknown: dict[str, bool] = {}
+        self.on_driver: set[str] = set()
         self.loaded: dict[str, Binary] = {}
 
     def take(self, binaries: Sequence[Binary]) -> None:
@@ -119,6 +122,8 @@ class _ElfWalk(Walk):
                 return None
         owner = owner_of(library, "linux")
         if owner is not None and owner.owner in ("system", "driver"):
+            if owner.owner == "driver":
+                self.on_driver.add(found.name)
             return None
         self.unknown[found.name] = True
         if owner is not None and owner.package and required(self.requires, owner.package) and owner.owner != "torch":
@@ -175,6 +180,8 @@ class _ElfWalk(Walk):
         reached = _reached(found, targets)
         outside = any(self.unknown.get(one.name) for one in reached)
         wanted = [n for n in found.symbols.unversioned if not _PYTHON.match(n) and not is_system_symbol(n)]
+        if any(one.name in self.on_driver for one in reached):
+            wanted = [name for name in wanted if not _DRIVER.match(name)]
         self.symbols += len(wanted)
         if outside:
             known = self.torch or self.torch_here is not None

@@ -7,6 +7,8 @@ UNVERIFIED with what was shown, or FAIL with what was caught.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,19 +21,22 @@ import msgspec
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Finding, State, worst
 from rekindle.core.paths import sha256_of
+from rekindle.core.python import ask
 from rekindle.formats import elf, package
 from rekindle.formats.access import File
+from rekindle.formats.fatbin import sorted_out
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu import launch_limits as limit_table
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
-from rekindle.wheels.verify import trial
+from rekindle.wheels.verify import trial, warm
 from rekindle.wheels.verify.operators import Operators
 from rekindle.wheels.verify.stand_in_reading import OwnCode
 from rekindle.wheels.verify.stand_in_run import RunResult, StandInSetup
 from rekindle.wheels.verify.trial import CardHere, InstalledTorch, TrialSetup
+from rekindle.wheels.verify.warm import PtxPlace
 
 _FAMILIES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 7: "Volta or Turing", 8: "Ampere or Ada", 9: "Hopper"}
 
@@ -47,6 +52,7 @@ class StandInRequest(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None = None
     trial: Path | None = None
     old_driver: Path | None = None
+    jit_cache: Path | None = None
     processes: int = 8
     seconds: float = 1800.0
     only: tuple[str, ...] = ()
@@ -121,12 +127,18 @@ def _lines(
     # Reading all kernels of a torch takes minutes, in which the card need not wait.
     with ThreadPoolExecutor(max_workers=1) as pool:
         reads = pool.submit(_static, opened, code, old, request)
-        ran, results = _on_card(opened, old, request, wheel=wheel, home=home)
+        ran, results = _on_card(opened, code, old, request, wheel=wheel, home=home)
         return [*ran, *reads.result()], results
 
 
 def _on_card(
-    opened: Package, old: Target, request: StandInRequest, *, wheel: Path | None, home: InstalledTorch | None
+    opened: Package,
+    code: OwnCode,
+    old: Target,
+    request: StandInRequest,
+    *,
+    wheel: Path | None,
+    home: InstalledTorch | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     with trial.environment(TrialSetup(wheel=wheel, home=home, python=request.python)) as made, _folder() as folder:
         if made.python is None:
@@ -136,25 +148,59 @@ def _on_card(
             folder=folder,
             torch=_is_torch(opened),
             trial=request.trial,
+            jit_cache=request.jit_cache,
             processes=request.processes,
             seconds=request.seconds,
             only=request.only,
         )
-        ran, results = _run(setup, old)
+        ran, results = _run(setup, old, _places(code, made.python))
         if request.old_driver is not None and setup.torch:
             ran.append(runs.with_old_driver(setup, request.old_driver))
         return ran, results
 
 
-def _run(setup: StandInSetup, old: Target) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
+def _places(code: OwnCode, python: Path) -> tuple[PtxPlace, ...]:
+    """Where the containers with PTX lie in the environment of the trial."""
+    roots = [python.parent.parent, *_package_folders(python)]
+    found = []
+    for binary in code.own:
+        path = next((root / binary.name for root in roots if (root / binary.name).is_file()), None)
+        if path is not None:
+            found += [
+                PtxPlace(file=path, offset=one.offset, size=one.size)
+                for one in sorted_out(binary.containers)[0]
+                if any(target.ptx for target in one.targets)
+            ]
+    return tuple(found)
+
+
+def _package_folders(python: Path) -> tuple[Path, ...]:
+    program = "import json, sysconfig as s; print(json.dumps([s.get_path('platlib'), s.get_path('purelib')]))"
+    said = ask(python, "-c", program, env=os.environ, timeout=60.0)
+    folders = [Path(one) for one in json.loads(said.out.strip().splitlines()[-1])] if said.ok else []
+    return tuple(inner for folder in folders for inner in (folder, folder / "torch"))
+
+
+def _run(
+    setup: StandInSetup, old: Target, places: tuple[PtxPlace, ...]
+) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     if not setup.torch and setup.trial is None:
         text = "this wheel is not torch, and no trial was given: nothing was run"
         return [Finding(id="operators", state=State.UNVERIFIED, found=text)], (None, None)
-    control, _ = runs.without_jit(setup)
+    control, without = runs.without_jit(setup)
     if control.state is State.FAIL:
         return [control], (None, None)
+    lines = [control]
+    if places:
+        warmed = warm.warm(
+            warm.WarmPlan(python=setup.python, folder=setup.folder, processes=setup.processes, seconds=setup.seconds),
+            places,
+            runs.variables(setup),
+        )
+        lines.append(warm.line(warmed, old))
     plain = runs.run(setup, runs.variables(setup))
-    lines = [control, _result("operators" if setup.torch else "trial", plain, old)]
+    lines[0] = _control(control, without, plain)
+    lines.append(_result("operators" if setup.torch else "trial", plain, old))
     limits = limit_table.limits(old.capability)
     if limits is None:
         text = f"no card of compute capability {old.capability} is in the tables to be imitated"
@@ -163,6 +209,25 @@ def _run(setup: StandInSetup, old: Target) -> tuple[list[Finding], tuple[RunResu
     lines.append(_mask_line(plain, masked, why, limits.card))
     lines.append(_nvrtc_line(masked, old))
     return lines, (plain, masked)
+
+
+def _control(control: Finding, without: RunResult, plain: RunResult) -> Finding:
+    """A torch whose kernels are loaded lazily raises nothing when there is no code for them: its results are wrong.
+
+    What is wrong without the driver's compiler and right with it was made by that compiler.
+    """
+    if control.state is not State.UNVERIFIED:
+        return control
+    wrong = {one.key for one in without.operators.results if one.result == "failed"} if without.operators else set()
+    right = {one.key for one in plain.operators.results if one.result == "passed"} if plain.operators else set()
+    both = len(wrong & right)
+    if both:
+        text = f"with the driver's compiler switched off all {both} comparisons tried are wrong, with it they are right"
+        return Finding(id="control-jit", state=State.PASS, found=text)
+    if without.trial is False and plain.trial:
+        text = "with the driver's compiler switched off the trial fails, with it it passes"
+        return Finding(id="control-jit", state=State.PASS, found=text)
+    return control
 
 
 def _result(name: str, ran: RunResult, old: Target) -> Finding:

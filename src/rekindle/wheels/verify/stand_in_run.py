@@ -34,6 +34,7 @@ class StandInSetup(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     torch: bool = True
     trial: Path | None = None
+    jit_cache: Path | None = None
     processes: int = 8
     seconds: float = 1800.0
     only: tuple[str, ...] = ()
@@ -57,8 +58,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 def variables(setup: StandInSetup, **more: str) -> dict[str, str]:
     """The environment of a run: the driver's own choice of code, a cache of compiled PTX of its own, no TF32."""
     kept = {name: value for name, value in os.environ.items() if name not in (*_PYTHON_VARIABLES, *_DRIVER_VARIABLES)}
-    cache = setup.folder / "jit-cache"
-    cache.mkdir(exist_ok=True)
+    cache = setup.jit_cache or setup.folder / "jit-cache"
+    cache.mkdir(parents=True, exist_ok=True)
     return {
         **kept,
         "CUDA_CACHE_PATH": str(cache),

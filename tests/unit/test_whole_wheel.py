@@ -1,0 +1,178 @@
+"""What broke when a whole torch for an old card was built and run for the first time, each as a small real thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekindle.build.configure import request as requests
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.formats.package import open_package
+from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.machine.model import FoundCompiler
+from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.closure.linkage import findings
+from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.verify import operators, stand_in, stand_in_run, warm
+from rekindle.wheels.verify.operators import OperatorResult
+from support import small_wheels
+from support.compiled import Compiler
+
+K40 = Target(capability=Capability(3, 5), ptx=True)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs gcc and the loader of Linux")
+
+
+@linux
+@pytest.mark.parametrize(("asked", "state"), [("cuCtxGetCurrent", State.PASS), ("cudnnCreate", State.FAIL)])
+def test_functions_of_the_driver_are_not_missing(tmp_path: Path, asked: str, state: State) -> None:
+    """libcaffe2_nvrtc.so links libcuda.so.1, which is on no machine but the user's; its functions have no version."""
+    root = tmp_path / "built"
+    root.mkdir()
+    gcc = Compiler(root, "")
+    driver = gcc.build("elsewhere/libcuda.so.1", offers=[asked], options=["-Wl,-soname,libcuda.so.1"])
+    beside = gcc.build("torch/lib/libc10.so", offers=["own"], options=["-Wl,-soname,libc10.so"])
+    options = ["-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", str(driver), str(beside)]
+    module = gcc.build("torch/lib/libcaffe2_nvrtc.so", offers=["load"], wants=[asked, "own"], options=options)
+    files = {
+        "torch/__init__.py": b"",
+        "torch/lib/libcaffe2_nvrtc.so": module.read_bytes(),
+        "torch/lib/libc10.so": beside.read_bytes(),
+        "torch-1.13.1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n",
+        "torch-1.13.1.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n",
+    }
+    with open_package(small_wheels.make(tmp_path, files, name="torch-1.13.1-py3-none-any.whl")) as opened:
+        followed = closure(read_binaries(opened), torch=True)
+    assert followed is not None
+    found = findings(followed)
+    assert [one.state for one in found] == [state], found
+
+
+def test_a_compiler_may_be_asked_for_by_any_of_its_names() -> None:
+    found = FoundCompiler(
+        kind="gcc", path="/usr/bin/g++", version=Version("11.3.0"), default=True, also=("/usr/bin/g++-11",)
+    )
+    for name, path in (("g++-11", "/usr/bin/g++-11"), ("/usr/bin/g++-11", "/usr/bin/g++-11"), ("g++", "/usr/bin/g++")):
+        called = requests._called(found, name)
+        assert called is not None and called.path == path
+    assert requests._called(found, "g++-12") is None
+
+
+def _ran(result: str, why: str = "") -> stand_in_run.RunResult:
+    one = OperatorResult(op="add", dtype="float32", part="forward", result=result, why=why)
+    found = operators.Operators(
+        table=1,
+        passed=int(result == "passed"),
+        failed=int(result == "failed"),
+        skipped={},
+        crashed=0,
+        not_reached=0,
+        results=(one,),
+    )
+    return stand_in_run.RunResult(operators=found)
+
+
+def test_a_torch_that_says_nothing_without_code_is_a_control_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.13.1 with lazy loading: no kernel, no error, zeros. Wrong without the compiler and right with it."""
+    silent = _ran("failed", "differs: Tensor-likes are not close!")
+    monkeypatch.setattr(stand_in_run, "run", lambda *_, **__: silent)
+    setup = stand_in_run.StandInSetup(python=Path(sys.executable), folder=Path(os.devnull).parent)
+    monkeypatch.setattr(stand_in_run, "variables", lambda *_, **__: {})
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
+    control, ran = stand_in_run.without_jit(setup)
+    assert control.state is State.UNVERIFIED
+    said = stand_in._control(control, ran, _ran("passed"))
+    assert said.state is State.PASS and "1 comparisons" in said.found
+    assert stand_in._control(control, ran, _ran("failed")).state is State.UNVERIFIED
+
+
+FAKE_DRIVER = """
+static int loaded;
+int cuInit(unsigned flags) { return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &loaded; return 0; }
+int cuCtxSetCurrent(void *context) { return 0; }
+int cuModuleLoadData(void **module, const char *image) { *module = &loaded; return image[0] == 'x' ? 218 : 0; }
+int cuModuleUnload(void *module) { return 0; }
+"""
+
+
+@linux
+@pytest.mark.parametrize(("data", "state"), [(b"aaaabbbb", State.PASS), (b"aaaaxbbb", State.FAIL)])
+def test_every_container_is_given_to_the_driver_once(tmp_path: Path, data: bytes, state: State) -> None:
+    (tmp_path / "cuda.c").write_text(FAKE_DRIVER, encoding="utf-8")
+    driver = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "cuda.c")]
+    subprocess.run(driver, check=True, timeout=60)
+    library = tmp_path / "libtorch_cuda.so"
+    library.write_bytes(data)
+    places = [warm.PtxPlace(file=library, offset=start, size=4) for start in (0, 4)]
+    plan = warm.WarmPlan(python=Path(sys.executable), folder=tmp_path, processes=2, seconds=30.0)
+    done = warm.warm(plan, places, {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    assert done.problem is None
+    assert done.compiled + sum(done.errors.values()) == 2
+    assert warm.line(done, K40).state is state
+
+
+def test_containers_that_were_not_tried_are_not_a_pass() -> None:
+    assert warm.line(warm.counted([{"error": 0, "seconds": 1.0}, {"left": 3}]), K40).state is State.UNVERIFIED
+    assert warm.line(warm.counted([]), K40).state is State.UNVERIFIED
+    assert warm.line(warm.counted([{"problem": "no driver"}]), K40).state is State.UNVERIFIED
+
+
+FAKE_NVRTC = """
+#include <string.h>
+static int virtual_card;
+int nvrtcCompileProgram(void *program, int count, const char *const *options) {
+  virtual_card = count && strstr(options[0], "=compute_") != 0;
+  return 0;
+}
+int nvrtcGetCUBINSize(void *program, unsigned long *size) { *size = virtual_card ? 0 : 4; return 0; }
+int nvrtcGetCUBIN(void *program, char *out) { strcpy(out, "ELF"); return 0; }
+int nvrtcGetPTXSize(void *program, unsigned long *size) { *size = 5; return 0; }
+int nvrtcGetPTX(void *program, char *out) { strcpy(out, ".ptx"); return 0; }
+"""
+ASKS_BY_NAME = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+  void *library = dlopen("libnvrtc.so.11.2", RTLD_LAZY | RTLD_LOCAL);
+  int (*compile)(void *, int, const char *const *) = dlsym(library, "nvrtcCompileProgram");
+  int (*cubin)(void *, char *) = dlsym(library, "nvrtcGetCUBIN");
+  const char *options[] = {"--gpu-architecture=sm_35"};
+  char out[8] = "";
+  if (dlsym(library, "nvrtcNoSuchThing")) return 3;
+  compile(0, 1, options);
+  cubin(0, out);
+  puts(out);
+  return 0;
+}
+"""
+
+
+@linux
+def test_the_mask_reaches_an_nvrtc_that_is_asked_by_name(tmp_path: Path) -> None:
+    """torch opens libnvrtc itself and takes its functions by dlsym: a preloaded function of that name is passed by."""
+    for name, text in (("nvrtc.c", FAKE_NVRTC), ("asks.c", ASKS_BY_NAME)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for words in (
+        ["-shared", "-fPIC", "-o", "libnvrtc.so.11.2", "nvrtc.c"],
+        ["-o", "asks", "asks.c", "-ldl"],
+        ["-O1", "-shared", "-fPIC", "-o", "mask.so", str(stand_in_run.MASK_SOURCE), "-ldl"],
+    ):
+        subprocess.run(["gcc", *words], check=True, cwd=tmp_path, timeout=60)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "REKINDLE_MASK": "major=3 minor=5"}
+    env |= {"LD_PRELOAD": str(tmp_path / "mask.so"), "REKINDLE_MASK_LOG": str(tmp_path / "log")}
+    said = subprocess.run([tmp_path / "asks"], env=env, capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout.strip() == ".ptx", "the real card cannot load the old one's machine code"
+    assert (tmp_path / "log").read_text(encoding="utf-8").splitlines() == ["nvrtc compiled"]
+
+
+def test_what_the_driver_compiled_can_be_kept(tmp_path: Path) -> None:
+    setup = stand_in_run.StandInSetup(python=Path(sys.executable), folder=tmp_path, jit_cache=tmp_path / "kept" / "jit")
+    assert stand_in_run.variables(setup)["CUDA_CACHE_PATH"] == str(tmp_path / "kept" / "jit")
+    assert (tmp_path / "kept" / "jit").is_dir()
+    assert json.dumps(stand_in_run.variables(setup)), "plain text"
