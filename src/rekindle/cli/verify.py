@@ -99,9 +99,9 @@ def command(
         if len(subjects) > 1:
             raise UsageError("`--stand-in` takes one wheel", hint="run it once per wheel")
         one = subjects[0] if subjects else None
-        places = (trial, old_driver, jit_cache)
+        given = (trial, old_driver, jit_cache)
         return _stand_in(
-            one, _stand_in_request(gpus, python, places, time_limit, run=not no_run), output, as_json=as_json
+            one, _stand_in_request(gpus, python, given, time_limit, run=not no_run), output, as_json=as_json
         )
     if trial or old_driver or time_limit or jit_cache:
         raise UsageError("`--trial`, `--old-driver`, `--jit-cache` and `--time-limit` need `--stand-in`")
