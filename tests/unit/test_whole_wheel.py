@@ -18,7 +18,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import FoundCompiler
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import findings
-from rekindle.wheels.inspect.reading import read_binaries
+from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.verify import operators, stand_in, stand_in_run, warm
 from rekindle.wheels.verify.operators import OperatorResult
 from support import small_wheels
