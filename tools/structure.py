@@ -31,6 +31,7 @@ LIMITS = {
     "classes defined twice": 0,
     "functions over 7 parameters": 0,
     "modules over 500 lines": 0,
+    "modules under 40 lines": 25,
 }
 """What `--check` holds the tree to. Lower a limit when the tree allows it; never raise one."""
 

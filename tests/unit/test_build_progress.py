@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.governor.standing import Shown, Standing
+from rekindle.build.governor.record import Shown, Standing
 from rekindle.build.progress import activity, history, outputs, pending, view
 from rekindle.build.progress.activity import RunningProgram, Watcher
 from rekindle.build.progress.eta import Estimator, TimeLeft

@@ -142,3 +142,20 @@ def test_review_asks_for_the_card_it_does_not_know(tmp_path: Path) -> None:
 def test_diagnose_says_whose_torch_it_takes() -> None:
     said = " ".join(rekindle_command("diagnose", "--help").out.split())
     assert "--torch X.Y.Z The PyTorch release that failed" in said
+
+
+@pytest.mark.parametrize("driver", ["525", "535", "550", "560", "570", "580"])
+def test_the_driver_line_never_asks_for_more_than_the_driver_that_works(driver: str) -> None:
+    """A driver that runs CUDA 12.6 by minor-version compatibility was told to be 560 or newer."""
+    answer = rekindle_command("plan", "--gpu", "GTX 1060", "--os", "linux", "--driver", driver, "--json").json()
+    need = re.match(r"R?(\d+)", answer["recommended"]["driver"])
+    assert answer["recommended"]["route"] != "none"
+    assert need is not None and int(need[1]) <= int(driver)
+
+
+def test_review_says_what_happens_when_a_build_fails(tmp_path: Path) -> None:
+    script = tmp_path / "build.sh"
+    script.write_text("export MAX_JOBS=4\npython setup.py bdist_wheel\necho done\n", encoding="utf-8")
+    said = rekindle_command("review", str(script)).out
+    assert "the script goes on when this build fails" in said
+    assert "set -e" in said

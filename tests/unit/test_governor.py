@@ -14,8 +14,7 @@ from rekindle.build.governor import record
 from rekindle.build.governor.admission import Compiling, choose
 from rekindle.build.governor.expectation import Expectation, kind_of
 from rekindle.build.governor.memory import Watch, of_windows
-from rekindle.build.governor.record import Compile
-from rekindle.build.governor.standing import Shown, Standing
+from rekindle.build.governor.record import Compile, Shown, Standing
 from rekindle.build.progress import history, watch
 from rekindle.build.progress.activity import RunningProgram
 from rekindle.knowledge.builds.compile_costs import compile_memory

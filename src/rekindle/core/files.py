@@ -14,6 +14,8 @@ from typing import IO
 
 from rekindle.core.errors import NotFound, NotWritable
 
+# IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_MOUNT_POINT of Windows.
+_LINKS = (0xA000000C, 0xA0000003)
 # A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
 _LONG = 248
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
@@ -48,6 +50,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def is_link(path: Path) -> bool:
+    """A symbolic link, or on Windows a junction. A file that OneDrive has not fetched yet is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) in _LINKS
 
 
 def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:

@@ -7,7 +7,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import served
-from rekindle.knowledge.torch import early_releases, releases
+from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch.releases import newest_cuda
 from rekindle.stack import offers
 
 _SYSTEMS = ("linux", "windows")
@@ -32,7 +33,7 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
 
 def _before_tables(torch: str, card: Capability) -> bool | None:
     """True where no CUDA of that time knew the card's generation; code of another card of it would run."""
-    newest = early_releases.newest_cuda(Version(torch))
+    newest = newest_cuda(Version(torch))
     if newest is None:
         return None
     able = [row.version for row in toolkits.toolkits() if row.compiles_for(card)]

@@ -13,7 +13,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.knowledge.torch import releases
-from rekindle.knowledge.torch.visual_runtime import needed_by
+from rekindle.knowledge.torch.wheel_platforms import needed_by
 from rekindle.machine.model import FoundTorch, Machine
 
 

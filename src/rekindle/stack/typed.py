@@ -9,7 +9,7 @@ import msgspec
 from rekindle.core.errors import UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
-from rekindle.knowledge.torch import linux_systems, releases
+from rekindle.knowledge.torch import releases, wheel_platforms
 
 _WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?[ _-]?(\d[\d.]*|xp|vista|server.*)?")
 _OLD_WINDOWS = ("7", "8", "8.1", "xp", "vista")
@@ -37,7 +37,7 @@ def system_of(text: str) -> TypedSystem:
         return TypedSystem(system="windows", release=windows[1] if windows[1] in _OLD_WINDOWS else None)
     if name in ("linux", "gnu/linux", "wsl", "wsl2", "wsl 2"):
         return TypedSystem(system="linux")
-    found = linux_systems.find(name)
+    found = wheel_platforms.find(name)
     if found is None:
         raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
     row, glibc = found

@@ -11,9 +11,8 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool
 from rekindle.build.governor import record
 from rekindle.build.governor.expectation import Expectation
-from rekindle.build.governor.record import GovernorUse
+from rekindle.build.governor.record import GovernorUse, size_text
 from rekindle.build.governor.server import Governor
-from rekindle.build.governor.standing import size_text
 from rekindle.build.run.folders import Folders
 from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder

@@ -35,8 +35,7 @@ from rekindle.build.governor.expectation import Expectation
 from rekindle.build.governor.jobserver import JobServer
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.processes import any_below, held_by, largest_below
-from rekindle.build.governor.record import Compile, GovernorUse
-from rekindle.build.governor.standing import Shown, Standing, size_text
+from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing, size_text
 from rekindle.core import console
 
 VARIABLE = "REKINDLE_GATE"

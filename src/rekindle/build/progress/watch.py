@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.governor.standing import Standing
+from rekindle.build.governor.record import Standing
 from rekindle.build.progress import history, pending, view
 from rekindle.build.progress.activity import RunningProgram, Watcher
 from rekindle.build.progress.eta import Estimator, TimeLeft

@@ -6,10 +6,12 @@ comes after it.
 
 from functools import lru_cache
 
+import msgspec
+
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 
 class Variant(Row, frozen=True, kw_only=True):
@@ -157,3 +159,24 @@ def upstream_build(torch: str, cuda: Version) -> UpstreamBuild | None:
     """How upstream compiles this release with this toolkit; None: it is not known to."""
     rows = [row for row in upstream_builds(torch) if row.cuda == cuda.major_minor]
     return next((row for row in rows if row.purpose == "wheel"), rows[0] if rows else None)
+
+
+class EarlyRelease(Row, frozen=True, kw_only=True):
+    """Every release below `below`, and not below the row before it."""
+
+    below: Version
+    newest_cuda: Version
+
+
+class _EarlyTable(msgspec.Struct, frozen=True, kw_only=True):
+    release: tuple[EarlyRelease, ...]
+
+
+@cached
+def _early() -> tuple[EarlyRelease, ...]:
+    return tuple(sorted(decided("early_releases", _EarlyTable).release, key=lambda row: row.below))
+
+
+def newest_cuda(torch: Version) -> Version | None:
+    """The newest CUDA that an early release was published with; None for one that the tables have."""
+    return next((row.newest_cuda for row in _early() if torch < row.below), None)

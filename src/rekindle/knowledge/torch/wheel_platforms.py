@@ -1,6 +1,13 @@
-"""The platform tags of the official Linux wheels: the oldest glibc that pip lets them onto, and their machines."""
+"""What the official wheels need of a system: the oldest glibc that pip lets them onto, and Windows' runtime.
+
+Linux systems stand here by the names people give them, with the C library that decides which wheels load.
+"""
 
 from __future__ import annotations
+
+import re
+
+import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, decided, observed
@@ -40,3 +47,45 @@ class Aarch64Line(Row, frozen=True, kw_only=True):
 def aarch64_lines(minor: str) -> tuple[Aarch64Line, ...]:
     rows = decided("aarch64_lines", dict[str, tuple[Aarch64Line, ...]])["line"]
     return tuple(row for row in rows if row.minor == minor)
+
+
+class LinuxSystem(Row, frozen=True, kw_only=True):
+    id: str
+    names: tuple[str, ...]
+    glibc: dict[str, Version] = msgspec.field(default_factory=dict)
+    """By release: `{"22.04": 2.35}`."""
+    libc: str = "glibc"
+
+
+@cached
+def linux_systems() -> tuple[LinuxSystem, ...]:
+    return decided("linux_systems", dict[str, tuple[LinuxSystem, ...]])["system"]
+
+
+def find(text: str) -> tuple[LinuxSystem, Version | None] | None:
+    """The system of `Ubuntu 22.04`, `centos7` or `rhel8.6`, and its glibc where the release is known."""
+    match = re.fullmatch(r"([a-z!-]+?)[ _-]?(?:linux)?[ _-]?v?(\d[\d.]*)?(?: lts)?", text.strip().lower())
+    row = next((row for row in linux_systems() if match and match[1].replace("!", "") in row.names), None)
+    if match is None or row is None:
+        return None
+    release = match[2] or ""
+    known = next((row.glibc[each] for each in (release, release.partition(".")[0]) if each in row.glibc), None)
+    return row, known
+
+
+class RuntimeLibrary(Row, frozen=True, kw_only=True):
+    """A library in System32 that wheels from `from_torch` on import."""
+
+    name: str
+    from_torch: Version
+    imported_by: str
+
+
+@cached
+def runtime_libraries() -> tuple[RuntimeLibrary, ...]:
+    return decided("visual_runtime", dict[str, tuple[RuntimeLibrary, ...]])["library"]
+
+
+def needed_by(torch: Version | None) -> tuple[RuntimeLibrary, ...]:
+    """What this release imports; without one, what any release does."""
+    return tuple(row for row in runtime_libraries() if torch is None or torch >= row.from_torch)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import steering_variables
-from rekindle.knowledge.torch.visual_runtime import runtime_libraries
+from rekindle.knowledge.torch.wheel_platforms import runtime_libraries
 from rekindle.machine.host import Run, readable
 from rekindle.machine.model import Disk, Surroundings
 from rekindle.machine.system import windows

@@ -58,7 +58,7 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
     done: list[Finding] = []
     with store.locked(folder):
         for path in sorted((folder / "wheels").glob("*")) if (folder / "wheels").is_dir() else []:
-            if store.is_link(path):
+            if files.is_link(path):
                 path.unlink()
                 done.append(_done(f"removed the link `{path.name}`"))
         strays = []
@@ -114,7 +114,7 @@ def _companions(folder: Path, entry: ShelvedWheel) -> list[Finding]:
 def _wheel(folder: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:
     place = folder / "wheels"
     wheel = place / entry.file
-    if store.is_link(wheel) or not wheel.is_file():
+    if files.is_link(wheel) or not wheel.is_file():
         return [_failed("wheel", f"`{entry.file}` is not there", _MEND)]
     if wheel.stat().st_size != entry.size or paths.sha256_of(wheel) != entry.sha256:
         return [_failed("wheel", f"`{entry.file}` is not the file that was added: its hash differs", _AGAIN)]
@@ -128,7 +128,7 @@ def _wheel(folder: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, sign
 def _statement(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:
     path = place / f"{entry.file}{store.STATEMENT}"
     name = f"the statement of `{entry.file}`"
-    if store.is_link(path) or not path.is_file():
+    if files.is_link(path) or not path.is_file():
         state = State.FAIL if signed or entry.signed_by else State.UNVERIFIED
         return [Finding(id="statement", state=state, found=f"`{entry.file}` has no signed statement", fix=_AGAIN)]
     try:
@@ -156,7 +156,7 @@ def _pages(folder: Path) -> list[Finding]:
         return []
     for name, text in wanted.items():
         path = folder / name
-        if store.is_link(path) or not path.is_file() or files.read_bytes(path) != text.encode("utf-8"):
+        if files.is_link(path) or not path.is_file() or files.read_bytes(path) != text.encode("utf-8"):
             return [_failed("index", f"`{name}` is not the index of these wheels", _MEND)]
     return [Finding(id="index", state=State.PASS, found=f"the index names exactly these {len(entries(folder))} wheels")]
 

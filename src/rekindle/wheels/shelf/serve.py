@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from rekindle.core import files
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 from rekindle.wheels.shelf import store
 
@@ -75,7 +76,7 @@ class Application:
         place = self.root.joinpath(*parts)
         try:
             real = place.resolve()
-            inside = real.is_relative_to(self.root) and not store.is_link(place)
+            inside = real.is_relative_to(self.root) and not files.is_link(place)
             return real if inside and real.is_file() else None
         except (OSError, ValueError):
             return None

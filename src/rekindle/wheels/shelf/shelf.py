@@ -165,7 +165,7 @@ def export(folder: Path, target: Path, chosen: Sequence[ShelvedWheel]) -> None:
         for entry in chosen:
             for name in reversed(store.names_of(entry.file)):
                 source = folder / "wheels" / name
-                if source.is_file() and not store.is_link(source):
+                if source.is_file() and not files.is_link(source):
                     store.copy(source, target / "wheels" / name)
         index.write(target, entries(target))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,6 @@ from rekindle.wheels.shelf.entry import ShelvedWheel
 
 ENTRY, METADATA, REPORT, STATEMENT = ".shelf.json", ".metadata", ".verify.json", ".dsse.json"
 _OWN_FOLDERS = ("wheels", "simple", "replaced")
-# IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_MOUNT_POINT of Windows.
-_LINKS = (0xA000000C, 0xA0000003)
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
 
 
@@ -35,18 +32,9 @@ def guard(folder: Path) -> None:
         raise UsageError(f"`{folder}` is a file, not a shelf", hint="`--shelf` takes a folder")
     for name in _OWN_FOLDERS:
         place = folder / name
-        if is_link(place) or (place.exists() and not place.is_dir()):
+        if files.is_link(place) or (place.exists() and not place.is_dir()):
             message = f"`{place}` is not a folder of the shelf but leads elsewhere"
             raise BadInput(message, hint="remove it; `rekindle shelf mend` makes the index anew")
-
-
-def is_link(path: Path) -> bool:
-    """A symbolic link, or on Windows a junction. A file that OneDrive has not fetched yet is none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) in _LINKS
 
 
 def file_name(file: str) -> str:
@@ -72,7 +60,7 @@ def project_name(stated: str, file_project: str) -> str:
 
 def read_entry(path: Path) -> ShelvedWheel:
     """One entry, which must be of the wheel whose name it carries."""
-    if is_link(path):
+    if files.is_link(path):
         raise BadInput(f"`{path}` is a link", hint="`rekindle shelf mend` makes it anew")
     entry = codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
     if f"{file_name(entry.file)}{ENTRY}" != path.name:
