@@ -85,7 +85,7 @@ def dask() -> Any:
         raise MissingTool(message, hint='pip install "rekindle[fleet]"') from error
     if not os.environ.get("REKINDLE_TRACE"):
         # It tells of every connection that breaks, with a trace; what matters of that is in the journal.
-        for name in ("distributed", "distributed.client", "tornado"):
+        for name in ("distributed", "distributed.client", "tornado", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
 
