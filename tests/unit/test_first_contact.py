@@ -155,7 +155,8 @@ def test_the_driver_line_never_asks_for_more_than_the_driver_that_works(driver: 
 
 def test_review_says_what_happens_when_a_build_fails(tmp_path: Path) -> None:
     script = tmp_path / "build.sh"
-    script.write_text("export MAX_JOBS=4\npython setup.py bdist_wheel\necho done\n", encoding="utf-8")
+    lines = ["git clone --recursive https://github.com/pytorch/pytorch", "cd pytorch", "export MAX_JOBS=4"]
+    script.write_text("\n".join([*lines, "python setup.py bdist_wheel", "echo done", ""]), encoding="utf-8")
     said = rekindle_command("review", str(script)).out
     assert "the script goes on when this build fails" in said
     assert "set -e" in said

@@ -19,7 +19,7 @@ def text(answer: Review) -> str:
     if len(answer.scripts) > 1:
         parts.append(comparison(answer))
     if not answer.gpus:
-        parts.append("pass `--gpu NAME` to check it against your card as well")
+        parts.append("pass `--gpu NAME` to check it against your GPU, too")
     return "\n\n".join(parts)
 
 
