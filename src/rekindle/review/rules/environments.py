@@ -130,7 +130,8 @@ def _on_path(subject: Subject, later: list[Invocation], env: str, short: str, ma
     path = subject.visible("PATH", used) if used is not None else None
     if path is None or path.order <= 0 or (made is not None and path.line == made.line):
         return False
-    return short in path.text or env in path.text
+    inside = re.search(rf"(?i)[\\/]{re.escape(short)}[\\/](?:bin|scripts)\b", path.text) if short else None
+    return inside is not None or env in path.text
 
 
 def _entered(later: list[Invocation]) -> str | None:

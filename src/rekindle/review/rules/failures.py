@@ -57,6 +57,8 @@ def _tees(subject: Subject, builds: list[ScriptBuild]) -> Iterator[Raised]:
             yield raised("tee", item.line, tee=tee)
         elif item.dialect is Dialect.POWERSHELL and not item.checked:
             yield raised("tee-powershell", item.line, tee="Tee-Object")
+        elif item.dialect is Dialect.BATCH:
+            yield raised("tee-cmd", item.line, tee=tee)
 
 
 def _hidden(subject: Subject, step: ScriptBuild) -> bool:
