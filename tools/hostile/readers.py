@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
+import posixpath
 import random
 import tempfile
 import zipfile
@@ -19,7 +21,8 @@ from rekindle.build.configure import cmake_result
 from rekindle.build.run import journal as build_journal
 from rekindle.core.errors import RekindleError
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.formats import binary, constants, elf, gpu_sections, ninja_log, package, static
+from rekindle.fleet import sources
+from rekindle.formats import binary, constants, elf, gpu_sections, ninja_log, package, static, unpacking
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.machine import snapshot
@@ -140,6 +143,24 @@ def in_file(read: Callable[[Path], object], name: str = "file") -> Callable[[byt
     return reading
 
 
+def parts_of_a_toolkit(path: Path) -> None:
+    """Every member of a package as `toolchain` takes it: names and links stay inside, the bytes are counted."""
+    for entry in unpacking.entries(path):
+        size = sum(len(piece) for piece in entry.data)
+        if entry.link is None and size != entry.size:
+            raise Fault(f"`{entry.name[:60]}` has {size} bytes, not {entry.size}")
+        lead = posixpath.normpath(posixpath.join(posixpath.dirname(entry.name), entry.link or ""))
+        if entry.name.startswith("/") or lead.startswith(("..", "/")):
+            raise Fault(f"`{entry.name[:60]}` leads outside")
+
+
+def a_sent_source(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sources.unpack(data, Path(folder, "in"))
+        if {path.name for path in Path(folder).iterdir()} != {"in"}:
+            raise Fault("something was written outside")
+
+
 def cmake_texts(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     cmake_result.parse_cache(text)
@@ -212,6 +233,8 @@ READERS: dict[str, Reader] = {
     "zip bomb": Reader(zips.bomb, packed_library, 1),
     "texts in a wheel": Reader(texts_in_wheel, wheel_texts),
     "tar": Reader(tars.made, tar),
+    "part of a toolkit": Reader(tars.made, in_file(parts_of_a_toolkit, "part.tar.gz")),
+    "source for a worker": Reader(lambda dice: gzip.decompress(tars.made(dice)), a_sent_source, 2),
     "ninja log": Reader(texts.ninja_log, ninja_log.parse),
     "cmake cache": Reader(texts.cmake_cache, cmake_texts),
     "build.ninja": Reader(texts.build_ninja, cmake_texts),
