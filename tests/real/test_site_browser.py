@@ -28,6 +28,7 @@ from rekindle.web.index import cards_index
 from rekindle.web.shown import AnswerShown, RouteShown
 from support import browser as browsers
 from support.artefacts import cache
+from support.pace import seconds
 
 CARDS = ("Tesla K80", "GeForce GTX 1080 Ti", "GeForce RTX 5070")
 SEED = 20261115
@@ -229,16 +230,33 @@ def test_what_is_no_card_of_nvidias_is_said(page: Any) -> None:
 
 
 def test_an_answer_to_a_change_comes_at_once(page: Any) -> None:
-    """Median of 50 changes, as the browser's own clock has it, until the page is laid out again."""
+    """Median of 50 changes, as the browser's own clock has it, until the page is laid out again.
+
+    The clock also runs while other programs have the processor. A loop of fixed length, timed between the changes, says
+    by how much: its median over its best time.
+    """
     page.evaluate(READ, ["Tesla K80", "linux", "", ""])
-    took = page.evaluate(
-        """() => { const found = []; const field = document.getElementById('driver');
-        for (let i = 0; i < 50; i += 1) { field.value = String(450 + i) + '.10'; const begun = performance.now();
-        field.dispatchEvent(new Event('input')); document.body.getBoundingClientRect(); found.push(performance.now() - begun); }
-        return found.sort((a, b) => a - b)[25]; }"""
-    )
-    print(f"a change takes {took:.1f} ms (median of 50)")
-    assert took < 50
+    took, busy = page.evaluate(CHANGES)
+    print(f"a change takes {took:.1f} ms (median of 50) on a processor shared {busy:.1f} times: {took / busy:.1f} ms")
+    assert took / busy < seconds(0.05) * 1000
+
+
+CHANGES = """() => {
+  const found = [], spun = [], field = document.getElementById("driver");
+  for (let i = 0; i < 50; i += 1) {
+    field.value = `${450 + i}.10`;
+    const begun = performance.now();
+    field.dispatchEvent(new Event("input"));
+    document.body.getBoundingClientRect();
+    const done = performance.now();
+    let sum = 0;
+    for (let k = 0; k < 3e6; k += 1) sum += k % 7;
+    found.push(done - begun);
+    spun.push(performance.now() - done + (sum < 0 ? 1 : 0));
+  }
+  const sorted = (all) => all.sort((a, b) => a - b);
+  return [sorted(found)[25], sorted(spun)[25] / spun[0]];
+}"""
 
 
 def test_copy_puts_the_command_into_the_clipboard(browser: Any, address: str) -> None:

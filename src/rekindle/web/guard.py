@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import secrets
 import socket
+import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -69,7 +70,11 @@ def bind(host: str, port: int) -> tuple[Bind, socket.socket]:
     made = Bind(host=host, port=port)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform == "win32":
+        # There SO_REUSEADDR lets another program take the port away.
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((host, port))
         opened.listen(128)
