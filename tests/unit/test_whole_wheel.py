@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.build import build_record
 from rekindle.build.configure import request as requests
 from rekindle.core.findings import State
 from rekindle.core.version import Version
@@ -176,3 +177,8 @@ def test_what_the_driver_compiled_can_be_kept(tmp_path: Path) -> None:
     assert stand_in_run.variables(setup)["CUDA_CACHE_PATH"] == str(tmp_path / "kept" / "jit")
     assert (tmp_path / "kept" / "jit").is_dir()
     assert json.dumps(stand_in_run.variables(setup)), "plain text"
+
+
+def test_a_short_build_folder_does_not_eat_other_paths(tmp_path: Path) -> None:
+    text = build_record.plain("/usr/bin/g++-11 in /b/env, logs in `/b`, not /bin and not /b2", Path("/b"))
+    assert text == "/usr/bin/g++-11 in WORK/env, logs in `WORK`, not /bin and not /b2"

@@ -51,7 +51,10 @@ def write(folders: Folders, shown: overview.Overview, version: str) -> Path:
 
 def plain(text: str, work: Path) -> str:
     """Without what says whose machine it was."""
-    return redact(text.replace(str(work), "WORK").replace(str(Path.home()), "~"))
+    for folder, name in ((work, "WORK"), (Path.home(), "~")):
+        # As a whole path: with the folder `/b`, `/usr/bin` stays what it is.
+        text = re.sub(rf"(?<![\w./\\-]){re.escape(str(folder))}(?![\w.-])", name, text)
+    return redact(text)
 
 
 def wheel_line(wheel: Path) -> str:
