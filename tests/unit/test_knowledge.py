@@ -26,6 +26,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
 from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
 from support.command import rekindle_command
+from support.rows import NEW_CARD
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
 TABLES = sorted([*KNOWLEDGE.rglob("*.json"), *KNOWLEDGE.rglob("*.toml")])
@@ -304,18 +305,7 @@ def test_the_dlls_of_seed_001_have_a_provider() -> None:
 
 
 def test_an_overlay_adds_and_replaces_rows(tmp_path: Path) -> None:
-    row = {
-        "name": "GeForce RTX 9090",
-        "capability": "12.0",
-        "architecture": "Blackwell",
-        "chip": "GB202",
-        "pci_ids": ["ffee"],
-        "official": True,
-        "source": "a test",
-        "observed_at": "2026-11-15",
-        "evidence": "notes",
-    }
-    (tmp_path / "gpus.json").write_text(json.dumps({"gpus": [row]}), encoding="utf-8")
+    (tmp_path / "gpus.json").write_text(json.dumps({"gpus": [NEW_CARD]}), encoding="utf-8")
     try:
         seen = rekindle_command("--knowledge", str(tmp_path), "gpu", "10de:ffee", "--json")
         assert seen.json()["name"] == "GeForce RTX 9090"

@@ -18,18 +18,9 @@ from rekindle.core.errors import BadInput, Locked, NotFound, UsageError
 from rekindle.knowledge import inventory, tables, updates
 from rekindle.knowledge.gpu import gpus
 from support.command import rekindle_command
+from support.rows import NEW_CARD
 
-CARD = {
-    "name": "GeForce RTX 9090",
-    "capability": "12.0",
-    "architecture": "Blackwell",
-    "chip": "GB202",
-    "pci_ids": ["ffee"],
-    "official": True,
-    "source": "a test",
-    "observed_at": "2027-01-15",
-    "evidence": "notes",
-}
+CARD = {**NEW_CARD, "observed_at": "2027-01-15"}
 
 
 @pytest.fixture(autouse=True)

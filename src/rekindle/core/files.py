@@ -52,6 +52,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def cut_half_line(path: Path) -> None:
+    """Cut off a line that a power cut left half written, so that the next one starts at a line's beginning."""
+    with path.open("r+b") as stream:
+        data = stream.read()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            stream.truncate(whole)
+
+
 def is_link(path: Path) -> bool:
     """A symbolic link, or on Windows a junction. A file that OneDrive has not fetched yet is none."""
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.run.journal import stamp
-from rekindle.core import codec
+from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotWritable
 from rekindle.core.files import told
 from rekindle.diagnose.answer import Diagnosis
@@ -68,11 +68,7 @@ class FleetJournal:
     def _mend(self) -> None:
         if not self.path.exists():
             return
-        with self.path.open("r+b") as stream:
-            data = stream.read()
-            whole = data.rfind(b"\n") + 1
-            if whole < len(data):
-                stream.truncate(whole)
+        files.cut_half_line(self.path)
 
 
 def event(kind: str, **values: object) -> FleetEvent:

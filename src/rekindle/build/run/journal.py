@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core import codec
+from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotWritable
 from rekindle.core.files import told
 
@@ -96,15 +96,10 @@ class Journal:
         return list(open_.values())
 
     def _mend(self) -> None:
-        """Cut off a line that a power cut left half written, so that the next one starts at a line's beginning."""
         if self._mended or not self.path.exists():
             self._mended = True
             return
-        with self.path.open("r+b") as stream:
-            data = stream.read()
-            whole = data.rfind(b"\n") + 1
-            if whole < len(data):
-                stream.truncate(whole)
+        files.cut_half_line(self.path)
         self._mended = True
 
 
