@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.torch import companions, releases
 
@@ -18,6 +19,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         pinned = _companions(facts.torch, facts.variant, facts.os)
         if pinned:
             found |= {"companions": pinned, "variant": facts.variant}
+    early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
+    if early is not None:
+        found["early_cuda"] = str(early)
     story = _index(fields.get("package", ""), facts)
     return found | ({"index_story": story} if story else {})
 
