@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support import small_wheels
+from support.artefacts import unverified
 from support.command import rekindle_command
 from support.fatbins import container
 from support.pace import seconds
@@ -35,16 +36,19 @@ def portable(tmp_path: Path) -> Iterator[Path]:
     top = tmp_path / "ComfyUI_windows_portable"
     inside = top / "python_embeded"
     here = Path(sys.base_prefix)
-    shutil.copytree(here / "Lib", inside / "Lib", ignore=shutil.ignore_patterns("site-packages", "test", "__pycache__"))
+    number = f"{sys.version_info[0]}{sys.version_info[1]}"
+    library = here / f"python{number}.zip"
+    if not library.is_file():
+        unverified("this Python does not come as an embeddable one: its library is not one file")
+    inside.mkdir(parents=True)
     for path in here.iterdir():
-        if path.suffix.lower() in (".exe", ".dll", ".pyd"):
+        if path.suffix.lower() in (".exe", ".dll", ".pyd", ".zip"):
             shutil.copyfile(path, inside / path.name)
     pip = Path(__import__("pip").__file__).parent
     shutil.copytree(pip, inside / "Lib/site-packages/pip", ignore=shutil.ignore_patterns("__pycache__"))
     for info in pip.parent.glob("pip-*.dist-info"):
         shutil.copytree(info, inside / "Lib/site-packages" / info.name)
-    number = f"{sys.version_info[0]}{sys.version_info[1]}"
-    lines = ("../ComfyUI", "Lib", ".", "Lib\\site-packages", "import site")
+    lines = ("../ComfyUI", library.name, ".", "Lib\\site-packages", "import site")
     (inside / f"python{number}._pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (top / "ComfyUI").mkdir()
     (top / "ComfyUI" / "main.py").write_text("import torch\nprint(torch.backends.cudnn.enabled)\n", encoding="utf-8")
