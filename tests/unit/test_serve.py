@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from rekindle.audit.answer import Audit
 from rekindle.build.progress.activity import RunningProgram
 from rekindle.build.progress.view import Now
 from rekindle.core import codec
+from rekindle.core.findings import Finding, State
 from rekindle.formats import ninja_log
+from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.snapshot import load
 from rekindle.web import answers, live, serve, warnings
 from rekindle.web.guard import Bind, Guard, bind
@@ -124,6 +127,18 @@ def test_this_computer_is_filled_in(pages: serve.Pages) -> None:
     assert get(app, "/doctor.html")[0] == get(app, "/shelf.html")[0] == get(app, "/index.html")[0] == 200
     assert get(app, "/gpu/tesla-k80.html")[0] == get(app, "/sm/3.7.html")[0] == get(app, "/causes.html")[0] == 200
     assert get(app, "/gpu/nothing.html")[0] == get(app, "/pyproject.toml")[0] == get(app, "/../x")[0] == 404
+
+
+def test_an_audit_is_of_this_computer_only(pages: serve.Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a recorded computer nothing is shown rather than the modules of the one that serves."""
+    assert "does not hold them" in pages.audit()
+    found = Audit(
+        environment=find_environment(None), torch=None, cards=(), driver=None, examined=7, modules=(),
+        findings=(Finding(id="x", state=State.FAIL, found=HOSTILE),), rebuild=(), state=State.FAIL,
+    )  # fmt: skip
+    monkeypatch.setattr(serve.api, "audit", lambda: found)
+    text = serve.Pages(pages.machine, here=True).audit()
+    assert "checked 7 modules" in text and "<script>alert" not in text and "FAIL" in text
 
 
 def test_the_served_picker_answers_as_the_command_line_does(pages: serve.Pages) -> None:

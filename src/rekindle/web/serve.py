@@ -21,6 +21,7 @@ from starlette.routing import Route
 from rekindle import __version__, api
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
+from rekindle.core.findings import State
 from rekindle.core.paths import shelf_folder
 from rekindle.doctor import text as doctor_text
 from rekindle.doctor.report import DoctorReport, report
@@ -98,10 +99,14 @@ def this_computer(machine: Machine) -> ThisComputer:
 
 
 class Pages:
-    """The pages, each made when it is asked for. `machine` is looked at once, when the server starts."""
+    """The pages, each made when it is asked for. `machine` is looked at once, when the server starts.
 
-    def __init__(self, machine: Machine, folder: Path | None = None) -> None:
+    `here`: it is this computer, and not the recording of another.
+    """
+
+    def __init__(self, machine: Machine, folder: Path | None = None, *, here: bool = False) -> None:
         self.machine = machine
+        self.here_now = here
         self.shelf = folder or shelf_folder()
 
     def front(self) -> str:
@@ -112,15 +117,23 @@ class Pages:
 
     def doctor(self) -> str:
         found: DoctorReport = report(self.machine)
-        return self._linked("findings.html", title="doctor", state=found.state, findings=found.checks, rebuild=())
+        return self._findings("doctor", found.state, found.checks)
 
     def audit(self) -> str:
+        if not self.here_now:
+            message = "An audit opens the modules of an environment, and a recording of a computer does not hold them."
+            hint = "Run `rekindle audit` there, or `rekindle serve` without `--machine`."
+            return self._linked("refused.html", title="audit", message=message, hint=hint)
         try:
             found = api.audit()
         except RekindleError as error:
             return self._linked("refused.html", title="audit", message=error.message, hint=error.hint or "")
         every = [*found.findings, *(each for module in found.modules for each in module.findings)]
-        return self._linked("findings.html", title="audit", state=found.state, findings=every, rebuild=found.rebuild)
+        said = f"checked {found.examined} modules in {found.environment.root}"
+        return self._findings("audit", found.state, every, rebuild=found.rebuild, said=said)
+
+    def _findings(self, title: str, state: State, findings: Any, rebuild: Any = (), said: str = "") -> str:
+        return self._linked("findings.html", title=title, state=state, findings=findings, rebuild=rebuild, said=said)
 
     def shelved(self) -> str:
         wheels = shelf.entries(self.shelf)
@@ -238,4 +251,4 @@ def _missing() -> Response:
 
 
 def pages_of(machine: Path | None, folder: Path | None) -> Pages:
-    return Pages(snapshot.load(machine) if machine else snapshot.here(), folder)
+    return Pages(snapshot.load(machine) if machine else snapshot.here(), folder, here=machine is None)
