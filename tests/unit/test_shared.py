@@ -50,7 +50,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_reading_what_is_not_there_or_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(errors.NotFound, match="no file"):
+    with pytest.raises(errors.NotFound, match="no such file"):
         files.read_bytes(tmp_path / "absent")
     with pytest.raises(errors.NotFound, match="folder"):
         files.read_bytes(tmp_path)
