@@ -80,7 +80,13 @@ def test_nothing_outside_of_the_folder_is_opened(tmp_path: Path) -> None:
 def test_files_that_run_each_other_and_large_ones_cost_nothing(tmp_path: Path) -> None:
     _written(tmp_path, a_dot_sh="source b.sh\n", b_dot_sh="source a.sh\nsource big.sh\n")
     (tmp_path / "big.sh").write_text("export X=1\n" * 100_000, encoding="utf-8")
-    assert _review(tmp_path / "a.sh").remarks == ()
+    assert not _rules(tmp_path / "a.sh")
     for number in range(30):
         (tmp_path / f"s{number}.sh").write_text(f"source s{number + 1}.sh\n", encoding="utf-8")
     assert not _review(tmp_path / "s0.sh").refused
+
+
+def test_a_file_that_was_not_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "build.sh").write_text(f"set -e\nsource ../common/settings.sh\n{BUILD}", encoding="utf-8")
+    remark = next(each for each in _review(tmp_path / "build.sh").remarks if each.id == "other-file")
+    assert remark.state is State.PASS and remark.line == 2 and "settings.sh" in remark.found

@@ -37,6 +37,13 @@ _WRAPPERS: dict[str, frozenset[str]] = {
 }
 
 
+# Files that set an environment up and are nobody's own script: what they do is known.
+_ELSEWHERE = re.compile(
+    r"(?i)activate|vcvars|vsdevcmd|devshell|launch-vsdevshell|conda|mamba|bashrc|bash_profile|\.profile|zshrc|setvars"
+    r"|nvm\.sh|cargo|/etc/|venv|env\.sh$|sdkman|lmod|modules|ros/|<\(|^-"
+)
+
+
 class Recorder:
     """A place in the trace: the language, the variables in sight, the current folder, what is conditional."""
 
@@ -67,6 +74,9 @@ class Recorder:
         found = None
         if trace.files is not None and not trace.full:
             found = trace.files.open(word.text, self.directory) or trace.files.open(word.raw, self.directory)
+        if found is None and trace.files is not None and _ELSEWHERE.search(word.text) is None:
+            name = re.split(r"[\\/]", word.text.strip("\"'"))[-1]
+            trace.slip("other-file", line, name=name[:80])
         if found is not None:
             trace.at = line if outer is None else outer
             trace.opened.setdefault(trace.at, found.name)
