@@ -149,3 +149,15 @@ def test_the_list_of_options_has_defaults_and_releases() -> None:
     assert rows["BUILD_CAFFE2"]["last"] == "2.3" and rows["BUILD_CAFFE2"]["default"] == "OFF"
     assert "USE_MEM_EFF_ATTENTION" not in rows, "it came with 2.2"
     assert rekindle_command("env", "--options", "--torch", "1.12.1").code == 0
+
+
+def test_openblas_is_asked_for_complex_dot_products_in_its_own_way() -> None:
+    """Met for real: named as BLAS, OpenBLAS is not asked by PyTorch, and every complex dot product was 0."""
+    linux = {"system": "linux", "compiler": GCC, "cuda": "11.8"}
+    for profile in ("minimal", "compat"):
+        found = {each.name: each for each in resolve(request("1.13.1", profile=profile, **linux)).resolved}
+        assert (found["BLAS"].value, found["BLAS_USE_CBLAS_DOT"].value) == ("OpenBLAS", "ON")
+        assert found["BLAS_USE_CBLAS_DOT"].via == "cmake"
+    assert "BLAS_USE_CBLAS_DOT" not in values(request(profile="minimal")), "MKL on Windows"
+    kept = resolve(request("1.13.1", profile="minimal", **linux), {"BLAS_USE_CBLAS_DOT": "OFF"}, allow_unknown=True)
+    assert kept.value("BLAS_USE_CBLAS_DOT") == "OFF", "a person's own word holds"

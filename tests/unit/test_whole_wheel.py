@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +21,7 @@ from rekindle.machine.model import FoundCompiler
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import findings
 from rekindle.wheels.inspect.identity import read_binaries
-from rekindle.wheels.verify import operators, stand_in, stand_in_run, warm
+from rekindle.wheels.verify import ask_torch_checks, operators, stand_in, stand_in_run, warm
 from rekindle.wheels.verify.operators import OperatorResult
 from support import small_wheels
 from support.compiled import Compiler
@@ -182,3 +183,14 @@ def test_what_the_driver_compiled_can_be_kept(tmp_path: Path) -> None:
 def test_a_short_build_folder_does_not_eat_other_paths(tmp_path: Path) -> None:
     text = build_record.plain("/usr/bin/g++-11 in /b/env, logs in `/b`, not /bin and not /b2", Path("/b"))
     assert text == "/usr/bin/g++-11 in WORK/env, logs in `WORK`, not /bin and not /b2"
+
+
+@pytest.mark.parametrize(("said", "right"), [(5 - 2j, True), (0j, False)])
+def test_a_complex_dot_product_of_zero_is_caught(said: complex, right: bool) -> None:
+    """The first whole wheel: OpenBLAS named to CMake, and every complex dot product on the CPU was 0."""
+    torch = SimpleNamespace(tensor=lambda values, dtype: values, dot=lambda a, b: said, complex64=None)
+    if right:
+        ask_torch_checks.complex_dot(torch)
+    else:
+        with pytest.raises(ask_torch_checks.Wrong, match="BLAS_USE_CBLAS_DOT"):
+            ask_torch_checks.complex_dot(torch)

@@ -22,6 +22,7 @@ from rekindle.knowledge.torch import options as known
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import torch_release
 
+_CBLAS_DOT = "BLAS_USE_CBLAS_DOT"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}\Z")
 _FORWARDED = ("USE_", "BUILD_", "CMAKE_")
 _ON, _OFF = frozenset({"ON", "1", "TRUE", "YES", "Y"}), frozenset({"OFF", "0", "FALSE", "NO", "N", ""})
@@ -90,7 +91,15 @@ def resolve(
     for name, value in asked.items():
         findings += _judged(name, value, minor, allow_unknown=allow_unknown)
         found[name] = _resolved(name, value, "user", "asked for", minor)
+    if _gnu_blas(request, found) and _CBLAS_DOT not in found:
+        why = "without it dot products of complex vectors are 0: OpenBLAS returns them as GNU Fortran does, not as MKL"
+        found[_CBLAS_DOT] = Resolved(name=_CBLAS_DOT, value="ON", origin="rule", via="cmake", why=why)
     return Options(resolved=tuple(found[name] for name in sorted(found)), findings=tuple(findings))
+
+
+def _gnu_blas(request: BuildRequest, found: Mapping[str, Resolved]) -> bool:
+    """PyTorch asks this of the library only where it chooses one itself (FindBLAS), not where OpenBLAS is named."""
+    return request.system == "linux" and "BLAS" in found and found["BLAS"].value.lower() == "openblas"
 
 
 def describe(torch: str) -> tuple[Described, ...]:

@@ -30,11 +30,26 @@ def cpu(torch: Any) -> str:
     a = torch.randn(64, 64, dtype=torch.float64)
     x = torch.linalg.solve(a, torch.eye(64, dtype=torch.float64)) if hasattr(torch, "linalg") else a.inverse()
     message = close(torch, a @ x, torch.eye(64, dtype=torch.float64), 1e-8, "solving a linear system")
+    complex_dot(torch)
     w = torch.ones(3, requires_grad=True)
     (w * w).sum().backward()
     if w.grad.tolist() != [2.0, 2.0, 2.0]:
         raise Wrong(f"the gradient of w*w is {w.grad.tolist()}")
     return message.replace("agrees with the CPU", "is right on the CPU") + ", gradients are right"
+
+
+def complex_dot(torch: Any) -> None:
+    """OpenBLAS hands complex numbers back as GNU Fortran does; a torch that was built for MKL's way reads 0."""
+    vector = torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex64)
+    try:
+        got = complex(torch.dot(vector, vector))
+    except RuntimeError:
+        return  # torch before 1.7 has no such product
+    if abs(got - (5 - 2j)) > 1e-4:
+        raise Wrong(
+            f"the dot product of two complex vectors is {got}, not (5-2j): it was built without BLAS_USE_CBLAS_DOT, "
+            "which OpenBLAS needs; `rekindle build` sets it"
+        )
 
 
 def numpy_bridge(torch: Any) -> str:
