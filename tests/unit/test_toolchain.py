@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from rekindle.build import provision
+from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, UnknownName, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
+from rekindle.doctor import cuda
 from rekindle.formats import unpacking
 from rekindle.knowledge.cuda import toolchains
 from rekindle.knowledge.gpu.capability import Capability
@@ -504,3 +506,17 @@ def test_without_acceptance_nothing_is_downloaded(store: Store, stage: Stage, mo
     command.install(msgspec.structs.replace(wanted, accept_licence=True), say=asked.append, ask=lambda _: False)
     assert len(stage.asked) == 2 and "nvidia-cuda" in (store.root / "licences.json").read_text(encoding="utf-8")
     command.install(wanted, say=asked.append, ask=lambda _: False)
+
+
+def test_of_two_toolkits_the_whole_one_builds() -> None:
+    half = FoundToolkit(root="/usr", nvcc="/usr/bin/nvcc", version=Version("13.0.88"), missing=("cuBLAS",))
+    whole = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("13.0.88"), found_by=("rekindle",))
+    machine = Machine(os="linux", arch="x86_64", toolkits=(half, whole))
+    chosen = request._cuda(BuildFile(cuda=Version("13.0"), arch_list="7.5"), machine)
+    assert chosen is not None and chosen.root == "/k" and "/usr/bin" in chosen.rivals
+
+
+def test_the_doctor_does_not_ask_for_private_kits_on_path() -> None:
+    kit = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("11.8.89"), found_by=("rekindle",))
+    (found,) = cuda.one_wins(Machine(os="linux", arch="x86_64", toolkits=(kit,)))
+    assert found.state.value == "PASS" and "rekindle toolchain" in found.found

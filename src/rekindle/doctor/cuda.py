@@ -14,6 +14,7 @@ from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.toolchain import private
 
 
 @judge("cuda.present")
@@ -85,6 +86,11 @@ def one_wins(machine: Machine) -> Iterator[Finding]:
     if stale:
         found = f"{listed(stale)} names no toolkit"
         yield say("cuda.one-wins", State.FAIL, found, fix="point it at a toolkit, or clear it")
+        return
+    if winner is None and all(toolkit.found_by == (private.HOW,) for toolkit in machine.toolkits):
+        rest = listed(f"CUDA {short(toolkit)}" for toolkit in machine.toolkits)
+        found = f"{rest} of `rekindle toolchain`: a build puts the one it needs first on PATH by itself"
+        yield say("cuda.one-wins", State.PASS, found)
         return
     if winner is None:
         where = listed(f"{toolkit.root}" for toolkit in machine.toolkits)

@@ -209,11 +209,13 @@ def _toolkit(
     """The toolkit nearest to torch's CUDA: the same minor, else another of the same major that reaches the cards."""
     fitting = [kit for kit in toolkits if kit.nvcc and kit.version and cuda and kit.version.major == cuda.major]
 
-    def rank(kit: FoundToolkit) -> tuple[bool, bool, int]:
+    def rank(kit: FoundToolkit) -> tuple[bool, bool, int, bool]:
         assert kit.version is not None
         assert cuda is not None
         reached = all(arch_list([card.capability], kit.targets).startswith(str(card.capability)) for card in cards)
-        return (reached, kit.version.major_minor == cuda.major_minor, -abs(kit.version.minor - cuda.minor))
+        near = -abs(kit.version.minor - cuda.minor)
+        # PyTorch's own headers include those of cuBLAS and cuSPARSE: of two alike the one that has them.
+        return (reached, kit.version.major_minor == cuda.major_minor, near, not kit.missing)
 
     return max(fitting, key=rank, default=None)
 

@@ -46,6 +46,7 @@ def assemble(
         name=offering.name,
         version=offering.version,
         release=offering.release,
+        variant=offering.variant,
         place=offering.place,
         provider=offering.provider,
         full=offering.full,

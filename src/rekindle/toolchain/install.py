@@ -14,7 +14,7 @@ import msgspec
 from rekindle.core import codec, files, paths
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound
 from rekindle.toolchain.assemble import assemble
-from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
 from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings
 from rekindle.toolchain.providers.registry import provider, providers
@@ -190,14 +190,13 @@ def _room(store: Store, offering: Offering) -> None:
 
 
 def _same(kit: Kit, offering: Offering) -> bool:
-    return kit.id == Kit(
-        name=offering.name, version=offering.version, place=offering.place, provider="", full=offering.full
-    ).id and [part.sha256 for part in kit.parts] == [part.sha256 for part in offering.parts]
+    hashes = [part.sha256 for part in kit.parts]
+    return kit.id == kit_id(offering) and hashes == [part.sha256 for part in offering.parts]
 
 
 def remember(store: Store, offering: Offering) -> None:
     """What was found, for `--offline`: the same parts without asking anybody."""
-    name = f"{offering.name}-{offering.version}-{offering.place.word}{'-full' if offering.full else ''}.json"
+    name = f"{kit_id(offering)}.json"
     files.write_text(store.state / "offerings" / name, codec.to_json(offering) + "\n")
 
 

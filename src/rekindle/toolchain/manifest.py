@@ -71,6 +71,7 @@ def _offering(kit: Kit) -> Offering:
         name=kit.name,
         version=kit.version,
         release=kit.release,
+        variant=kit.variant,
         place=kit.place,
         layout=kit.layout,
         parts=kit.parts,

@@ -71,6 +71,8 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     release: Version | None = None
     """The number of the release it came with, where that is another: nvcc 13.0.88 is of CUDA 13.0.2."""
+    variant: str = ""
+    """The CUDA that a cuDNN or NCCL is made for, `cu11`: two of one version can lie side by side."""
     place: KitPlatform
     layout: str
     parts: tuple[Part, ...]
@@ -106,6 +108,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: Version
     release: Version | None = None
+    variant: str = ""
     place: KitPlatform
     provider: str
     full: bool = False
@@ -126,7 +129,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        return kit_id(self.name, self.version, self.place, full=self.full)
+        return kit_id(self)
 
     @property
     def size(self) -> int:
@@ -139,10 +142,11 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def kit_id(name: str, version: Version, place: KitPlatform, *, full: bool) -> str:
+def kit_id(kit: Kit | Offering) -> str:
     """The folder's name: short, without spaces."""
     from rekindle.core import paths
 
     here = KitPlatform(system=paths.system(), arch=paths.architecture())
-    words = [name, str(version)] + ([place.system, place.arch] if place != here else []) + (["full"] if full else [])
-    return "-".join(words)
+    words = [kit.name, str(kit.version), kit.variant]
+    words += [kit.place.system, kit.place.arch] if kit.place != here else []
+    return "-".join([word for word in words if word] + (["full"] if kit.full else []))

@@ -24,7 +24,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundToolkit
 from rekindle.machine.toolchain import gcc, toolkits
-from rekindle.toolchain.model import Kit, ToolSpec
+from rekindle.toolchain.model import Kit
 from rekindle.toolchain.store import Store
 
 KERNEL = """\
@@ -187,8 +187,12 @@ def _linked(bench: _Bench, name: str, code: str, libraries: list[str], objects: 
 
 
 def _cudnn(store: Store, bench: _Bench, toolkit: FoundToolkit) -> Iterable[Finding]:
-    kit = store.find(ToolSpec(name="cudnn"))
-    if kit is None or toolkit.version is None:
+    if toolkit.version is None:
+        return
+    made_for = f"cu{toolkit.version.major}"
+    here = [each for each in store.kits() if each.name == "cudnn" and each.variant in ("", made_for)]
+    kit = max(here, key=lambda each: each.version, default=None)
+    if kit is None:
         return
     root = store.folder(kit)
     words = [f"-I{root / 'include'}", f"-L{root / 'lib'}", "-lcudnn", "-Xlinker", "--allow-shlib-undefined"]

@@ -287,7 +287,9 @@ def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
             message = "the build wants GPU code, but there is no CUDA toolkit on this machine"
             raise MissingTool(message, hint="`rekindle doctor` says which one to install")
     else:
-        chosen = next((toolkit for toolkit in machine.toolkits if _is(toolkit, wanted)), None)
+        # Of two of one version the one that lacks nothing: a toolkit without cuBLAS builds no PyTorch.
+        fitting = [toolkit for toolkit in machine.toolkits if _is(toolkit, wanted)]
+        chosen = min(fitting, key=lambda toolkit: bool(toolkit.missing), default=None)
     if chosen is None or chosen.nvcc is None or chosen.version is None:
         have = ", ".join(f"{kit.version} in {kit.root}" for kit in machine.toolkits if kit.version) or "none"
         message = f"CUDA {wanted.cuda or wanted.cuda_root} is not on this machine (found: {have})"

@@ -17,7 +17,7 @@ def roots(run: Run, tool: str) -> list[str]:
     if not isinstance(home, str) or not home:
         return []
     folder = run.join(home, "kits")
-    pattern = re.compile(rf"{re.escape(tool)}-(\d+(?:\.\d+)*)(?:-full)?")
+    pattern = re.compile(rf"{re.escape(tool)}-(\d+(?:\.\d+)*)(?:-cu\d+)?(?:-full)?")
     names = run.names(folder, pattern)
     numbers = {
         name: [int(part) for part in match[1].split(".")] for name in names if (match := pattern.fullmatch(name))

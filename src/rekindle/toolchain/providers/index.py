@@ -52,6 +52,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             name=wanted.name,
             version=version,
             release=release,
+            variant=_variant(row, settings),
             place=place,
             layout=row.layout,
             parts=tuple(_licensed(part, row) for part in parts),
@@ -90,6 +91,11 @@ def _pins(
         if known is not None:
             number = f"=={known.version}.*" if len(wanted.version.parts) < 4 else f"=={wanted.version}"
     return [f"{package}{number if not count else ''}" for count, package in enumerate(_packages(row, settings))], None
+
+
+def _variant(row: IndexSet, settings: ProviderSettings) -> str:
+    one = any("{cuda}" in package for package in row.packages)
+    return f"cu{settings.cuda.major}" if one and settings.cuda else ""
 
 
 def _packages(row: IndexSet, settings: ProviderSettings) -> list[str]:

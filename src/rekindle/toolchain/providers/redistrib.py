@@ -157,6 +157,7 @@ def _offering(
         name=wanted.name,
         version=Version.find(leading.version) or Version(listed.label),
         release=Version.find(listed.label),
+        variant=f"cu{settings.cuda.major}" if settings.cuda and wanted.name == "cudnn" else "",
         place=place,
         layout="redistrib",
         parts=parts,
