@@ -217,6 +217,10 @@ def _receive(
         answer.close()
         message = f"`{url}` is larger than {most:,} bytes"
         raise FetchFailed(message, hint="is this the right address?") from error
+    except BaseException:
+        # What was not read to its end cannot be used again: its socket is closed now, not by the garbage collector.
+        answer.close()
+        raise
     finally:
         answer.release_conn()
 
