@@ -329,3 +329,21 @@ def test_an_environment_without_pip_is_served_by_uv(
     assert (report.torch, report.coverage) == ("2.7.1+cu118", {"3.7": "SERVES"})
     assert [each.after for each in verb.undo(folder).changes] == [None]
     assert "torch" not in versions(locate(folder))
+
+
+def test_files_that_a_stopped_installer_left_without_a_name_are_removed(
+    env: Environment, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv links many wheels at once: stopped half-way, files lie there whose dist-info never came."""
+
+    def half(self: Pip, request: Request, folder: Path) -> None:
+        (env.site / "torch" / "lib").mkdir(parents=True)
+        (env.site / "torch" / "lib" / "half.so").write_bytes(b"x")
+        (env.site / "pip" / "left.py").write_text("", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pip, "install", half)
+    before = _everything(Path(env.root))
+    with pytest.raises(KeyboardInterrupt):
+        apply.install(env, route("2.7.1", "cu118"), Pip(env), K80)
+    assert _everything(Path(env.root)) == before

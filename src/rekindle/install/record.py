@@ -35,6 +35,8 @@ class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
     conda_revision: int | None = None
     """For conda's own way back."""
     files: dict[str, str | None] = {}
+    entries: tuple[str, ...] = ()
+    """What lay in site-packages and beside the Python: an installer that is stopped leaves files without a name."""
 
 
 def begin(
@@ -56,6 +58,7 @@ def begin(
             freeze=distributions.freeze(distributions.installed(site)),
             kept=tuple(replaced),
             conda_revision=conda_revision,
+            entries=tuple(sorted(_entries(environment))),
             files={str(path): path.read_text(encoding="utf-8") if path.is_file() else None for path in configuration},
         )
         _write(folder, record)
@@ -100,6 +103,8 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
             distributions.remove(have, site, prefix)
         if (have.version if have else None) != before.get(name):
             undone.append(Replaced(name=name, before=have.version if have else None, after=before.get(name)))
+    if not record.changes:
+        _remove_new(environment, record)
     if (folder / "files").is_dir():
         distributions.put_back(folder / "files", prefix)
     _put_back_files(record)
@@ -110,6 +115,34 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
         raise StepFailed(message, hint=f"their files are kept in `{folder}`")
     shutil.rmtree(folder, ignore_errors=True)
     return tuple(undone)
+
+
+def _entries(environment: Environment) -> set[str]:
+    """The files and folders of site-packages, two levels deep, and the programs beside the Python."""
+    prefix = Path(environment.root)
+    programs = Path(environment.program).parent
+    tops = [*_inside(environment.site), *(_inside(programs) if programs != prefix else ())]
+    below = [path for top in tops if top.is_dir() and not top.is_symlink() for path in _inside(top)]
+    return {str(path) for path in (*tops, *below)}
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.name != "__pycache__"]
+    except OSError:
+        return []
+
+
+def _remove_new(environment: Environment, record: InstallRecord) -> None:
+    """What a stopped installer has written and not yet recorded as anybody's. Nobody else writes here: it is locked."""
+    if not record.entries:
+        return
+    for spelled in sorted(_entries(environment) - set(record.entries)):
+        path = Path(spelled)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _restore_conda(environment: Environment, folder: Path, record: InstallRecord) -> tuple[Replaced, ...]:
