@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from rekindle.toolchain.providers.contract import FoundOffering, ProviderSetting
 
 NAME = "debian"
 GROUP = 12
+_MAKING = threading.Lock()
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 _KEYRINGS = ("-archive-keyring.gpg", "-archive-keyring.pgp")
 _MOVING = re.compile(r".*(-security|-updates|-backports|-proposed|/updates)\Z")
@@ -109,7 +111,11 @@ class _State:
         self._stanzas: dict[str, dict[str, str]] = {}
 
     def make(self) -> None:
-        """Write apt's configuration and bring its lists, once."""
+        """Write apt's configuration and bring its lists, once: downloads side by side wait for the first of them."""
+        with _MAKING:
+            self._make()
+
+    def _make(self) -> None:
         done = self.root / "updated"
         wanted = " ".join([*self._addresses(), *self.components])
         if done.is_file() and done.read_text(encoding="utf-8") == wanted:
