@@ -207,6 +207,9 @@ class Running:
             plans.write(self.order.plan, plan)
             words += ["--plan", str(plan)]
         self._rekindle([*words, "--json"])
+        # An extension is built without isolation, with what is in this environment: a new one has no build tools.
+        tools = ["setuptools", "wheel", "ninja", "numpy"]
+        self._program_run([str(paths.venv_python(place)), "-I", "-m", "pip", "install", "-q", *tools])
 
     def _extension_facts(self) -> BuildFacts:
         lock = self.order.lock
