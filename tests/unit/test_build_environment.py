@@ -196,7 +196,7 @@ def test_a_newer_release_builds_on_an_arm_processor_without_sve() -> None:
     machine = msgspec.structs.replace(load(MACHINES / "debian-two-cudas.json"), arch="aarch64")
     for torch, said in (("2.15.0", "1"), ("2.11.0", None)):
         request = resolve(BuildFile(source="/src", torch=torch), machine)
-        assert compute(request, temp="/t").value("BUILD_IGNORE_SVE_UNAVAILABLE") == said
+        assert compute(request, places=BuildPlaces(temp="/t")).value("BUILD_IGNORE_SVE_UNAVAILABLE") == said
 
 
 def test_nothing_is_applied_to_this_process() -> None:
