@@ -82,3 +82,14 @@ def test_the_shell_completes_names_that_rekindle_reads() -> None:
     assert "plan" in completed([], "pl")
     for name in completed(["gpu"], "")[::25]:
         gpus.find(name)
+
+
+def test_a_verb_can_be_asked_for_any_number_of_times() -> None:
+    """Each time its parser was wrapped once more, until Python's stack was spent."""
+    context = click.Context(cli)
+    first = Verbs.get_command(cli, context, "gpu")  # type: ignore[arg-type]
+    assert first is not None
+    parser = first.make_parser
+    for _ in range(3):
+        again = Verbs.get_command(cli, context, "gpu")  # type: ignore[arg-type]
+        assert again is first and again.make_parser is parser

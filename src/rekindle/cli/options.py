@@ -163,7 +163,12 @@ def talking(command: click.Command) -> click.Command:
 
 
 def once(command: click.Command) -> click.Command:
-    """Every option that takes one value refuses a second one, where click would take the last and say nothing."""
+    """Every option that takes one value refuses a second one, where click would take the last and say nothing.
+
+    A verb is asked for many times in one process (the tests, `serve`, the library); it is prepared once.
+    """
+    if getattr(command.make_parser, "refuses", False):
+        return command
     made = command.make_parser
 
     def make_parser(ctx: click.Context) -> Any:
@@ -174,6 +179,7 @@ def once(command: click.Command) -> click.Command:
                     _refuse_second(parser, option, name)
         return parser
 
+    make_parser.refuses = True  # type: ignore[attr-defined]
     command.make_parser = make_parser  # type: ignore[method-assign]
     return command
 
