@@ -90,8 +90,8 @@ from rekindle.build.run import program as runner
 from rekindle.build.run.journal import Journal
 folder = Path(sys.argv[1])
 journal = Journal(folder / "journal.jsonl")
-done = runner.run([sys.argv[2], "-j1", "first", "second"], env=os.environ, cwd=folder, log=folder / "log",
-                  journal=journal, step="compile")
+record = runner.StepLog(step="compile", log=folder / "log", journal=journal)
+done = runner.run([sys.argv[2], "-j1", "first", "second"], record, env=os.environ, cwd=folder)
 sys.exit(done.code)
 """
 
@@ -123,15 +123,8 @@ def test_our_runner_logs_decodes_and_returns_the_code_of_the_chain(project: Path
     seen: list[str] = []
     journal = Journal(project / "journal.jsonl")
     log = project / "build.log"
-    done = runner.run(
-        [str(project / "build.cmd")],
-        env=tools(),
-        cwd=project,
-        log=log,
-        journal=journal,
-        step="compile",
-        observe=seen.append,
-    )
+    record = runner.StepLog(step="compile", log=log, journal=journal)
+    done = runner.run([str(project / "build.cmd")], record, env=tools(), cwd=project, observe=seen.append)
     assert done.code == 42
     assert "part says 42" in seen
     text = log.read_text(encoding="utf-8")
@@ -144,11 +137,13 @@ def test_our_runner_logs_decodes_and_returns_the_code_of_the_chain(project: Path
 
 def test_ctrl_c_is_heard_while_the_compiler_is_silent(project: Path) -> None:
     journal = Journal(project / "journal.jsonl")
+    record = runner.StepLog(step="compile", log=project / "log", journal=journal)
     timer = threading.Timer(4, _thread.interrupt_main)
     begun = time.monotonic()
     timer.start()
-    with pytest.raises(Interrupted, match="interrupted during compile"):
-        silent = [sys.executable, "-c", "import time; time.sleep(100)"]
-        runner.run(silent, env=os.environ, cwd=project, log=project / "log", journal=journal, step="compile")
-    timer.cancel()
+    try:
+        with pytest.raises(Interrupted, match="interrupted during compile"):
+            runner.run([sys.executable, "-c", "import time; time.sleep(100)"], record, env=os.environ, cwd=project)
+    finally:
+        timer.cancel()  # or it would interrupt whatever runs next
     assert time.monotonic() - begun < 40
