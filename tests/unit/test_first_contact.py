@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -65,7 +67,7 @@ def test_a_written_plan_is_not_asked_for_again(tmp_path: Path) -> None:
     assert "rekindle plan" in rekindle_command(*words).out
     said = rekindle_command(*words, "-o", str(target)).out
     assert "rekindle plan --gpu" not in said
-    assert re.search(rf"rekindle build \"?{re.escape(str(target))}", said)
+    assert re.search(rf"rekindle build [\"']?{re.escape(str(target))}", said)
 
 
 def test_the_steps_of_a_build_are_in_its_help() -> None:
@@ -96,8 +98,8 @@ def test_the_age_of_the_data_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         ("audit", "nothing"),
         ("shelf", "add", "nothing-1.0-py3-none-any.whl"),
         ("build", "nothing.toml"),
-        ("install", "--plan", "nothing.toml"),
-        ("source", "--torch", "2.7.1", "--from", "nothing.tar.gz", "-o", "tree"),
+        ("install", sys.prefix, "--plan", "nothing.toml"),
+        ("source", "--torch", "2.7.1", "--from", "nothing.tar.gz", "-o", "C:\\pt" if os.name == "nt" else "tree"),
         ("knowledge", "update", "nothing.zip"),
     ],
 )

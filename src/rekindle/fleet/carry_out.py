@@ -209,7 +209,7 @@ class Running:
         self._rekindle([*words, "--json"])
         # An extension is built without isolation, with what is in this environment: a new one has no build tools.
         tools = ["setuptools", "wheel", "ninja", "numpy"]
-        self._program_run([str(paths.venv_python(place)), "-I", "-m", "pip", "install", "-q", *tools])
+        self._program_run(python.isolated(str(paths.venv_python(place)), "-m", "pip", "install", "-q", *tools))
 
     def _extension_facts(self) -> BuildFacts:
         lock = self.order.lock

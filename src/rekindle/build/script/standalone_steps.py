@@ -366,7 +366,11 @@ def tryout() -> int:
     clean["PATH"] = os.environ.get("RK_PATH", os.environ.get("PATH", ""))
     clean["PYTHONUTF8"] = "1"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", TRYOUT], env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        [sys.executable, "-I", "-X", "utf8", "-c", TRYOUT],
+        env=clean,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     flags = next((line[7:].split() for line in lines if line.startswith("flags: ")), [])
