@@ -203,8 +203,8 @@ def test_a_cache_is_not_written_through_a_link(tmp_path: Path) -> None:
     cache_exchange.bring(place, tmp_path / "here", OWN)
     assert not victim.exists()
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "cc").symlink_to(tmp_path / "victims")
     (tmp_path / "victims").mkdir()
+    (tmp_path / "other" / "cc").symlink_to(tmp_path / "victims", target_is_directory=True)
     with pytest.raises(BadInput, match="is a link"):
         cache_exchange.bring(place, tmp_path / "other", OWN)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
-from rekindle.core import codec, run
+from rekindle.core import codec, files, run
 from rekindle.core.errors import BadInput, MissingTool, NotFound, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.formats import tar
@@ -125,7 +125,7 @@ def bring(place: Path, root: Path, own: CacheIdentity) -> CacheExchange:
     if not place.is_file():
         raise NotFound.path(place)
     into, found, size = root / FOLDER, 0, 0
-    if into.is_symlink():
+    if files.is_link(into):
         raise BadInput(f"`{into}` is a link", hint="the cache of a build is a folder of its own; remove the link")
     try:
         with tar.opened(place, compressed=False) as packed:
