@@ -96,8 +96,8 @@ def same_release(found: Version, wanted: Version) -> bool:
 
 @cached
 def row_of(version: Version) -> Cudnn | None:
-    """The row of a release by its three numbers; `8.7.0.84` and `8.7.0` are the same one."""
-    return _by_number().get(version.parts[:3])
+    """The row of a release by its three numbers; `8.7.0.84`, `8.7.0` and `8.7` are the same one."""
+    return _by_number().get((*version.parts, 0, 0)[:3])
 
 
 @cached
