@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.build.run import steps
-from rekindle.core import paths
+from rekindle.core import console, paths
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.knowledge.gpu import gpus
 from rekindle.stack import from_machine
@@ -59,6 +61,23 @@ def test_the_processor_that_was_assumed_is_said(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(paths, "architecture", lambda: "x86_64")
     assert "is assumed" not in rekindle_command("plan", "--gpu", "GTX 1060", "--os", "linux").out
     assert from_machine.asked(gpus=["GTX 1060"], system="linux").machine == "x86_64"
+
+
+def test_a_board_asked_about_on_windows_runs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "system", lambda: "windows")
+    found = from_machine.asked(gpus=["Jetson Nano"])
+    assert (found.system, found.machine) == ("linux", "aarch64")
+    said = rekindle_command("plan", "--gpu", "NVIDIA GB10").out
+    assert "Linux is assumed" in said and "pip install" in said
+    assert from_machine.asked(gpus=["Jetson Nano"], system="windows").system == "windows"
+    assert from_machine.asked(gpus=["GTX 1060"]).system == "windows"
+
+
+def test_letters_beyond_ascii_reach_a_stream_that_keeps_text() -> None:
+    kept = io.StringIO()
+    with contextlib.redirect_stdout(kept):
+        console.out("Zoë Ångström")
+    assert kept.getvalue() == "Zoë Ångström\n"
 
 
 def test_a_written_plan_is_not_asked_for_again(tmp_path: Path) -> None:

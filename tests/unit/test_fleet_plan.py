@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from rekindle.core import paths
 from rekindle.core.errors import BadInput
 from rekindle.fleet import matrix_file, planning, shelved, sources
 from rekindle.fleet.job import JobState
@@ -231,16 +235,27 @@ def test_a_matrix_without_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_source_travels_as_the_same_bytes_and_nothing_escapes(tmp_path: Path) -> None:
-    import io
-    import tarfile
-
     packed = sources.pack(project("spark"))
     sources.unpack(packed, tmp_path / "a")
     assert sources.digest(tmp_path / "a") == sources.digest(project("spark"))
     assert sources.pack(tmp_path / "a") == packed
     for name in ("../out", "/abs", "a/../../b", "c:d"):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w") as archive:
-            archive.addfile(tarfile.TarInfo(name))
         with pytest.raises(BadInput):
-            sources.unpack(stream.getvalue(), tmp_path / "b")
+            sources.unpack(archive_of(name), tmp_path / "b")
+
+
+def test_windows_refuses_a_source_with_the_name_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "system", lambda: "windows")
+    with pytest.raises(BadInput, match="the name of a device on Windows"):
+        sources.unpack(archive_of("csrc/aux.c"), tmp_path / "a")
+    monkeypatch.setattr(paths, "system", lambda: "linux")
+    if os.name != "nt":
+        sources.unpack(archive_of("csrc/aux.c"), tmp_path / "b")
+        assert (tmp_path / "b" / "csrc" / "aux.c").is_file()
+
+
+def archive_of(name: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return stream.getvalue()

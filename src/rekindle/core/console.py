@@ -206,7 +206,8 @@ def _emit(stream: TextIO | None, text: str, *, answer: bool) -> None:
         if answer:
             raise NotWritable("cannot print the answer: stdout is closed", hint="redirect it to a file or a pipe")
         return
-    encoding = stream.encoding or "ascii"
+    # A stream without an encoding keeps the text itself, as io.StringIO does.
+    encoding = stream.encoding or "utf-8"
     try:
         text.encode(encoding)
     except (UnicodeEncodeError, LookupError):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
+from rekindle.core import paths
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.fleet.job import FleetJob, JobKind
-from rekindle.formats import tar
+from rekindle.formats import member_names, tar
 
 MOST = 256 * 1024 * 1024
 
@@ -61,13 +62,17 @@ def unpack(data: bytes, into: Path) -> None:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    parts = member.name.split("/")
-    odd = "\\" in member.name or ":" in member.name or {"", ".", ".."} & set(parts)
+    odd = member_names.problem(member.name)
+    if odd is None and paths.system() == "windows":
+        odd = member_names.impossible_on_windows(member.name)
+    if odd:
+        raise BadInput(f"the source holds {odd}", hint="rename the file, and run the matrix again")
     # A sparse file is larger than what was sent.
-    if not member.isreg() or member.issparse() or odd:
-        raise BadInput(f"the source holds `{member.name[:80]}`, which is no plain file", hint="send it again")
+    if not member.isreg() or member.issparse():
+        shown = member_names.printable(member.name)
+        raise BadInput(f"the source holds `{shown}`, which is no plain file", hint="send it again")
     content = archive.extractfile(member)
-    target = into.joinpath(*parts)
+    target = into.joinpath(*member.name.split("/"))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content.read() if content else b"")
     target.chmod(0o755 if member.mode & 0o100 else 0o644)

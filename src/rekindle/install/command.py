@@ -46,9 +46,10 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def install(where: Path | None, request: InstallRequest) -> InstallReport:
     """Resolve for this environment and install the recommended route."""
+    plan = lock.read(request.plan) if request.plan is not None else None
     environment = locate(where)
-    if request.plan is not None:
-        situation, route = _planned(lock.read(request.plan), environment)
+    if plan is not None:
+        situation, route = _planned(plan, environment)
     else:
         situation = _situation(environment, request.gpus, request.driver)
         shelves, wheel = request.shelves, request.wheel

@@ -17,8 +17,10 @@ from rekindle.knowledge.gpu.drivers import typed_driver
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, FoundTorch, Machine
-from rekindle.stack.situation import Card, Installed, Situation, cards_named, named
+from rekindle.stack.situation import Card, Installed, Situation, cards_named, machine_of, named
 from rekindle.stack.typed import arch_of, python_of, system_of
+
+_ARM_BOARD = "Linux is assumed: this GPU comes on a board with an Arm processor, and its software is for Linux"
 
 
 def situation_of(
@@ -132,9 +134,17 @@ def asked(
     own = paths.system()
     elsewhere = system is not None and system_of(system).system != own
     if gpus or elsewhere or machine is not None:
-        found = named(gpus, system=system or own, machine=arch_of(machine), driver=driver, python=python)
+        place = system or _system_of(gpus, own)
+        found = named(gpus, system=place, machine=arch_of(machine), driver=driver, python=python)
+        if system is None and place != own:
+            return msgspec.structs.replace(found, machine_note=_ARM_BOARD)
         return found if machine is not None else _assumed(found)
     return situation_of(snapshots.here(), driver=driver, python=python)
+
+
+def _system_of(gpus: Sequence[str], own: str) -> str:
+    """A Jetson or a DGX Spark that is asked about from a Windows computer runs Linux all the same."""
+    return "linux" if machine_of(cards_named(gpus)) == "aarch64" else own
 
 
 def _assumed(found: Situation) -> Situation:
