@@ -29,13 +29,16 @@ def faults(question: dict[str, Any], patch: pytest.MonkeyPatch) -> list[str]:
     """What is wrong with the answer; empty when it is right."""
     if "extra" in question:
         _add_to_situation(question["extra"], patch)
-    seen = rekindle_command("plan", *question["args"], "--json")
+    verb = question.get("verb", "plan")
+    seen = rekindle_command(verb, *question["args"], *(["--json"] if verb == "plan" else []))
     answer = json.loads(seen.out) if seen.out.lstrip().startswith("{") else {}
     return list(_held_against(dict(question["expect"]), seen.code, answer, seen.out + seen.err))
 
 
 def recommended(question: dict[str, Any], patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The recommended route, with the platform it is for."""
+    """The recommended route, with the platform it is for; nothing for other verbs than `plan`."""
+    if question.get("verb", "plan") != "plan":
+        return {}
     if "extra" in question:
         _add_to_situation(question["extra"], patch)
     seen = rekindle_command("plan", *question["args"], "--json")
@@ -91,6 +94,9 @@ def _held_against(expect: dict[str, Any], code: int, answer: dict[str, Any], sai
     for word in expect.get("says", ()):
         if word not in spoken:
             yield f"nothing says `{word}`"
+    for word in expect.get("unsaid", ()):
+        if word in spoken:
+            yield f"something says `{word}`"
     if "at_top" in expect:
         shown = [route.get("route"), (answer.get("cheaper") or {}).get("route")]
         if sorted(filter(None, shown)) != sorted(expect["at_top"]):
