@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rekindle.core.errors import UsageError
-from rekindle.stack.typed import system_of, torch_of, version_of
+from rekindle.stack.typed import old_windows, system_of, torch_of, version_of
 from support.command import rekindle_command
 
 
@@ -29,6 +29,36 @@ from support.command import rekindle_command
 def test_systems_as_people_name_them(said: str, system: str, glibc: str | None) -> None:
     found = system_of(said)
     assert (found.system, str(found.glibc) if found.glibc else None) == (system, glibc)
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ("win7", "7"),
+        ("Windows-8.1-6.3.9600-SP0", "8.1"),
+        ("windows server 2012 r2", "Server 2012 R2"),
+        ("Windows-2012ServerR2-6.3.9600", "Server 2012 R2"),
+        ("windows 2008", "Server 2008"),
+        ("Windows-10-10.0.19045", None),
+        ("windows server 2022", None),
+    ],
+)
+def test_an_old_windows_is_known_however_it_is_named(said: str, release: str | None) -> None:
+    assert old_windows(said) == release
+
+
+def test_wsl_is_a_linux_on_the_driver_of_windows() -> None:
+    assert system_of("wsl2 ubuntu 22.04").glibc == system_of("ubuntu 22.04").glibc
+    assert system_of("wsl").driver_system == "windows"
+    with pytest.raises(UsageError, match="WSL 1"):
+        system_of("wsl1")
+    # 526.47 is too old for CUDA 12 on Windows, and new enough by Linux' numbers.
+    inside = rekindle_command("plan", "--gpu", "RTX 3060", "--os", "wsl2", "--driver", "526.47", "--json")
+    linux = rekindle_command("plan", "--gpu", "RTX 3060", "--os", "linux", "--driver", "526.47", "--json")
+    assert json.loads(inside.out)["recommended"]["cuda"] == "11.8"
+    assert json.loads(linux.out)["recommended"]["cuda"] == "12.6"
+    maxwell = rekindle_command("plan", "--gpu", "GTX 980", "--os", "wsl2")
+    assert "GTX 980 may not work there" in " ".join(maxwell.out.split())
 
 
 def test_alpine_is_musl_and_freebsd_is_unknown() -> None:

@@ -24,7 +24,9 @@ from rekindle.stack.route import Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
 
-_WSL_FLOOR = Capability(6, 0)
+WSL_FLOOR = Capability(6, 0)
+# NVIDIA supports Pascal and newer; Maxwell is reported to work, Kepler never did.
+_WSL_UNSUPPORTED = Capability(5, 0)
 
 
 def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> tuple[list[Ranked], list[Rejection]]:
@@ -183,7 +185,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
 
 def wsl_can(situation: Situation) -> bool:
     """Whether CUDA works in WSL 2 on these cards: Pascal or newer, and no card that Windows runs in TCC mode."""
-    if not situation.capabilities or min(situation.capabilities) < _WSL_FLOOR:
+    if not situation.capabilities or min(situation.capabilities) < WSL_FLOOR:
         return False
     return not any(card.tcc for card in situation.cards)
 
@@ -207,6 +209,11 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
         found.append(broken("place-windows-arm", candidate))
     if situation.libc == "musl":
         found.append(broken("place-musl", candidate))
+    found += [
+        broken("wsl-card", candidate, card=card.name, capability=max(card.capabilities))
+        for card in situation.cards
+        if situation.wsl and max(card.capabilities) < _WSL_UNSUPPORTED
+    ]
     if situation.bits == 32:
         found.append(broken("place-32bit", candidate))
     return [*found, *_needs(situation, wish, candidate)]

@@ -24,7 +24,7 @@ class Driving(msgspec.Struct, frozen=True, kw_only=True):
 
 def window_of(situation: Situation) -> Window:
     """The drivers that drive all the cards."""
-    return drivers.common([card_window(card, situation.system) for card in situation.cards])
+    return drivers.common([card_window(card, situation.driver_system) for card in situation.cards])
 
 
 def card_window(card: Card, system: str) -> Window:
@@ -37,14 +37,14 @@ def cards_driven(situation: Situation, window: Window) -> list[Rejection]:
     """What speaks against the cards and their driver, whatever PyTorch is chosen."""
     candidate = Candidate(name="any PyTorch")
     if window.empty:
-        old = min(situation.cards, key=lambda card: card_window(card, situation.system).last or 10**6)
-        new = max(situation.cards, key=lambda card: card_window(card, situation.system).first or Version("0"))
+        old = min(situation.cards, key=lambda card: card_window(card, situation.driver_system).last or 10**6)
+        new = max(situation.cards, key=lambda card: card_window(card, situation.driver_system).first or Version("0"))
         return [broken("no-common-driver", candidate, old=old.name, last=window.last, new=new.name, first=window.first)]
     if situation.driver is None:
         return []
     found: list[Rejection] = []
     for card in situation.cards:
-        own = card_window(card, situation.system)
+        own = card_window(card, situation.driver_system)
         if own.too_new(situation.driver):
             found.append(
                 broken("card-driver-too-new", candidate, driver=situation.driver, card=card.name, last=own.last)
@@ -58,8 +58,8 @@ def cards_driven(situation: Situation, window: Window) -> list[Rejection]:
 
 def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Candidate) -> Driving | Rejection:
     """How the driver runs what this toolkit makes, or why it does not."""
-    full = toolkit.full_driver(situation.system)
-    floor = toolkit.minor_floor(situation.system) or full
+    full = toolkit.full_driver(situation.driver_system)
+    floor = toolkit.minor_floor(situation.driver_system) or full
     if full is None or floor is None:
         return broken("driver-too-old", candidate, row=toolkit, driver="?", cuda=toolkit.version, need="?")
     if window.last is not None and drivers.branch_of(floor) > window.last:
@@ -91,7 +91,7 @@ def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Can
         jit=jit,
         # A driver that is known and runs native code only meets what it has to meet, not what a fresh one would.
         text=_text(max(full, need) if reachable and jit else need, window.last),
-        detail=_detail(toolkit, situation.system, full, need, window.last, reachable),
+        detail=_detail(toolkit, situation.driver_system, full, need, window.last, reachable),
     )
 
 
@@ -120,6 +120,5 @@ def _detail(toolkit: Toolkit, system: str, full: Version, need: Version, last: i
 
 
 def _ending_with(situation: Situation, last: int) -> Card:
-    return next(
-        (card for card in situation.cards if card_window(card, situation.system).last == last), situation.cards[0]
-    )
+    ending = (card for card in situation.cards if card_window(card, situation.driver_system).last == last)
+    return next(ending, situation.cards[0])

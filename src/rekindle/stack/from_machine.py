@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, FoundTorch, Machine
 from rekindle.stack.situation import Card, Installed, Situation, cards_named, machine_of, named
-from rekindle.stack.typed import arch_of, python_of, system_of
+from rekindle.stack.typed import arch_of, old_windows, python_of, system_of
 
 _ARM_BOARD = "Linux is assumed: this GPU comes on a board with an Arm processor, and its software is for Linux"
 
@@ -33,7 +32,7 @@ def situation_of(
     """What the resolver needs of a machine. `gpus`, `driver` and `python` stand in for what it has."""
     found = machine.driver.version if machine.driver else None
     cards = cards_named(gpus) if gpus else _cards(machine)
-    typed = typed_driver(driver, machine.os) if driver is not None else None
+    typed = typed_driver(driver, machine.driver_system) if driver is not None else None
     # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
     running = None if gpus and not machine.gpus else found
     version, bits = python_of(python)
@@ -46,7 +45,7 @@ def situation_of(
         driver_note=typed.note if typed else None,
         python=version or _python(machine),
         bits=bits if python is not None else here.bits if here else None,
-        release=_old_windows(machine),
+        release=old_windows(machine.surroundings.release or ""),
         glibc=machine.surroundings.glibc,
         libc=machine.surroundings.libc,
         jetpack=machine.surroundings.l4t,
@@ -66,12 +65,6 @@ def situation_of(
         ninja=_program(machine, "ninja"),
         here=True,
     )
-
-
-def _old_windows(machine: Machine) -> str | None:
-    """`7` of `Windows-7-6.1.7601`."""
-    match = re.match(r"Windows-(7|8\.1|8|Vista|XP)\b", machine.surroundings.release or "")
-    return match[1] if match else None
 
 
 def _cards(machine: Machine) -> tuple[Card, ...]:

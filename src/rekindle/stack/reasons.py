@@ -32,9 +32,17 @@ def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection
         return _no_release(situation, wish, rejections)
     oldest = min(situation.capabilities)
     facts = capabilities.facts(oldest)
+    ended = _ended_early(facts.last_cuda, rejections) if facts and facts.last_cuda else None
+    if ended:
+        return ended.sentence
     card = next(card.name for card in situation.cards if oldest in card.capabilities)
     said = facts.torch.removeprefix("never: ") if facts else "it is not in Rekindle's data"
     return f"no PyTorch runs on {card} ({oldest}): {said}"
+
+
+def _ended_early(last: Version, rejections: Sequence[Rejection]) -> Rejection | None:
+    """The card's drivers end before the last CUDA that compiles for it (GRID K2: R367)."""
+    return next((each for each in rejections if each.rule == "driver-branch" and each.candidate.cuda == last), None)
 
 
 def _about_cuda(wish: Wish, rejections: Sequence[Rejection]) -> Rejection | None:

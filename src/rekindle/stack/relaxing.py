@@ -69,7 +69,7 @@ def _package(situation: Situation, best: Route) -> str:
     last = window_of(situation).last
     if situation.distribution is None or last is None:
         return ""
-    row = next(iter(drivers.packages(last, situation.system, situation.distribution)), None)
+    row = next(iter(drivers.packages(last, situation.driver_system, situation.distribution)), None)
     return f"; install it with `{'; '.join((*row.install, *row.hold))}`" if row else ""
 
 

@@ -13,7 +13,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import old_wheels, projects
 from rekindle.stack import reasons
-from rekindle.stack.candidates import candidates
+from rekindle.stack.candidates import WSL_FLOOR, candidates
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, cheaper, ranked
 from rekindle.stack.relaxing import smallest_change
@@ -143,6 +143,11 @@ def _none(
 def _assumed(situation: Situation) -> list[str]:
     """How names, processor and driver were read: said whether or not anything works."""
     found = [note for card in situation.cards for note in card.notes]
+    found += [
+        f"NVIDIA supports CUDA in WSL 2 for Pascal and newer: {card.name} may not work there"
+        for card in situation.cards
+        if situation.wsl and max(card.capabilities) < WSL_FLOOR
+    ]
     return [*found, *(note for note in (situation.machine_note, situation.driver_note) if note)]
 
 

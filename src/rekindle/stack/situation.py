@@ -111,6 +111,11 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """It is the machine that asks, or a snapshot of one, so that what it lacks can be named."""
 
     @property
+    def driver_system(self) -> str:
+        """By whose numbers the driver counts: inside WSL it is the Windows one."""
+        return "windows" if self.wsl else self.system
+
+    @property
     def profile(self) -> str:
         """The profile of a build that this machine can run."""
         return for_processor(self.cpu if self.machine == "x86_64" else None)
@@ -199,7 +204,7 @@ def named(
     """The situation of cards that were only named: nothing else is known of the machine."""
     cards = cards_named(queries)
     place = system_of(system)
-    asked = drivers.typed_driver(driver, place.system) if driver is not None else None
+    asked = drivers.typed_driver(driver, place.driver_system) if driver is not None else None
     version, bits = python_of(python)
     return Situation(
         system=place.system,
@@ -207,6 +212,7 @@ def named(
         libc=place.libc,
         glibc=place.glibc,
         distribution=place.distribution,
+        wsl=place.wsl,
         machine=machine or machine_of(cards),
         cards=cards,
         driver=asked.version if asked else None,

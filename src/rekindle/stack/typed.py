@@ -11,8 +11,13 @@ from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.torch import releases, wheel_platforms
 
-_WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?[ _-]?(\d[\d.]*|xp|vista|server.*)?")
-_OLD_WINDOWS = ("7", "8", "8.1", "xp", "vista")
+_WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?(?:[ _-]?(?:\d[\d.]*|xp|vista|server.*)(?: r2)?)?")
+# As people write them and as Python's `platform` does: `Windows 7`, `win8.1`, `Windows-2012ServerR2-6.3.9600`.
+_OLD_WINDOWS = re.compile(
+    r"(?i)(?:microsoft )?win(?:dows)?[ -]?"
+    r"(?:(xp|vista|7|8\.1|8)|(?:server )?(2003|2008|2012)(?:server)?([ -]?r2)?)(?![\d.])"
+)
+_WSL = re.compile(r"wsl ?([12])?(?: (.+))?")
 _MACS = ("macos", "mac", "darwin", "osx")
 
 
@@ -24,24 +29,54 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
     distribution: str | None = None
     libc: str | None = None
     glibc: Version | None = None
+    wsl: bool = False
+
+    @property
+    def driver_system(self) -> str:
+        """Whose drivers are meant: WSL runs on the driver of Windows."""
+        return "windows" if self.wsl else self.system
 
 
 def system_of(text: str) -> TypedSystem:
-    """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`."""
+    """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`."""
     name = text.strip().lower().replace("_", " ")
     if name.split(" ")[0] in _MACS:
         message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
         raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
-    windows = _WINDOWS.fullmatch(name)
-    if windows:
-        return TypedSystem(system="windows", release=windows[1] if windows[1] in _OLD_WINDOWS else None)
-    if name in ("linux", "gnu/linux", "wsl", "wsl2", "wsl 2"):
+    if _WINDOWS.fullmatch(name):
+        return TypedSystem(system="windows", release=old_windows(name))
+    wsl = _WSL.fullmatch(name)
+    if wsl:
+        return _inside_windows(wsl[1], wsl[2])
+    if name in ("linux", "gnu/linux"):
         return TypedSystem(system="linux")
     found = wheel_platforms.find(name)
     if found is None:
         raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
     row, glibc = found
     return TypedSystem(system="linux", distribution=row.id, libc=row.libc, glibc=glibc)
+
+
+def _inside_windows(version: str | None, distribution: str | None) -> TypedSystem:
+    """WSL: a Linux, Ubuntu for most, on the driver of Windows."""
+    if version == "1":
+        message = "WSL 1 has no access to the GPU"
+        raise UsageError(message, hint="convert it with `wsl --set-version DISTRIBUTION 2`, then write `--os wsl2`")
+    linux = system_of(distribution or "linux")
+    if linux.system != "linux":
+        raise UsageError(f"`{distribution}` does not run in WSL", hint="write `--os wsl2`")
+    # The driver is Windows' own, so no package of the distribution brings it.
+    return msgspec.structs.replace(linux, distribution=None, wsl=True)
+
+
+def old_windows(name: str) -> str | None:
+    """`7` of `Windows-7-6.1.7601`, `Server 2012 R2` of `windows server 2012 r2`; None of one that is recent enough."""
+    match = _OLD_WINDOWS.match(name)
+    if match is None:
+        return None
+    if match[2]:
+        return f"Server {match[2]}" + (" R2" if match[3] else "")
+    return match[1] if match[1][0].isdigit() else {"xp": "XP", "vista": "Vista"}[match[1].lower()]
 
 
 def arch_of(text: str | None) -> str | None:
