@@ -273,3 +273,17 @@ def test_a_job_that_this_machine_cannot_build_says_what_it_lacks(tmp_path: Path,
     words = ["fleet", "job", str(tmp_path / "matrix.toml"), name, "--shelf", str(tmp_path / "s")]
     seen = rekindle_command(*words, "--work", str(tmp_path / "w"), "--from", str(tmp_path / "nothing"))
     assert seen.code == 2 and f"linux on {other}" in seen.err, seen.err
+
+
+def test_the_disk_is_asked_once_for_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("rekindle.fleet.journal.os.fsync", asked.append)
+    log = FleetJournal(tmp_path / "journal.jsonl")
+    log.write(event("begin", key="a" * 64))
+    assert not log.unsettled, "a beginning may be lost: it is begun again"
+    for number in range(50):
+        log.write(event("failed", key=f"{number:064}"))
+    assert log.unsettled and not asked
+    log.settle()
+    assert len(asked) == 1 and not log.unsettled
+    assert len(journal.read(tmp_path / "journal.jsonl")) == 51

@@ -84,6 +84,7 @@ class Dispatcher:
         self.jobs = {job.key: job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
         self.ended = self._ended()
         self.waiting = [key for key in self.jobs if key not in self.ended]
+        self._with_needs = [key for key, job in self.jobs.items() if job.needs]
         self.last_worker = {each.key: each.worker for each in journal.events if each.key and each.worker}
         self.pace = Pace(self.jobs, journal.events)
         self._told_at = time.monotonic()
@@ -92,6 +93,7 @@ class Dispatcher:
         self._full: dict[str, set[str]] = {}
         self._idle_since: float | None = None
         self._told: set[asyncio.Future[Any]] = set()
+        self._settling: asyncio.Future[None] | None = None
 
     def _ended(self) -> dict[str, str]:
         """What need not be run: the shelf says what is done, the journal what failed.
@@ -129,9 +131,14 @@ class Dispatcher:
                 self._place(client)
                 self._give_up()
                 self._progress()
+                self._settle()
                 await self._beat()
         finally:
             await self._abandon()
+            if self._settling is not None:
+                await self._settling
+            if self.journal.unsettled:
+                self.journal.settle()
 
     # -- what there is --------------------------------------------------------------------------------------------
 
@@ -244,7 +251,7 @@ class Dispatcher:
 
     def _blocked(self) -> None:
         """A job whose need failed will never run."""
-        for key in list(self.waiting):
+        for key in [each for each in self._with_needs if each in self.waiting]:
             bad = [need for need in self.jobs[key].needs if self.ended.get(need, "done") not in ("done",)]
             if bad:
                 self.waiting.remove(key)
@@ -377,6 +384,14 @@ class Dispatcher:
                 self._told.add(told)
                 told.add_done_callback(self._told.discard)
             self.state.answer_cancel(key)
+
+    def _settle(self) -> None:
+        """The journal to the disk, beside the work and never twice at once: what ends meanwhile goes with the next."""
+        if self._settling is not None and self._settling.done():
+            self._settling.result()
+            self._settling = None
+        if self._settling is None and self.journal.unsettled:
+            self._settling = asyncio.ensure_future(asyncio.to_thread(self.journal.settle))
 
     async def _beat(self) -> None:
         """A moment, or less when a job ends."""

@@ -37,6 +37,7 @@ class Intake:
         self._one_at_a_time = asyncio.Lock()
         self._there: set[tuple[str, str]] = set()
         self._packed: dict[str, tuple[str, bytes]] = {}
+        self._build_files: dict[str, build_request.BuildFile] = {}
 
     async def order(self, client: Any, address: str, job: FleetJob, cache: str | None) -> JobOrder:
         """The order of a job; what it needs is on the worker when this returns."""
@@ -50,12 +51,18 @@ class Intake:
             lock=job.lock,
             cards=job.cards,
             plan=self.planned.plans.get(job.key),
-            build=build_file_of(job, Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None,
+            build=self._build_file(job, folder) if folder and job.lock.kind is JobKind.CMAKE else None,
             source=source,
             torch_wheel=wheel[0] if wheel else None,
             torch_wheel_name=wheel[1] if wheel else None,
             cache=cache,
         )
+
+    def _build_file(self, job: FleetJob, folder: str) -> build_request.BuildFile:
+        """Read once, like the source beside it that is packed once."""
+        if folder not in self._build_files:
+            self._build_files[folder] = build_request.read(Path(folder))
+        return build_file_of(job, self._build_files[folder])
 
     async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> str:
         if folder not in self._packed:
@@ -135,12 +142,12 @@ class Intake:
         return str(path)
 
 
-def build_file_of(job: FleetJob, path: Path) -> build_request.BuildFile:
+def build_file_of(job: FleetJob, written: build_request.BuildFile) -> build_request.BuildFile:
     """The project's build file with what this job changes in it."""
     lock = job.lock
     assert lock is not None
     return msgspec.structs.replace(
-        build_request.read(path),
+        written,
         source=".",
         version=lock.version,
         cuda=lock.cuda_version,

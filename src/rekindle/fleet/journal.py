@@ -1,6 +1,7 @@
-"""What a run of a fleet has done, one JSON object per line, on the disk before the next thing begins.
+"""What a run of a fleet has done, one JSON object per line, handed to the system before the next thing begins.
 
-It is all that `status` and `resume` need: the client may be killed at any moment. A torn last line is cut off.
+It is all that `status` and `resume` need: the client may be killed at any moment. A torn last line is cut off. A disk
+takes milliseconds to promise that a line outlives a power cut; `settle` asks it for all lines since it was last asked.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class FleetJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.events = read(path)
+        self._unsettled = False
         self._mend()
 
     def write(self, event: FleetEvent) -> None:
@@ -56,14 +58,29 @@ class FleetJournal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as stream:
                 stream.write(line)
-                stream.flush()
-                # A killed client loses nothing without it; a power cut only that a job was begun, which is harmless.
-                if event.event != "begin":
-                    os.fsync(stream.fileno())
         except OSError as error:
-            message = f"cannot write the journal `{self.path}`: {told(error)}"
-            raise NotWritable(message, hint="free some space, then `rekindle fleet resume`") from error
+            raise self._unwritable(error) from error
         self.events.append(event)
+        # That a job was begun may be lost with a power cut: it is begun again.
+        self._unsettled = self._unsettled or event.event != "begin"
+
+    @property
+    def unsettled(self) -> bool:
+        """A power cut could lose something that matters."""
+        return self._unsettled
+
+    def settle(self) -> None:
+        """Return when what was written is on the disk. May be called from another thread than `write`."""
+        self._unsettled = False
+        try:
+            with self.path.open("ab") as stream:
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> NotWritable:
+        message = f"cannot write the journal `{self.path}`: {told(error)}"
+        return NotWritable(message, hint="free some space, then `rekindle fleet resume`")
 
     def _mend(self) -> None:
         if not self.path.exists():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.build.configure import request as build_request
 from rekindle.core.errors import RekindleError, StepFailed, UsageError
 from rekindle.fleet import announcement, carry_out, planning, shelved, sources
 from rekindle.fleet.factory import site as published
@@ -131,7 +132,7 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
         lock=job.lock,
         cards=job.cards,
         plan=planned.plans.get(job.key),
-        build=build_file_of(job, Path(folder)) if folder and cmake else None,
+        build=build_file_of(job, build_request.read(Path(folder))) if folder and cmake else None,
         source=_packed(Path(folder), job, place) if folder else None,
         torch_wheel=wheel.sha256 if wheel else None,
         torch_wheel_name=wheel.wheel if wheel else None,

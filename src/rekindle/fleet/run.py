@@ -73,6 +73,7 @@ def _carry_out(planned: Planned, state: FleetState, settings: RunSettings, tell:
         asyncio.run(_drive(dispatcher, state, settings, tell))
     seconds = round(time.monotonic() - begun, 3)
     journal.write(event("finish", seconds=seconds))
+    journal.settle()
     return status_of(state, running=False, seconds=seconds)
 
 
