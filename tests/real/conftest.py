@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 from support.artefacts import unverified, wheel
+from support.browser_again import (  # noqa: F401  (fixtures and hooks of the browser's tests)
+    browser,
+    chromium,
+    pytest_runtest_protocol,
+    pytest_terminal_summary,
+)
 from support.windows_python import TORCH_NEEDS, WindowsPython
 from support.wine import Bench, CannotSetUp
 

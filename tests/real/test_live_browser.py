@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,6 @@ if os.name == "nt":
 HOSTILE = '<script>window.ran = 1</script> & "quoted"'
 FILES = 12
 """Each takes a second or so, one at a time: long enough to look at, and to be killed among them."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsers.chromium() as found:
-        yield found
 
 
 class LiveBench:

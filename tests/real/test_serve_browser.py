@@ -41,12 +41,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     run.stdout.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsers.chromium() as found:
-        yield found
-
-
 @pytest.mark.parametrize("path", ["", "index.html", "doctor.html", "shelf.html", "gpu/tesla-k80.html"])
 def test_pages_hold_and_can_be_read(browser: Any, address: str, path: str) -> None:
     page = browser.new_page(viewport={"width": 360, "height": 800})

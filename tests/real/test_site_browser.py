@@ -61,12 +61,6 @@ def address(folder: Path) -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsers.chromium() as found:
-        yield found
-
-
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     opened = browser.new_page(viewport={"width": 360, "height": 800})
@@ -316,20 +310,36 @@ def test_the_matrix_filters_and_gives_the_reason(browser: Any, address: str) -> 
     opened = browser.new_page(viewport={"width": 360, "height": 800})
     faults = browsers.watched(opened)
     opened.goto(f"{address}/matrix.html")
+    opened.select_option("#system", "linux")
     opened.select_option("#generation", "3.7")
-    assert opened.locator("tr[data-generation]:visible").count() == 2
-    cell = opened.locator("tr[data-generation='3.7'] button.cell").first
-    cell.click()
-    assert opened.text_content("#reason") and "3.7" in opened.text_content("#reason-title")
+    assert opened.locator("tr[data-generation]:visible").count() == 1
+    first = "table[data-name=Linux] tr[data-generation='3.7'] td"
+    opened.locator(first).first.click()
+    title = opened.text_content("#reason-title")
+    assert opened.text_content("#reason") and "3.7" in title
+    opened.keyboard.press("ArrowRight")
+    assert opened.text_content("#reason-title") != title and opened.locator("td[aria-selected]").count() == 1
     assert opened.evaluate("document.documentElement.scrollWidth <= 360")
     opened.select_option("#line", "cu118")
-    assert opened.locator("tr[data-generation='3.7'] button.cell.yes").count() > 0
+    assert opened.locator(f"{first}.yes").count() > 0
     address_now = opened.url
     opened.goto("about:blank")
     opened.goto(address_now)
-    assert opened.input_value("#line") == "cu118" and opened.locator("tr[data-generation]:visible").count() == 2
+    assert opened.input_value("#line") == "cu118" and opened.locator("tr[data-generation]:visible").count() == 1
     opened.close()
     assert faults == []
+
+
+def test_the_matrix_is_light(browser: Any, address: str, folder: Path) -> None:
+    assert (folder / "matrix.html").stat().st_size < 200_000
+    opened = browser.new_page()
+    opened.goto(f"{address}/matrix.html")
+    elements, stops = opened.evaluate(
+        "[document.querySelectorAll('*').length, document.querySelectorAll('td[tabindex=\"0\"]').length]"
+    )
+    opened.close()
+    print(f"matrix: {(folder / 'matrix.html').stat().st_size} bytes, {elements} elements")
+    assert elements < 1500 and stops == 2
 
 
 def test_the_first_load_is_small(folder: Path) -> None:

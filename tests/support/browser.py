@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import os
+import shlex
 import shutil
+import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,69 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 AXE = "4.10.2"
 
 
+DEATHS: list[str] = []
+"""Of browsers that ended by themselves, in the order in which that was seen."""
+
+
+class Chromium:
+    """One browser for the tests of a module, started when it is first needed, and anew when it has died."""
+
+    def __init__(self, launch: Callable[..., Any], program: str, folder: Path) -> None:
+        self._launch, self._program, self._folder = launch, program, folder
+        self._running: Any = None
+
+    def browser(self) -> Any:
+        if self._running is None:
+            self._running = self._launch(executable_path=str(self._watched_program()), args=list(FLAGS))
+        return self._running
+
+    def note_death(self) -> None:
+        if self._running is None or self._running.is_connected():
+            return
+        self._running = None
+        DEATHS.append(f"Chromium died ({self._ended()}): {self._said()}")
+
+    def close(self) -> None:
+        if self._running is not None:
+            self._running.close()
+
+    @property
+    def process(self) -> int:
+        return int(self._read("process"))
+
+    def _watched_program(self) -> Path:
+        """Chromium behind a script that keeps what it writes and how it ends: Playwright drops both."""
+        if os.name == "nt":
+            return Path(self._program)
+        for name in ("said", "ended"):
+            (self._folder / name).write_text("", encoding="utf-8")
+        script = self._folder / "chromium"
+        kept = shlex.quote(str(self._folder))
+        started = f'{shlex.quote(self._program)} "$@" 2>>{kept}/said &'
+        lines = ["#!/bin/sh", started, f"echo $! >{kept}/process", "wait $!", f"echo $? >{kept}/ended"]
+        script.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        script.chmod(0o755)
+        return script
+
+    def _ended(self) -> str:
+        for _ in range(50):
+            if code := self._read("ended").strip():
+                number = int(code)
+                return f"signal {signal.Signals(number - 128).name}" if number > 128 else f"exit code {number}"
+            time.sleep(0.1)
+        return "no exit code"
+
+    def _said(self) -> str:
+        lines = [line.strip() for line in self._read("said").splitlines() if line.strip()]
+        return " | ".join(lines[-3:])[-600:] or "it wrote nothing"
+
+    def _read(self, name: str) -> str:
+        file = self._folder / name
+        return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
 @contextlib.contextmanager
-def chromium() -> Iterator[Any]:
+def chromium() -> Iterator[Chromium]:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         unverified("no Chromium is installed (Debian: apt-get install chromium)")
@@ -30,15 +95,16 @@ def chromium() -> Iterator[Any]:
         from playwright.sync_api import sync_playwright
     except ImportError:
         unverified("playwright is not installed")
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=list(FLAGS))
-        yield browser
-        browser.close()
+    with sync_playwright() as play, tempfile.TemporaryDirectory() as folder:
+        made = Chromium(play.chromium.launch, found, Path(folder))
+        yield made
+        made.close()
 
 
 def watched(page: Any) -> list[str]:
     """What the page complains about from now on."""
     faults: list[str] = []
+    page.on("crash", lambda _: faults.append("the page crashed"))
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     return faults

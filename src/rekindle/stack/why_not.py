@@ -37,14 +37,20 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
 def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
     version = releases.full_version(value)
     asked = resolve(situation, msgspec.structs.replace(wish, torch=version))
-    chain = [each for each in asked.rejections if each.candidate.torch == version and each.kind is not Effect.CHANGES]
-    if not any(route.route is RouteKind.SOURCE_BUILD for route in asked.routes):
-        # No pair is left: the toolkits that fell out before the release was looked at belong to the answer.
-        chain += [each for each in asked.rejections if each.candidate.torch is None]
+    chain = against(version, asked)
     if wish.cuda is not None:
         # What was asked together is answered together: the toolkit that was named comes first.
         chain.sort(key=lambda each: each.candidate.cuda is None or not wish.admits_cuda(each.candidate.cuda))
     return _answer(question, f"PyTorch {version}", asked, verdict, chain, asked.recommended.torch == version)
+
+
+def against(version: str, asked: Verdict) -> list[Rejection]:
+    """What speaks against one release, of all that speaks against anything; what only costs something comes first."""
+    chain = [each for each in asked.rejections if each.candidate.torch == version and each.kind is not Effect.CHANGES]
+    if not any(route.route is RouteKind.SOURCE_BUILD and route.torch == version for route in asked.routes):
+        # No pair is left: the toolkits that fell out before the release was looked at belong to the answer.
+        chain += [each for each in asked.rejections if each.candidate.torch is None]
+    return sorted(chain, key=lambda each: each.kind is not Effect.COSTS)
 
 
 def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
@@ -90,7 +96,7 @@ def _answer(
         sentence = f"{spoken} is the recommended choice"
         answer = Answer.RECOMMENDED
     elif other.route is RouteKind.NONE or not granted:
-        sentence = f"{spoken} is not compatible: {chain[0].sentence if chain else other.summary}"
+        sentence = incompatible(spoken, chain[0].sentence if chain else other.summary)
         answer = Answer.IMPOSSIBLE
     else:
         ways = "; ".join(_way(route) for route in _kinds(asked))
@@ -101,6 +107,10 @@ def _answer(
     nothing = best.route is RouteKind.NONE and change is not None
     instead = change.text if nothing and change else f"{describe(best)}{reason}"
     return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=instead)
+
+
+def incompatible(spoken: str, because: str) -> str:
+    return f"{spoken} is not compatible: {because}"
 
 
 def _kinds(asked: Verdict) -> list[Route]:

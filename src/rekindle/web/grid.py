@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from rekindle.knowledge.gpu import gpus
@@ -10,7 +12,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Verdict
-from rekindle.stack.why_not import why_not
+from rekindle.stack.why_not import against, incompatible, why_not
 from rekindle.web import spellings
 
 
@@ -36,6 +38,23 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     releases: tuple[str, ...]
     lines: tuple[str, ...]
     rows: tuple[GridRow, ...]
+
+
+class SharedTexts:
+    """Reasons and CUDA lines of cells, each once: a thousand cells share some hundred of them."""
+
+    def __init__(self) -> None:
+        self._why: dict[str, int] = {}
+        self._lines: dict[tuple[str, ...], int] = {}
+
+    def at(self, why: str) -> int:
+        return self._why.setdefault(why, len(self._why))
+
+    def lines_at(self, lines: tuple[str, ...]) -> int:
+        return self._lines.setdefault(lines, len(self._lines))
+
+    def data(self) -> dict[str, list[Any]]:
+        return {"why": list(self._why), "lines": [list(each) for each in self._lines]}
 
 
 def grid(system: str) -> Grid:
@@ -74,11 +93,20 @@ def _cell(row: MatrixRow, where: tuple[Situation, Verdict]) -> Cell:
         whole = not best.loses and best.route is not RouteKind.COMMUNITY
         text = best.name if best.route is RouteKind.OFFICIAL_WHEEL else best.name.partition("-")[0].partition(" ")[0]
         return Cell(torch=row.torch, state="yes" if whole else "part", text=text, why=why, lines=lines)
-    answer = why_not(f"torch=={row.torch}", where[0], Wish(), where[1])
+    situation, verdict = where
     if row.source_cuda:
-        first = next((each.sentence for each in answer.chain), "")
+        chain = against(row.torch, verdict) or why_not(f"torch=={row.torch}", situation, Wish(), verdict).chain
+        first = next((each.sentence for each in chain), "")
         return Cell(torch=row.torch, state="build", text="build", why=f"{built}\nNo wheel: {first}" if first else built)
-    return Cell(torch=row.torch, state="no", text="no", why=answer.sentence)
+    return Cell(torch=row.torch, state="no", text="no", why=_impossible(row.torch, situation, verdict))
+
+
+def _impossible(torch: str, situation: Situation, verdict: Verdict) -> str:
+    """What `--why-not` says. It asks anew for the one release only where another system might have a route to it."""
+    chain = against(torch, verdict)
+    if chain and not any(route.torch == torch or route.route is RouteKind.WSL for route in verdict.routes):
+        return incompatible(f"PyTorch {torch}", chain[0].sentence)
+    return why_not(f"torch=={torch}", situation, Wish(), verdict).sentence
 
 
 def _never(torch: str, note: str) -> Cell:

@@ -22,7 +22,7 @@ from rekindle.knowledge.logs import signatures
 from rekindle.stack.situation import SYSTEMS
 from rekindle.web import answers, page
 from rekindle.web.answers import CARD, CardClass
-from rekindle.web.grid import Grid, grid
+from rekindle.web.grid import Grid, SharedTexts, grid
 from rekindle.web.index import cards_index
 from rekindle.web.shown import AnswerShown
 
@@ -104,7 +104,7 @@ def picker_page() -> str:
 
 
 def matrix_page(grids: dict[str, Grid]) -> str:
-    return page.render_linked("matrix.html", root="", grids=grids)
+    return page.render_linked("matrix.html", root="", grids=grids, shared=SharedTexts())
 
 
 def card_page(name: str, cards: CardClass, found: dict[str, AnswerShown]) -> str:
