@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rekindle.api import RekindleError, gpu, inspect, needs, plan
 
 __version__ = "0.2.0.dev0"
-__all__ = ["RekindleError", "__version__", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan"]
+__all__ = ["RekindleError", "__version__", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review"]
 _FUNCTIONS = frozenset(__all__) - {"__version__"}
 
 

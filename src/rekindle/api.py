@@ -13,20 +13,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from rekindle.core.errors import RekindleError
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from rekindle.audit.answer import Audit
     from rekindle.diagnose.answer import Diagnosis
     from rekindle.diagnose.source import Diagnoses
     from rekindle.doctor.report import DoctorReport
+    from rekindle.review.review import Review
     from rekindle.stack.card import CardAnswer
+    from rekindle.stack.situation import Situation
     from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
 
-__all__ = ["RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan"]
+__all__ = ["RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review"]
+
+
+class PlanWishes(TypedDict, total=False):
+    """What `plan` can be asked for besides, under the names of the command line's options."""
+
+    arch: str
+    torchvision: str
+    toolset: str
+    profile: str
+    needs: Sequence[str]
+    prefer: str
+    community: bool
+    why_not: str
+
+
+class LogFacts(TypedDict, total=False):
+    """What `diagnose` can be told that a log does not say."""
+
+    python: str
+    torch: str
+    cuda: str
+    driver: str
+    toolset: str
+    machine: Path
 
 
 def plan(
@@ -38,16 +66,39 @@ def plan(
     torch: str | None = None,
     cuda: str | None = None,
     machine: Path | None = None,
+    **wishes: Unpack[PlanWishes],
 ) -> Verdict:
     """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer."""
     from rekindle.stack.from_machine import asked
-    from rekindle.stack.resolver import resolve
-    from rekindle.stack.situation import Wish
-    from rekindle.stack.typed import torch_of
 
-    situation = asked(gpus=gpus, system=os, driver=driver, python=python, snapshot=machine)
+    situation = asked(gpus=gpus, system=os, machine=wishes.get("arch"), driver=driver, python=python, snapshot=machine)
+    return _resolved(situation, torch, cuda, wishes)
+
+
+def _resolved(situation: Situation, torch: str | None, cuda: str | None, wishes: PlanWishes) -> Verdict:
+    import msgspec
+
+    from rekindle.stack.resolver import resolve
+    from rekindle.stack.situation import Prefer, Wish
+    from rekindle.stack.typed import torch_of, version_of
+
     release, line = torch_of(torch, cuda)
-    return resolve(situation, Wish(torch=release, cuda=line))
+    wish = Wish(
+        torch=release,
+        torchvision=wishes.get("torchvision"),
+        cuda=line,
+        toolset=version_of(wishes.get("toolset"), "--toolset"),
+        profile=wishes.get("profile"),
+        needs=tuple(wishes.get("needs", ())),
+        prefer=Prefer(wishes.get("prefer", "newest")),
+        community=wishes.get("community", False),
+    )
+    verdict = resolve(situation, wish)
+    if "why_not" not in wishes:
+        return verdict
+    from rekindle.stack.why_not import why_not
+
+    return msgspec.structs.replace(verdict, why_not=why_not(wishes["why_not"], situation, wish, verdict))
 
 
 def gpu(name: str) -> CardAnswer:
@@ -57,33 +108,68 @@ def gpu(name: str) -> CardAnswer:
     return describe(name)
 
 
-def inspect(where: str | Path, *, gpus: Sequence[str] = ()) -> Inspection:
-    """Which GPUs a wheel, library, folder or address serves, and what it needs to load. Nothing is run."""
+def inspect(
+    where: str | Path, *, gpus: Sequence[str] = (), require: Sequence[str] = (), against: Path | None = None
+) -> Inspection:
+    """Which GPUs a wheel, library, folder or address serves, and what it needs to load. Nothing is run.
+
+    With `require` (`sm_61`, `compute_90`) a finding says for each whether it is there.
+    """
+    import msgspec
+
+    from rekindle.wheels.inspect.against import read_torch
     from rekindle.wheels.inspect.inspection import inspect as look
+    from rekindle.wheels.inspect.required import required_findings, targets_of
 
-    return look(where, cards=gpus)
+    wanted = targets_of(tuple(require))
+    found = look(where, cards=gpus, against=read_torch(against) if against else None)
+    return msgspec.structs.replace(found, findings=(*found.findings, *required_findings(found, wanted)))
 
 
-def diagnose(where: str | Path, *, gpus: Sequence[str] = (), os: str | None = None) -> Diagnosis | Diagnoses:
-    """What went wrong in a log, or in every log of a folder, and what to do."""
+def diagnose(
+    where: str | Path, *, gpus: Sequence[str] = (), os: str | None = None, **known: Unpack[LogFacts]
+) -> Diagnosis | Diagnoses:
+    """What went wrong in a log, or in every log of a folder, and what to do; user names are left out."""
     from rekindle.diagnose import facts, source
 
-    return source.diagnose(str(where), known=facts.told(gpus=tuple(gpus), system=os))
+    machine = known.pop("machine", None)
+    said = facts.told(gpus=tuple(gpus), system=os, **known)
+    if machine is not None:
+        from rekindle.machine import snapshot
+
+        said = facts.of_machine(snapshot.load(machine), said)
+    return source.shown(source.diagnose(str(where), known=said))
 
 
-def doctor(machine: Path | None = None) -> DoctorReport:
+def doctor(machine: Path | None = None, *, only: Sequence[str] = ()) -> DoctorReport:
     """What this computer (or the one recorded in `machine`) has, what is wrong, and what will work."""
     from rekindle.doctor import report
     from rekindle.machine import snapshot
 
-    return report.report(snapshot.load(machine) if machine else snapshot.here())
+    return report.report(snapshot.load(machine) if machine else snapshot.here(), only=tuple(only))
 
 
-def audit(environment: Path | None = None, *, gpus: Sequence[str] = ()) -> Audit:
+def audit(
+    environment: Path | None = None,
+    *,
+    gpus: Sequence[str] = (),
+    driver: str | None = None,
+    machine: Path | None = None,
+) -> Audit:
     """Which compiled modules of an environment will fail on these GPUs, and why."""
     from rekindle.audit.cache import audit as look
 
-    return look(environment, names=tuple(gpus), machine=None, driver=None, cache=None)
+    return look(environment, names=tuple(gpus), machine=machine, driver=driver, cache=None)
+
+
+def review(
+    scripts: Sequence[Path], *, gpus: Sequence[str] = (), torch: str | None = None, os: str | None = None
+) -> Review:
+    """What is wrong with build scripts, before they run for hours. Nothing is run."""
+    from rekindle.knowledge.gpu.gpus import capabilities_of
+    from rekindle.review import review as room
+
+    return room.review(tuple(map(Path, scripts)), gpus=capabilities_of(gpus), torch=room.release(torch), system=os)
 
 
 def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: str | None = None) -> str | None:

@@ -36,7 +36,7 @@ def test_an_assistant_gets_the_answer_of_plan_and_a_hint_for_a_wrong_name(tmp_pa
             ("diagnose", {"log": str(log)}),
         )
     )
-    assert tools == {"plan", "gpu", "diagnose", "inspect", "doctor"}
+    assert tools == {"plan", "gpu", "diagnose", "inspect", "doctor", "review"}
     assert planned["recommended"]["commands"][0].startswith("pip install torch==")
     assert unknown["code"] == 3 and unknown["hint"]
     assert found["causes"]

@@ -81,16 +81,13 @@ def _known(machine: Path | None, told: dict[str, object]) -> Facts:
 
 
 def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool) -> None:
-    import msgspec
-
     from rekindle.diagnose import report, source
-    from rekindle.diagnose.answer import shown
 
-    several = isinstance(answer, source.Diagnoses)
-    each = tuple(shown(one) for one in (answer.logs if isinstance(answer, source.Diagnoses) else (answer,)))
+    without_names = source.shown(answer)
     if as_json:
-        console.out_json(msgspec.structs.replace(answer, logs=each) if several else each[0])
+        console.out_json(without_names)
         return
+    each = without_names.logs if isinstance(without_names, source.Diagnoses) else (without_names,)
     if as_markdown:
         console.out("\n\n---\n\n".join(report.markdown(diagnosis) for diagnosis in each))
     else:

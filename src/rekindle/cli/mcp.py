@@ -9,7 +9,7 @@ from rekindle.core.errors import MissingTool
 
 @click.command("mcp")
 def command() -> None:
-    """Serve doctor, gpu, plan, inspect and diagnose to an assistant, read-only, on standard input and output."""
+    """Serve doctor, gpu, plan, inspect, diagnose and review to an assistant, read-only, over stdin and stdout."""
     try:
         from rekindle.web.assistant import server
     except ImportError as error:

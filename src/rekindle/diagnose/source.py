@@ -10,6 +10,7 @@ import msgspec
 
 from rekindle.core.errors import ChecksFailed, NotFound, Unverified
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
+from rekindle.diagnose.answer import shown as shown_one
 from rekindle.diagnose.diagnosis import diagnose_blocks, diagnose_file
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK
@@ -26,6 +27,13 @@ class Diagnoses(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.diagnoses/1"
     source: str
     logs: tuple[Diagnosis, ...]
+
+
+def shown(answer: Diagnosis | Diagnoses) -> Diagnosis | Diagnoses:
+    """The same without user names: what the command line prints and the library returns."""
+    if isinstance(answer, Diagnoses):
+        return msgspec.structs.replace(answer, logs=tuple(map(shown_one, answer.logs)))
+    return shown_one(answer)
 
 
 def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses:

@@ -47,6 +47,13 @@ def server() -> MCPServer:
         return _answer(lambda: api.inspect(_here(path)))
 
     @made.tool()
+    def review(script: str, gpu: str = "", torch: str = "", os: str = "") -> dict[str, Any]:
+        """What is wrong with a build script (.bat, .ps1, .sh, Dockerfile, workflow) on this computer; it is not run."""
+        return _answer(
+            lambda: api.review([_here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None)
+        )
+
+    @made.tool()
     def doctor() -> dict[str, Any]:
         """What this computer has, what is wrong, and what will work."""
         return _answer(api.doctor)
