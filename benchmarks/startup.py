@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-ROUNDS = 15
+ROUNDS = 25
 COMMANDS = {
     'python -c "import click, msgspec"': [sys.executable, "-c", "import click, msgspec"],
     'rekindle gpu "Tesla K40c"': [sys.executable, "-m", "rekindle", "gpu", "Tesla K40c"],

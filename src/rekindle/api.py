@@ -132,8 +132,9 @@ def diagnose(
     """What went wrong in a log, or in every log of a folder, and what to do; user names are left out."""
     from rekindle.diagnose import facts, source
 
-    machine = known.pop("machine", None)
-    said = facts.told(gpus=tuple(gpus), system=os, **known)
+    machine = known.get("machine")
+    spelled: dict[str, str] = {name: str(value) for name, value in known.items() if name != "machine"}
+    said = facts.told(gpus=tuple(gpus), system=os, **spelled)
     if machine is not None:
         from rekindle.machine import snapshot
 

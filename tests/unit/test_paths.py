@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,15 @@ def test_the_hash_of_a_file(tmp_path: Path) -> None:
 def test_no_other_module_decides_it_again(said: str) -> None:
     files = [path for path in SOURCE.rglob("*.py") if re.search(said, path.read_text(encoding="utf-8"))]
     assert [path.relative_to(SOURCE).as_posix() for path in files] in ([], ["core/paths.py"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the folder is worked out without platformdirs")
+@pytest.mark.parametrize("set_to", [None, "", " ", "/somewhere/else"])
+def test_the_data_folder_is_the_one_platformdirs_names(set_to: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    if set_to is None:
+        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_DATA_HOME", set_to)
+    assert paths.data_folder("shelf") == Path(platformdirs.user_data_dir("rekindle", appauthor=False), "shelf")

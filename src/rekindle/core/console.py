@@ -12,7 +12,6 @@ import errno
 import json
 import os
 import re
-import secrets as random_names
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +35,7 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 # Colour is marked by a word that no foreign text can know, and becomes an escape code as the last thing.
-_MARK = f"\x0e{random_names.token_hex(8)}:"
+_MARK = f"\x0e{os.urandom(8).hex()}:"
 _MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
 _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
 _answered = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
     path = reachable(path)
-    beside = reachable(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
+    beside = reachable(path.with_name(f".{path.name}.{os.urandom(4).hex()}.part"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("xb") as stream:

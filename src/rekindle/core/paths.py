@@ -7,7 +7,6 @@ is never cleared; private toolkits have a folder of their own, with a short path
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from pathlib import Path
@@ -38,6 +37,10 @@ def shelf_folder() -> Path:
 
 def data_folder(*inside: str) -> Path:
     """Where what must not be lost is kept: the shelf, keys."""
+    if system() == "linux":
+        # What platformdirs answers there, without its import: every answer that reads a table asks for this folder.
+        home = os.environ.get("XDG_DATA_HOME", "").strip()
+        return (Path(home) if home else Path("~/.local/share").expanduser()).joinpath("rekindle", *inside)
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("rekindle", appauthor=False), *inside)
@@ -54,6 +57,8 @@ def toolchain_folder() -> Path:
     folder = data_folder("toolchain")
     if os.name == "nt" and (" " in str(folder) or not str(folder).isascii()):
         shared = os.environ.get("PROGRAMDATA", "C:\\ProgramData")
+        import hashlib
+
         return Path(shared, "rekindle", hashlib.sha256(str(folder).lower().encode()).hexdigest()[:8])
     return folder
 
@@ -106,6 +111,8 @@ def architecture() -> str:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
+    import hashlib
+
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while data := stream.read(_CHUNK):

@@ -13,7 +13,6 @@ import contextlib
 import getpass
 import os
 import re
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +63,8 @@ def redact(text: str, *, names: Iterable[str] | None = None) -> str:
 
 def local_names() -> set[str]:
     """The names by which this machine and its user are known."""
+    import socket
+
     names = {socket.gethostname(), socket.gethostname().split(".")[0]}
     with contextlib.suppress(RuntimeError):  # a user without an entry in the system has no home
         names.add(Path.home().name)

@@ -7,7 +7,7 @@ from datetime import date
 
 import msgspec
 
-from rekindle.knowledge import keys, tables, updates
+from rekindle.knowledge import keys, tables
 
 STALE_AFTER = 90
 """Days after which an answer says how old the data is."""
@@ -36,6 +36,8 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def knowledge(today: date) -> Knowledge:
+    from rekindle.knowledge import updates
+
     in_use = updates.installed()
     changed = set(in_use.tables) if in_use else set()
     found = tuple(state for name in tables.every() if (state := _state(name, name in changed)))

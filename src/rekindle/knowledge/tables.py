@@ -91,6 +91,7 @@ def decided(name: str, kind: type[T]) -> T:
     return table
 
 
+@cache
 def relative_path(name: str) -> str:
     """Where a table lies below `knowledge/`: `gpu/gpus.json`. One that only an overlay has keeps its name."""
     return next((f"{room}/{name}" for room in ROOMS if (_HERE / room / name).is_file()), name)

@@ -67,7 +67,17 @@ class _Parts(Row, frozen=True, kw_only=True):
 
 def matches(name: str, pattern: str, system: str) -> bool:
     """Names on Windows are told apart without regard to case."""
-    return fnmatchcase(name.lower(), pattern.lower()) if system == "windows" else fnmatchcase(name, pattern)
+    return _matches(name.lower(), pattern.lower()) if system == "windows" else _matches(name, pattern)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """`fnmatchcase`, without a regular expression for the patterns that have one star: nearly all of them."""
+    if "?" in pattern or "[" in pattern or pattern.count("*") > 1:
+        return fnmatchcase(name, pattern)
+    first, star, last = pattern.partition("*")
+    if not star:
+        return name == pattern
+    return len(name) >= len(first) + len(last) and name.startswith(first) and name.endswith(last)
 
 
 def owner_of(name: str, system: str) -> Owner | None:
@@ -103,6 +113,7 @@ def is_system_symbol(name: str) -> bool:
     return name in _system_symbols() or _STANDARD.match(name) is not None
 
 
+@cached
 def is_vendor_library(name: str) -> bool:
     """Is this one of NVIDIA's own libraries, riding along in somebody's package?"""
     rows = decided("vendor_libraries", dict[str, tuple[Named, ...]])["library"]
