@@ -196,6 +196,25 @@ def test_what_a_build_needs_of_a_release(store: Store, nvidia: str) -> None:
     assert full is not None and "cuda_gdb" in [part.name for part in full.parts]
 
 
+def test_before_11_8_the_profilers_header_came_with_nvprof(site: Path, store: Store, address: str) -> None:
+    """PyTorch includes cuda_profiler_api.h, and the lists of 11.4 to 11.7 have no component of that name."""
+    table = {
+        "release_label": "11.7.1",
+        "cuda_nvcc": listed(site, "cuda_nvcc", "11.7.99", NVCC),
+        "cuda_nvprof": listed(site, "cuda_nvprof", "11.7.101", {"include/cuda_profiler_api.h": b"//"}),
+    }
+    (site / "redistrib_11.7.1.json").write_text(json.dumps(table), encoding="utf-8")
+    found = redistrib.find(ToolSpec.parse("cuda==11.7"), LINUX, settings(store, address)).offering
+    assert found is not None and [part.name for part in found.parts] == ["cuda_nvcc", "cuda_nvprof"]
+    assert not any("profiler" in text for text in found.gone)
+
+
+def test_a_list_that_is_not_the_published_one_is_said_to_be(store: Store, nvidia: str) -> None:
+    assert any(
+        "other archives than the one published on 2022-10-03" in text for text in offered(store, nvidia).unverified
+    )
+
+
 def test_another_platform_is_not_made_up(store: Store, nvidia: str) -> None:
     assert "no cuda_nvcc for windows-x86_64" in redistrib.find(WANTED, WINDOWS, settings(store, nvidia)).why
 

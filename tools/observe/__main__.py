@@ -46,6 +46,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "pci.ids, from the package hwdata or pci-ids.ucw.cz",
         "supported-gpus.json, from the folder supported-gpus of NVIDIA's driver for Linux",
     ),
+    "redistrib_lists": ("a folder with cuda/redistrib_*.json and cudnn/redistrib_*.json",),
     "system_symbols": (),
     "library_hashes": (),
     "old_wheels": (),

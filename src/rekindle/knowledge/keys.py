@@ -59,6 +59,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/linux_libraries": {"wheels": ("wheel",)},
     "cuda/mathlibs": {"libraries": ("package", "version", "library")},
     "cuda/openmp_runtimes": {"runtime": ("id",)},
+    "cuda/redistrib_lists": {"lists": ("product", "release")},
     "cuda/redistribution": {"library": ("id",)},
     "cuda/runtime_loads": {"load": ("id",)},
     "cuda/system_symbols": {"libraries": ("name",)},

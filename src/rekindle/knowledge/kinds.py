@@ -18,7 +18,7 @@ def kind_of(relative: str) -> Any:
 
 def updatable() -> dict[str, Any]:
     from rekindle.knowledge.builds import compile_costs, sweeps
-    from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolkits
+    from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
     from rekindle.knowledge.gpu import gpus
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
     from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
@@ -28,6 +28,7 @@ def updatable() -> dict[str, Any]:
         "cuda/dlls.json": library_packages.DllWheel,
         "cuda/linux_libraries.json": library_packages.DllWheel,
         "cuda/mathlibs.json": cudnn.MathLibrary,
+        "cuda/redistrib_lists.json": toolchains.RedistribList,
         "cuda/system_symbols.json": libraries._Symbols,
         "cuda/toolkit_packages.json": library_packages.ToolkitPackages,
         "cuda/toolkits.json": toolkits.Toolkit,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 
 class DebianSet(Row, frozen=True, kw_only=True):
@@ -61,8 +62,19 @@ class RedistribSet(Row, frozen=True, kw_only=True):
     components: tuple[str, ...]
     needed: tuple[str, ...] = ()
     """Those without which the tool is not whole."""
+    instead: dict[str, str] = msgspec.field(default_factory=dict)
+    """Older lists have the files of a component in another one: `cuda_profiler_api.h` came with nvprof before 11.8."""
     main: str
     licence: str = ""
+
+    def chosen(self, have: Container[str]) -> tuple[str, ...]:
+        """What a build takes of a list that has these components."""
+        names = (name if name in have else self.instead.get(name, name) for name in self.components)
+        return tuple(dict.fromkeys(name for name in names if name in have))
+
+    def lacks(self, have: Container[str]) -> tuple[str, ...]:
+        """What a build needs and the list does not have under any name."""
+        return tuple(name for name in self.needed if name not in have and self.instead.get(name, name) not in have)
 
     @property
     def first(self) -> str:
@@ -76,6 +88,17 @@ class RedistribSet(Row, frozen=True, kw_only=True):
         return ".".join(map(str, version.parts[:3])) if len(version.parts) >= 3 and not self.labels else None
 
 
+class RedistribList(Row, frozen=True, kw_only=True):
+    """One of NVIDIA's lists as it was published: a list with another digest names other archives."""
+
+    product: str
+    release: str
+    released: str
+    archives: int
+    digest: str
+    """SHA-256 over platform, path and hash of every archive."""
+
+
 class CondaSet(Row, frozen=True, kw_only=True):
     """The packages of one tool in a conda channel. `label` may name a part of the channel, with `{cuda}` in it."""
 
@@ -87,6 +110,8 @@ class CondaSet(Row, frozen=True, kw_only=True):
     first: Version
     below: Version | None = None
     packages: tuple[str, ...]
+    instead: dict[str, str] = msgspec.field(default_factory=dict)
+    """Under which name an older channel has a package."""
     main: str
     licence: str = ""
 
@@ -136,6 +161,13 @@ def index_sets() -> tuple[IndexSet, ...]:
 
 def redistrib_sets() -> tuple[RedistribSet, ...]:
     return _tables().redistrib
+
+
+@cached
+def redistrib_list(product: str, release: str) -> RedistribList | None:
+    """The published list of a release, where a copy of it was read."""
+    rows = observed("redistrib_lists", dict[str, tuple[RedistribList, ...]])["lists"]
+    return next((row for row in rows if (row.product, row.release) == (product, release)), None)
 
 
 def conda_sets() -> tuple[CondaSet, ...]:

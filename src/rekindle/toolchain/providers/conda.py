@@ -97,6 +97,8 @@ def _asked(
     gone: list[str] = []
     for package in row.packages:
         found = next(_found(records, package, wanted.version if package == row.main else None), None)
+        if found is None and package in row.instead:
+            found = next(_found(records, row.instead[package], None), None)
         if found is None:
             if package == row.main:
                 return None

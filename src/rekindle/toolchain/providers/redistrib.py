@@ -1,11 +1,12 @@
 """NVIDIA's redistributable archives, as `redistrib_<release>.json` lists them: components, sizes, SHA-256.
 
-The list itself has no hash of its own that is known beforehand: it is believed because of the connection it came over
-(HTTPS with the system's certificates). Every archive is held against the list.
+Published lists are known by their digest, and one that differs is said to. Any other is believed because of the
+connection it came over (HTTPS with the system's certificates). Every archive is held against the list.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ import msgspec
 from rekindle.core import fetch as fetching
 from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_sets
+from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
 from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
 
@@ -41,7 +42,14 @@ class RedistribArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 class Redistrib(msgspec.Struct, frozen=True, kw_only=True):
     label: str
+    date: str = ""
     archives: tuple[RedistribArchive, ...]
+
+    @property
+    def digest(self) -> str:
+        """Over platform, path and hash of every archive, however the list is indented and ordered."""
+        lines = sorted(f"{one.platform} {one.path} {one.sha256}" for one in self.archives)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def of(self, platform: str, variant: str | None = None) -> dict[str, RedistribArchive]:
         return {
@@ -66,7 +74,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     have = listed.of(place.word, variant)
     if row.main not in have:
         return FoundOffering(why=f"its list of {label} has no {row.main} for {place.word}")
-    names = sorted(have) if settings.full else [name for name in row.components if name in have]
+    names = sorted(have) if settings.full else row.chosen(have)
     return FoundOffering(offering=_offering(row, listed, [have[name] for name in names], wanted, place, settings))
 
 
@@ -95,7 +103,7 @@ def read(data: bytes, name: str) -> Redistrib:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"`{name}` is not one of NVIDIA's lists of archives: {type(error).__name__}: {error}"
         raise BadInput(message, hint="check the address; `--mirror` must name the folder that holds it") from error
-    return Redistrib(label=label, archives=archives)
+    return Redistrib(label=label, date=str(table.get("release_date", "")), archives=archives)
 
 
 def _archives(component: str, about: dict[str, Any]) -> Iterator[RedistribArchive]:
@@ -151,7 +159,7 @@ def _offering(
         for one in chosen
     )
     leading = next(part for part in parts if part.name == row.main)
-    gone = [] if settings.full else [name for name in row.needed if name not in {part.name for part in parts}]
+    gone = row.lacks({part.name for part in parts})
     return Offering(
         provider=NAME,
         name=wanted.name,
@@ -163,5 +171,13 @@ def _offering(
         parts=parts,
         full=settings.full,
         gone=tuple(f"{name} (not in NVIDIA's list for {place.word})" for name in gone),
-        unverified=() if settings.mirror else ("NVIDIA's own server was never reached in the tests of this provider",),
+        unverified=_unverified(row, listed, settings),
     )
+
+
+def _unverified(row: RedistribSet, listed: Redistrib, settings: ProviderSettings) -> tuple[str, ...]:
+    found = [] if settings.mirror else ["NVIDIA's own server was never reached in the tests of this provider"]
+    known = redistrib_list(row.tool, listed.label)
+    if known is not None and known.digest != listed.digest:
+        found.append(f"this list of {listed.label} names other archives than the one published on {known.released}")
+    return tuple(found)
