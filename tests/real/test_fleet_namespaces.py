@@ -1,4 +1,4 @@
-"""The record: a scheduler, three workers in network namespaces of their own, TLS between them, a real Redis, 24 jobs.
+"""The record: a scheduler, workers in network namespaces of their own, TLS between them, a real Redis, 24 jobs.
 
 `REKINDLE_FLEET_RECORD` names a folder that keeps the journal and the status.
 """
@@ -17,16 +17,24 @@ from pathlib import Path
 import pytest
 
 from rekindle.core import codec
-from rekindle.fleet import shelved
+from rekindle.fleet import pythons, shelved
 from rekindle.fleet.state import FleetState, status_of
 from rekindle.wheels.shelf import shelf as shelves
 from support.artefacts import unverified
-from support.cuda import kepler_toolkit, project
+from support.cuda import kepler_toolkit, machine, project
 from support.fleets import Fleet, events, pebble
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
 HOST = "10.77.0.1"
-SETS = {"11.8": ["3.5", "5.2;6.1", "7.0", "8.6"], "13.0": ["7.5", "8.0;8.6", "9.0", "12.0"]}
+SETS = {
+    "11.8": ["3.5", "5.2;6.1", "7.0", "8.6"],
+    "12.4": ["5.0", "6.1", "7.0;7.5", "9.0"],
+    "13.0": ["7.5", "8.0;8.6", "9.0", "12.0"],
+}
+PYTHONS = ("3.11", "3.12")
+"""Of the project whose wheel carries its Python."""
+NEW_KIT = "12.4"
+"""The CUDA that no worker has and one may assemble."""
 
 
 def ip(*words: str) -> None:
@@ -57,46 +65,59 @@ def namespaces(names: list[str]) -> Iterator[dict[str, tuple[str, ...]]]:
         yield {name: ("ip", "netns", "exec", f"rk{name}") for name in names}
 
 
-def flint(folder: Path) -> str:
-    """The small CUDA project with one kernel and one C++ file."""
-    shutil.copytree(project("spark"), folder / "flint")
-    cmake = folder / "flint" / "CMakeLists.txt"
+def small(folder: Path, name: str, *, backend: str = "cmake") -> str:
+    """The small CUDA project under another name, with one kernel and one C++ file."""
+    shutil.copytree(project("spark"), folder / name)
+    cmake = folder / name / "CMakeLists.txt"
     text = cmake.read_text(encoding="utf-8").replace("alpha beta gamma delta", "alpha").replace("red green blue", "red")
-    cmake.write_text(text.replace("spark", "flint"), encoding="utf-8")
-    (folder / "flint" / "spark").rename(folder / "flint" / "flint")
-    build = folder / "flint" / "build.toml"
-    build.write_text(build.read_text(encoding="utf-8").replace("spark", "flint"), encoding="utf-8")
-    return '[projects.flint]\nbuild = "flint/build.toml"\nminutes = 2\ndisk_gb = 0.2\nmemory_gb = 2\n'
+    cmake.write_text(text.replace("spark", name), encoding="utf-8")
+    (folder / name / "spark").rename(folder / name / name)
+    setup = folder / name / "setup.py"
+    text = setup.read_text(encoding="utf-8").replace("spark", name).replace("SPARK", name.upper())
+    setup.write_text(text, encoding="utf-8")
+    build = folder / name / "build.toml"
+    text = build.read_text(encoding="utf-8").replace("spark", name).replace('"cmake"', f'"{backend}"')
+    build.write_text(text + 'requires = ["setuptools", "wheel"]\n' * (backend != "cmake"), encoding="utf-8")
+    return f'[projects.{name}]\nbuild = "{name}/build.toml"\nminutes = 2\ndisk_gb = 0.2\nmemory_gb = 2\n'
 
 
 def matrix_text(folder: Path) -> str:
+    """Four architecture sets with each of three toolkits, four more jobs, four over two Pythons, four without CUDA."""
     shutil.copytree(project("spark"), folder / "spark")
-    lines = ['[projects.spark]\nbuild = "spark/build.toml"\nminutes = 3\ndisk_gb = 0.2\nmemory_gb = 2\n', flint(folder)]
-    small = [f"pebble{number}" for number in range(1, 9)]
-    lines += [pebble(folder, name) for name in small]
-    blocks = [
-        f'[[include]]\nproject = ["spark", "flint"]\ncuda = "{cuda}"\ngpu = {codec.to_json(sets, indent=0)}\n'
-        for cuda, sets in SETS.items()
-    ]
-    blocks.append('[[include]]\nproject = "spark"\ncuda = "13.0"\ngpu = "3.5"\n')
-    blocks.append('[[include]]\nproject = "spark"\ncuda = "12.4"\ngpu = "6.1"\n')
-    blocks.append('[[include]]\nproject = "torch"\ntorch = "2.7.1"\ncuda = "12.6"\ngpu = "GTX 1080 Ti"\n'
-                  'arch = "x86_64"\npython = "3.11"\n')  # fmt: skip
-    head = f'project = {codec.to_json(small, indent=0)}\ncuda = "cpu"\narch = "{os.uname().machine}"\n'
+    lines = ['[projects.spark]\nbuild = "spark/build.toml"\nminutes = 3\ndisk_gb = 0.2\nmemory_gb = 2\n']
+    lines += [small(folder, "flint"), small(folder, "tinder", backend="setup.py")]
+    plain = [f"pebble{number}" for number in range(1, 5)]
+    lines += [pebble(folder, name) for name in plain]
+    both, few = ["spark", "flint"], ["flint"]
+    blocks = [include(project=few if cuda == NEW_KIT else both, cuda=cuda, gpu=sets) for cuda, sets in SETS.items()]
+    blocks.append(include(project="tinder", cuda=["11.8", "13.0"], gpu="8.6", python=list(PYTHONS)))
+    blocks.append(include(project="spark", cuda="13.0", gpu="3.5"))
+    blocks.append(include(project="spark", cuda="12.6", gpu="6.1"))
+    official = {"torch": "2.7.1", "cuda": "12.6", "gpu": "GTX 1080 Ti", "arch": "x86_64", "python": "3.11"}
+    blocks.append(include(project="torch", **official))
+    head = f'project = {codec.to_json(plain, indent=0)}\ncuda = "cpu"\narch = "{os.uname().machine}"\n'
     return head + "".join(blocks) + "".join(lines)
 
 
+def include(**axes: str | list[str]) -> str:
+    return "[[include]]\n" + "".join(f"{name} = {codec.to_json(value, indent=0)}\n" for name, value in axes.items())
+
+
 @pytest.mark.long
-def test_twenty_four_jobs_over_three_machines(tmp_path: Path) -> None:
+def test_twenty_four_jobs_over_four_machines(tmp_path: Path) -> None:
     kepler = kepler_toolkit()
     matrix = tmp_path / "matrix.toml"
     matrix.write_text(matrix_text(tmp_path), encoding="utf-8")
     if shutil.which("redis-server") is None:
         unverified("redis-server is not installed")
+    if missing := set(PYTHONS) - set(pythons.here(machine())):
+        unverified(f"no Python {', '.join(sorted(missing))} on PATH")
     names = ["one", "two", "three"]
     fleet = Fleet(tmp_path, hosts=(HOST,))
     fleet.host = HOST
     fleet.environ.pop("CUDA_PATH", None)
+    # What somebody has assembled on this machine is not the fleet's: the kit comes while it runs.
+    fleet.environ["REKINDLE_TOOLCHAIN"] = str(tmp_path / "toolchain")
     with namespaces(names) as inside, contextlib.ExitStack() as stack:
         words = ["redis-server", "--port", "16399", "--bind", HOST, "--protected-mode", "no", "--save", ""]
         server = subprocess.Popen([*words, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
@@ -108,6 +129,9 @@ def test_twenty_four_jobs_over_three_machines(tmp_path: Path) -> None:
         fleet.worker("one", *cache, "--slots", "2", "--memory", "8", before=inside["one"], CUDA_PATH=kepler.root)
         fleet.worker("two", *cache, "--slots", "1", "--memory", "4", before=inside["two"])
         fleet.worker("three", *cache, "--slots", "1", "--memory", "1", before=inside["three"])
+        # It brings its toolkit over the network, which the namespaces have none of.
+        may = ("--provision", f"cuda=={NEW_KIT}", "--accept-licence")
+        fleet.worker("four", *cache, *may, "--slots", "1", "--memory", "4")
         ask = f"import socket; s = socket.create_connection(('{HOST}', {fleet.port})); s.sendall(b'x' * 64)"
         stranger = [*inside["two"], sys.executable, "-c", f"{ask}; print(s.recv(64))"]
         said = subprocess.run(stranger, capture_output=True, text=True, check=False, timeout=60)
@@ -131,11 +155,17 @@ def test_twenty_four_jobs_over_three_machines(tmp_path: Path) -> None:
     where = {each.name: each.worker for each in log if each.event == "begin"}
     assert all(worker == "one" for name, worker in where.items() if name and "cu118" in name)
     assert all(worker != "three" for name, worker in where.items() if name and "-cu" in name)
-    assert set(where.values()) == set(names)
+    assert all(worker == "four" for name, worker in where.items() if name and "cu124" in name)
+    assert set(where.values()) == {*names, "four"}
+    kits = [each.name for each in (tmp_path / "toolchain" / "kits").iterdir()]
+    assert any(name.startswith(f"cuda-{NEW_KIT}.") for name in kits), kits
     for job in shelved.jobs_on(tmp_path / "shelf").values():
         entry = shelved.entry_of(tmp_path / "shelf", job)
         assert entry is not None
         wanted = {str(target) for target in job.lock.targets}
         assert set(entry.targets) == wanted, (entry.file, entry.targets)
         assert entry.signed_by
+        if job.lock.python:
+            tag = "cp" + job.lock.python.replace(".", "")
+            assert f"-{tag}-{tag}-" in entry.file
     assert len(shelves.entries(tmp_path / "shelf")) == 24

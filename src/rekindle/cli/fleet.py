@@ -281,14 +281,21 @@ def scheduler_command(host: str, port: int, certs: Path | None, address_file: Pa
     metavar="TOOL==VERSION",
     help="A toolkit it may assemble for a job, by `rekindle toolchain`. May be repeated.",
 )
+@click.option("--accept-licence", is_flag=True, help="With --provision: you accept the terms that are shown.")
 def worker_command(
     scheduler: str, certs: Path | None, name: str | None, folder: Path | None, slots: int | None,
-    memory: float | None, cache: str | None, provision: tuple[str, ...],
+    memory: float | None, cache: str | None, provision: tuple[str, ...], accept_licence: bool,
 ) -> int:  # fmt: skip
     """Offer this machine to a fleet."""
     from rekindle.fleet import worker
     from rekindle.machine.probe import look
 
+    if provision:
+        from rekindle.toolchain import command as toolchain
+
+        # A job has nobody to ask: what it may bring is found, and its terms accepted, before anything is offered.
+        wanted = toolchain.InstallCommand(tools=provision, accept_licence=accept_licence)
+        toolchain.agree(wanted, say=console.say, ask=options.confirmed)
     machine = look()
     usable = (machine.memory.usable or 0) / 1024**3
     called = name or worker.default_name()

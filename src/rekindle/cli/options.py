@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -200,3 +201,8 @@ def _refuse_second(parser: Any, option: click.Option, name: str) -> None:
 
 def output(help: str) -> Callable[[F], F]:
     return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help=help)
+
+
+def confirmed(question: str) -> bool:
+    """Whether a person says yes; nobody to ask means no."""
+    return sys.stdin.isatty() and click.confirm(question, err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def install(as_json: bool, **given: Any) -> int:
     from rekindle.toolchain import report
     from rekindle.toolchain.store import Store
 
-    done = room.install(room.InstallCommand(**given), say=console.say, ask=_ask)
+    done = room.install(room.InstallCommand(**given), say=console.say, ask=options.confirmed)
     answer = report.answer(Store(), done.kits)
     if as_json:
         console.out_json(answer)
@@ -191,8 +190,3 @@ def smoke(tool: str, gpus: tuple[str, ...], as_json: bool) -> int:
     found = run_smoke(store, store.required(ToolSpec.parse(tool)), capabilities_of(gpus))
     console.out_json(found) if as_json else report.show_smoke(found)
     return exit_code(worst(found.findings))
-
-
-def _ask(question: str) -> bool:
-    """Nobody to ask means no."""
-    return sys.stdin.isatty() and click.confirm(question, err=True)

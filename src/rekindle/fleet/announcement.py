@@ -13,6 +13,7 @@ from rekindle import __version__
 from rekindle.core import signing
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.fleet import pythons
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.machine.model import Machine
@@ -73,11 +74,7 @@ def of(
             if kit.version and kit.nvcc
         ),
         cudnns=tuple(str(each.version) for each in machine.cudnns if each.version and not each.missing),
-        pythons=tuple(
-            dict.fromkeys(
-                str(each.version.major_minor) for each in machine.pythons if each.version and not each.trouble
-            )
-        ),
+        pythons=tuple(pythons.here(machine)),
         gcc=tuple(dict.fromkeys(str(each.version) for each in machine.compilers if each.kind == "gcc")),
         toolsets=tuple(str(each.version) for each in machine.toolsets if each.x64),
         cards=tuple(each.capability.sm for each in machine.gpus if each.capability),

@@ -24,7 +24,7 @@ from rekindle.core.errors import MissingTool, NotWritable, RekindleError, StepFa
 from rekindle.core.processes import Started
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
-from rekindle.fleet import sources
+from rekindle.fleet import pythons, sources
 from rekindle.fleet.announcement import Announcement
 from rekindle.fleet.job import JobKind
 from rekindle.fleet.order import JobOrder, JobResult, MadeFile
@@ -72,6 +72,8 @@ class Running:
         self._program: Started | None = None
         self._lock = threading.Lock()
         self._said: str | None = None
+        self._active: Path | None = None
+        """The environment whose Python a build uses."""
         self._over = threading.Event()
 
     @property
@@ -109,6 +111,7 @@ class Running:
     def _build(self) -> JobResult:
         order = self.order
         self._provision()
+        self._activate()
         if order.plan is not None:
             wanted = self.folder / "plan.toml"
             plans.write(order.plan, wanted)
@@ -188,13 +191,7 @@ class Running:
         return place
 
     def _make_environment(self, place: Path) -> None:
-        from rekindle.machine.probe import look
-
-        wanted = self.order.lock.python
-        found = [each for each in look().pythons if each.version and str(each.version.major_minor) == wanted]
-        if not found:
-            raise MissingTool(f"there is no Python {wanted} here", hint="put it on the worker's PATH")
-        self._program_run([found[0].path, "-I", "-m", "venv", "--clear", str(place)])
+        self._program_run(python.isolated(self._interpreter(), "-m", "venv", "--clear", str(place)))
         words = ["install", str(place), "--with", "pip"]
         if self.order.torch_wheel is not None:
             wheel = self.folder / str(self.order.torch_wheel_name)
@@ -210,6 +207,28 @@ class Running:
         # An extension is built without isolation, with what is in this environment: a new one has no build tools.
         tools = ["setuptools", "wheel", "ninja", "numpy"]
         self._program_run(python.isolated(str(paths.venv_python(place)), "-m", "pip", "install", "-q", *tools))
+
+    def _interpreter(self) -> str:
+        """The Python of the order on this machine."""
+        from rekindle.machine.probe import look
+
+        wanted = self.order.lock.python or ""
+        found = pythons.here(look())
+        if wanted not in found:
+            raise MissingTool(f"there is no Python {wanted} here", hint="put it on the worker's PATH")
+        return found[wanted]
+
+    def _activate(self) -> None:
+        """A build takes the Python of the active environment: one of the order's, whichever is first on PATH here."""
+        place = self.folder / "python"
+        if self.order.lock.python is None:
+            return
+        if not (place / ".whole").is_file():
+            self._program_run(
+                python.isolated(self._interpreter(), "-m", "venv", "--clear", "--without-pip", str(place))
+            )
+            (place / ".whole").touch()
+        self._active = place
 
     def _extension_facts(self) -> BuildFacts:
         lock = self.order.lock
@@ -268,6 +287,9 @@ class Running:
         (root / "tmp").mkdir(parents=True, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if name.upper() in _KEPT or name in _KEPT}
         keys = {name: value for name, value in os.environ.items() if name in ("REKINDLE_KEY", "REKINDLE_CONFIG")}
+        if self._active is not None:
+            programs = str(paths.venv_python(self._active).parent)
+            own |= {"VIRTUAL_ENV": str(self._active), "PATH": os.pathsep.join([programs, kept.get("PATH", "")])}
         return {**kept, **keys, **own}
 
     def _rekindle(self, words: Sequence[str], *, watch: Path | None = None, may: Sequence[int] = ()) -> dict[str, Any]:

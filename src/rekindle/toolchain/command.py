@@ -90,6 +90,15 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     return InstalledTools(offerings=tuple(offerings), kits=tuple(kits))
 
 
+def agree(command: InstallCommand, *, say: Say, ask: Ask) -> None:
+    """Ask now for what an installation of these tools would ask for later, when nobody is there to answer."""
+    store = Store()
+    wanted = [ToolSpec.parse(text) for text in command.tools]
+    offerings = [_found(store, spec, command, wanted) for spec in wanted]
+    offerings += _companions(store, offerings, command, wanted)
+    _accepted(store, offerings, command, say=say, ask=ask)
+
+
 def _cards(command: InstallCommand, wanted: Sequence[ToolSpec]) -> tuple[Capability, ...]:
     """The cards that a cuDNN is held against: those named, else those of this computer."""
     from rekindle.knowledge.gpu.gpus import capabilities_of
