@@ -88,8 +88,8 @@ def matrix_text(folder: Path) -> str:
     lines += [small(folder, "flint"), small(folder, "tinder", backend="setup.py")]
     plain = [f"pebble{number}" for number in range(1, 5)]
     lines += [pebble(folder, name) for name in plain]
-    both, few = ["spark", "flint"], ["flint"]
-    blocks = [include(project=few if cuda == NEW_KIT else both, cuda=cuda, gpu=sets) for cuda, sets in SETS.items()]
+    blocks = [include(project="flint", cuda=cuda, gpu=sets) for cuda, sets in SETS.items()]
+    blocks.append(include(project="spark", cuda="11.8", gpu=SETS["11.8"]))
     blocks.append(include(project="tinder", cuda=["11.8", "13.0"], gpu="8.6", python=list(PYTHONS)))
     blocks.append(include(project="spark", cuda="13.0", gpu="3.5"))
     blocks.append(include(project="spark", cuda="12.6", gpu="6.1"))

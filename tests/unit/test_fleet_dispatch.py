@@ -11,15 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.fleet import planning, shelved
+from rekindle.core.findings import State
+from rekindle.fleet import planning, shelved, view
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, _Placed
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob
 from rekindle.fleet.journal import FleetJournal, event
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetState
+from rekindle.fleet.state import FleetState, status_of
 from rekindle.wheels.shelf import shelf
+from rekindle.wheels.shelf.entry import ShelvedWheel
 from support.cuda import project
 from support.small_wheels import make as small_wheel
 
@@ -42,7 +44,7 @@ class Bench:
     def __init__(self, folder: Path, **rules: Any) -> None:
         shutil.copytree(project("spark"), folder / "spark", dirs_exist_ok=True)
         (folder / "matrix.toml").write_text(MATRIX, encoding="utf-8")
-        planned = planning.make(folder / "matrix.toml")
+        self.planned = planned = planning.make(folder / "matrix.toml")
         state = FleetState(folder / "state")
         self.said: list[str] = []
         intake = Intake(planned, state, folder / "shelf", lambda *_: None)
@@ -192,3 +194,76 @@ def test_the_shelf_says_what_is_done_and_the_journal_what_failed(tmp_path: Path)
     assert again.journal.events[-1].event == "done" and again.journal.events[-1].key == done.key
     journal.write(event("unplaced", key=gone.key, error="no worker"))
     assert Bench(tmp_path).dispatcher.waiting == [gone.key], "another machine may have joined"
+
+
+def shelved_entry(bench: Bench, folder: Path, job: FleetJob) -> ShelvedWheel:
+    """Its wheel on the shelf, as the dispatcher leaves it when a worker without a card has built it."""
+    (entry,) = shelf.add(folder / "shelf", [small_wheel(folder / "made")])
+    assert job.key and job.lock
+    shelved.record(folder / "shelf", ShelvedJob(key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock))
+    bench.dispatcher.waiting.remove(job.key)
+    bench.dispatcher._final("done", job, worker="plain", wheel=entry.file, sha256=entry.sha256)
+    bench.dispatcher.checks.built(job, "plain", entry)
+    return entry
+
+
+def test_a_wheel_is_checked_where_its_card_is_whoever_built_it(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kepler = next(job for job in bench.jobs if job.cards == ("sm_35",))
+    shelved_entry(bench, tmp_path, kepler)
+    dispatcher = bench.dispatcher
+    bench.join("plain")
+    bench.join("other", cards=("sm_86",))
+    bench.join("windows", cards=("sm_35",), system="windows")
+
+    async def nothing(client: Any, placed: _Placed) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(dispatcher, "_one", nothing)
+
+    async def session() -> None:
+        dispatcher._place_checks(None)
+        assert not dispatcher.running and not dispatcher.over, "nobody who is there has the card"
+        place = bench.join("card", cards=("sm_35",), toolkits=(), memory_gb=1)
+        dispatcher._place_checks(None)
+        assert dispatcher.running[kepler.key or ""].name == "card"
+        dispatcher._gone(place, "card")
+        del dispatcher.workers[place]
+        assert kepler.key in dispatcher.checks.waiting and bench.events("died") == []
+        bench.join("card", cards=("sm_35",), toolkits=())
+        dispatcher._place_checks(None)
+        await dispatcher._abandon()
+
+    asyncio.run(session())
+    assert bench.events("check") == [kepler.key] * 2
+    assert dispatcher.ended[kepler.key or ""] == "done" and kepler.key not in dispatcher.waiting
+
+
+def test_a_wheel_that_nobody_could_check_says_where_it_could_be(tmp_path: Path, bench: Bench) -> None:
+    kepler = next(job for job in bench.jobs if job.cards == ("sm_35",))
+    entry = shelved_entry(bench, tmp_path, kepler)
+    for job in bench.jobs:
+        if job is not kepler:
+            bench.dispatcher.waiting.remove(job.key or "")
+    bench.join("plain")
+    bench.dispatcher._place_checks(None)
+    assert bench.dispatcher.over
+    bench.dispatcher.state.keep(bench.planned)
+    status = status_of(bench.dispatcher.state, running=False)
+    (job,) = (each for each in status.jobs if each.key == kepler.key)
+    assert job.state == "done" and job.check and job.check.state is State.UNVERIFIED
+    assert job.check.reason.startswith("no machine of the fleet has a card of sm_35; run `rekindle verify ")
+    assert entry.file in job.check.reason and job.check.reason.endswith("on linux x86_64 with a card of sm_35")
+    said = "\n".join(view.status_lines(status))
+    assert "UNVERIFIED spark-cu118-sm35" in said and "0 of 1 wheels with GPU code were checked on a card" in said
+
+
+def test_a_later_run_checks_what_the_first_could_not(tmp_path: Path, bench: Bench) -> None:
+    kepler = next(job for job in bench.jobs if job.cards == ("sm_35",))
+    entry = shelved_entry(bench, tmp_path, kepler)
+    bench.dispatcher.checks.unchecked(kepler, "no machine of the fleet has a card of sm_35")
+    again = Bench(tmp_path)
+    assert list(again.dispatcher.checks.waiting) == [kepler.key]
+    again.dispatcher.checks.done(kepler, "card", msgspec.structs.replace(entry, checked_on=("Tesla K40c (3.5)",)))
+    assert not Bench(tmp_path).dispatcher.checks.waiting

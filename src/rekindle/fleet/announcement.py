@@ -122,6 +122,18 @@ def lacks(job: FleetJob, have: Announcement) -> tuple[str, ...]:
     return tuple(found)
 
 
+def spoken(have: Announcement) -> str:
+    kits = ", ".join(f"CUDA {each.version}" for each in have.toolkits) or "no CUDA"
+    jobs = "1 job" if have.slots == 1 else f"{have.slots} jobs"
+    cards = f", {', '.join(have.cards)}" if have.cards else ""
+    return f"{have.system} {have.machine}, {have.cores} cores, {have.memory_gb:.0f} GB, {kits}{cards}; {jobs} at a time"
+
+
+def wealth(have: Announcement) -> int:
+    """How much a job could want of it that other machines may not have."""
+    return len(have.toolkits) + len(have.cards) + len(have.provisions)
+
+
 def _toolkit(lock: FleetLock, have: Announcement) -> list[str]:
     cuda = lock.cuda_version
     if cuda is None:

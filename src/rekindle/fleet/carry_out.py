@@ -17,10 +17,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rekindle.build.governor.memory import SHARE
 from rekindle.build.run import journal as build_journal
 from rekindle.core import codec, files, paths, python, signing
-from rekindle.core.errors import MissingTool, NotWritable, RekindleError, StepFailed
+from rekindle.core.errors import ChecksFailed, MissingTool, NotWritable, RekindleError, StepFailed
 from rekindle.core.processes import Started
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
@@ -83,7 +85,10 @@ class Running:
     def run(self) -> JobResult:
         self.folder.mkdir(parents=True, exist_ok=True)
         files.write_text(self.folder / "order.json", codec.to_json(self.order))
-        made = self._extension() if self.order.lock.kind is JobKind.EXTENSION else self._build()
+        if self.order.check is not None:
+            made = self._check(self.order.check)
+        else:
+            made = self._extension() if self.order.lock.kind is JobKind.EXTENSION else self._build()
         self._tell("upload")
         return made
 
@@ -105,6 +110,19 @@ class Running:
             program = self._program
         if program is not None:
             program.end(grace=_GRACE)
+
+    def _check(self, sha256: str) -> JobResult:
+        """Somebody else's wheel, on a card of this machine."""
+        self._tell("check")
+        place = self.folder / "check"
+        place.mkdir(exist_ok=True)
+        wheel = place / Path(str(self.order.check_name)).name
+        if not wheel.exists():
+            os.link(self._received(sha256), wheel)
+        cards = [word for card in self.order.cards for word in ("--gpu", card)]
+        python_words = ["--python", self._interpreter()] if self.order.lock.python else []
+        self._rekindle(["verify", str(wheel), *cards, *python_words, "--json"], may=(ChecksFailed.exit_code, 9))
+        return msgspec.structs.replace(self._result(wheel, None, {}), wheel=None)
 
     # -- PyTorch, and CMake projects ------------------------------------------------------------------------------
 

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from rekindle.core import codec
-from rekindle.core.errors import RekindleError
+from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.fleet import progress, shelved, work
-from rekindle.fleet.announcement import Announcement, lacks
+from rekindle.fleet.announcement import Announcement, lacks, spoken, wealth
 from rekindle.fleet.certs import dask
+from rekindle.fleet.checking import Checks, cannot_check
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.journal import FINAL, FleetJournal, deaths, event, last_of
@@ -52,11 +53,13 @@ class SchedulerLost(Exception):
 class _Placed:
     """A job on a worker."""
 
-    def __init__(self, job: FleetJob, address: str, name: str, *, alone: bool) -> None:
+    def __init__(self, job: FleetJob, address: str, name: str, *, alone: bool, check: bool = False) -> None:
         self.job = job
         self.address = address
         self.name = name
         self.alone = alone
+        self.check = check
+        """Its wheel is checked on a card there; it was built before."""
         self.since = time.monotonic()
         self.step = "sent"
         self.task: asyncio.Task[None] | None = None
@@ -85,6 +88,7 @@ class Dispatcher:
         self.ended = self._ended()
         self.waiting = [key for key in self.jobs if key not in self.ended]
         self._with_needs = [key for key, job in self.jobs.items() if job.needs]
+        self.checks = Checks(self.jobs, [key for key in self.ended if self.ended[key] == "done"], journal, intake.shelf)
         self.last_worker = {each.key: each.worker for each in journal.events if each.key and each.worker}
         self.pace = Pace(self.jobs, journal.events)
         self._told_at = time.monotonic()
@@ -117,7 +121,7 @@ class Dispatcher:
 
     @property
     def over(self) -> bool:
-        return not self.waiting and not self.running
+        return not self.waiting and not self.running and not self.checks.waiting
 
     async def session(self, client: Any) -> None:
         """Until everything is ended; raises `SchedulerLost` when the scheduler goes."""
@@ -129,6 +133,7 @@ class Dispatcher:
                 self._cancel_asked(client)
                 self._blocked()
                 self._place(client)
+                self._place_checks(client)
                 self._give_up()
                 self._progress()
                 self._settle()
@@ -170,15 +175,23 @@ class Dispatcher:
         self.tell(f"worker {name} is gone" + (f" with {len(with_it)} jobs" if with_it else ""))
         for placed in with_it:
             self._end_task(placed)
-            alone = len(with_it) == 1
-            self.journal.write(
-                event("died", key=placed.job.key, worker=name, step=placed.step, alone=alone, seconds=_since(placed))
-            )
-            self._dead[placed.job.key or ""] = deaths(self.journal.events, placed.job.key or "")
-            self._back(placed.job)
+            if not placed.check:
+                self._died(placed, alone=len(with_it) == 1)
+            self._back(placed)
 
-    def _back(self, job: FleetJob) -> None:
+    def _died(self, placed: _Placed, *, alone: bool) -> None:
+        key = placed.job.key or ""
+        self.journal.write(
+            event("died", key=key, worker=placed.name, step=placed.step, alone=alone, seconds=_since(placed))
+        )
+        self._dead[key] = deaths(self.journal.events, key)
+
+    def _back(self, placed: _Placed) -> None:
+        job = placed.job
         assert job.key is not None
+        if placed.check:
+            self.checks.again(job)
+            return
         _, blamed = self._dead.get(job.key, (0, 0))
         if blamed >= self.rules.deaths:
             error = f"{blamed} workers died while this job ran on them alone"
@@ -215,6 +228,24 @@ class Dispatcher:
             self.journal.write(event("begin", key=key, name=job.name, worker=placed.name))
             placed.task = asyncio.ensure_future(self._one(client, placed))
 
+    def _place_checks(self, client: Any) -> None:
+        """Finished wheels to machines with a fitting card. Builds that only such a machine can do come first."""
+        for key, job in list(self.checks.waiting.items()):
+            fitting = [
+                address
+                for address, have in self.workers.items()
+                if not cannot_check(job, have) and self._free(address, have, alone=False)
+            ]
+            if not fitting:
+                continue
+            del self.checks.waiting[key]
+            placed = _Placed(job, fitting[0], self.workers[fitting[0]].name, alone=False, check=True)
+            self.running[key] = placed
+            self.journal.write(event("check", key=key, name=job.name, worker=placed.name))
+            placed.task = asyncio.ensure_future(self._one(client, placed))
+        if not self.waiting and not self.running:
+            self.checks.nobody(self.workers.values(), self.rules.patience)
+
     def _best(self, job: FleetJob, *, alone: bool) -> str | None:
         """A free worker that can build it: the one that had it, then one with such a card, then the least wealthy.
 
@@ -232,7 +263,7 @@ class Dispatcher:
         def rank(each: tuple[str, Announcement]) -> tuple[bool, bool, int, int]:
             address, have = each
             return (
-                have.name != before, not set(job.cards) & set(have.cards), _wealth(have), -self._room(address, have)
+                have.name != before, not set(job.cards) & set(have.cards), wealth(have), -self._room(address, have)
             )  # fmt: skip
 
         return min(free, key=rank)[0]
@@ -288,31 +319,59 @@ class Dispatcher:
         assert job.key is not None
         try:
             result = await self._built(client, placed)
-            if result.done:
+            if placed.check:
+                await self._take_check(client, placed, result)
+            elif result.done:
                 placed.step = "upload"
                 entry = await self.intake.take(client, placed.address, job, result, self.workers[placed.address].key)
                 self._final(
                     "done", job, worker=placed.name, wheel=entry.file, sha256=entry.sha256, seconds=_since(placed),
                     cache_hits=result.cache_hits, cache_misses=result.cache_misses,
                 )  # fmt: skip
+                self.checks.built(job, placed.name, entry)
                 if not self.rules.keep:
                     await call(client, placed.address, work.forget, job.key)
             else:
                 self._failed(placed, result)
         except RekindleError as error:
-            self._final("failed", job, worker=placed.name, error=error.message, seconds=_since(placed))
+            self._wrong(placed, error.message)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             if placed.address not in self.workers or _is_connection(error):
                 # The worker or the scheduler is going: the next look tells which.
                 return
-            self._final("failed", job, worker=placed.name, error=f"{type(error).__name__}: {error}"[:500])
+            self._wrong(placed, f"{type(error).__name__}: {error}"[:500])
         if self.running.get(job.key) is placed:
             del self.running[job.key]
 
+    def _wrong(self, placed: _Placed, error: str) -> None:
+        if placed.check:
+            self.checks.unchecked(placed.job, error, worker=placed.name)
+        else:
+            self._final("failed", placed.job, worker=placed.name, error=error, seconds=_since(placed))
+
+    async def _take_check(self, client: Any, placed: _Placed, result: JobResult) -> None:
+        """What a card said of a wheel. One that failed there is not offered any more."""
+        job, key = placed.job, self.workers[placed.address].key
+        if not result.done:
+            self.checks.unchecked(job, result.error or "the check broke off", worker=placed.name)
+            return
+        try:
+            entry = await self.intake.take_check(client, placed.address, job, result, key)
+        except ChecksFailed as error:
+            self.checks.failed(job, placed.name, error.message)
+            self.intake.yank(job, f"it failed on {placed.name}")
+            self._final("failed", job, worker=placed.name, error=error.message, seconds=_since(placed), step="check")
+        else:
+            self.checks.done(job, placed.name, entry)
+        await call(client, placed.address, work.forget, job.key)
+
     async def _built(self, client: Any, placed: _Placed) -> JobResult:
-        order = await self.intake.order(client, placed.address, placed.job, self.rules.cache)
+        if placed.check:
+            order = await self.intake.check_order(client, placed.address, placed.job)
+        else:
+            order = await self.intake.order(client, placed.address, placed.job, self.rules.cache)
         said = await call(client, placed.address, work.build, codec.to_json(order, indent=0))
         return codec.from_json(said, JobResult, name="the result")
 
@@ -371,8 +430,7 @@ class Dispatcher:
         for placed in list(self.running.values()):
             if placed.task is not None and placed.task.done():
                 self._end_task(placed)
-                self.journal.write(event("lost", key=placed.job.key, worker=placed.name, step=placed.step))
-                self._back(placed.job)
+                self._lost(placed)
 
     def _cancel_asked(self, client: Any) -> None:
         for key in self.state.cancelled():
@@ -413,20 +471,13 @@ class Dispatcher:
         """The scheduler is gone, or we are: what ran is waiting again, and goes on from where it is."""
         for placed in list(self.running.values()):
             self._end_task(placed)
-            self.journal.write(event("lost", key=placed.job.key, worker=placed.name, step=placed.step))
-            self.waiting.insert(0, placed.job.key or "")
+            self._lost(placed)
         self.workers = {}
 
-
-def spoken(have: Announcement) -> str:
-    kits = ", ".join(f"CUDA {each.version}" for each in have.toolkits) or "no CUDA"
-    jobs = "1 job" if have.slots == 1 else f"{have.slots} jobs"
-    cards = f", {', '.join(have.cards)}" if have.cards else ""
-    return f"{have.system} {have.machine}, {have.cores} cores, {have.memory_gb:.0f} GB, {kits}{cards}; {jobs} at a time"
-
-
-def _wealth(have: Announcement) -> int:
-    return len(have.toolkits) + len(have.cards) + len(have.provisions)
+    def _lost(self, placed: _Placed) -> None:
+        if not placed.check:
+            self.journal.write(event("lost", key=placed.job.key, worker=placed.name, step=placed.step))
+        self._back(placed)
 
 
 def _since(placed: _Placed) -> float:

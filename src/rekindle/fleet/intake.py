@@ -44,7 +44,7 @@ class Intake:
         assert job.key is not None and job.lock is not None
         folder = self.planned.sources.get(job.key)
         source = await self._send_source(client, address, folder, job) if folder else None
-        wheel = await self._send_torch(client, address, job) if job.needs else None
+        wheel = await self._send_wheel(client, address, job.needs[0]) if job.needs else None
         return JobOrder(
             key=job.key,
             name=job.name,
@@ -80,11 +80,17 @@ class Intake:
         self._there.add((address, sha256))
         return sha256
 
-    async def _send_torch(self, client: Any, address: str, job: FleetJob) -> tuple[str, str]:
-        """The torch that another job built, from the shelf."""
-        done = shelved.jobs_on(self.shelf).get(job.needs[0])
+    async def check_order(self, client: Any, address: str, job: FleetJob) -> JobOrder:
+        """The order to check the wheel of a finished job on a card; the wheel is there when this returns."""
+        assert job.key is not None and job.lock is not None
+        sha256, name = await self._send_wheel(client, address, job.key)
+        return JobOrder(key=job.key, name=job.name, lock=job.lock, cards=job.cards, check=sha256, check_name=name)
+
+    async def _send_wheel(self, client: Any, address: str, key: str) -> tuple[str, str]:
+        """What a job built, from the shelf: its hash and its name."""
+        done = shelved.jobs_on(self.shelf).get(key)
         if done is None:
-            raise NotFound("the torch that this job needs is not on the shelf", hint="run the fleet again")
+            raise NotFound("the wheel that this job needs is not on the shelf", hint="run the fleet again")
         path = self.shelf / "wheels" / done.wheel
         have = await self.call(client, address, work.has_file, done.sha256)
         size = path.stat().st_size
@@ -118,6 +124,25 @@ class Intake:
         place.rmdir()
         return entry
 
+    async def take_check(
+        self, client: Any, address: str, job: FleetJob, result: JobResult, key: str | None
+    ) -> ShelvedWheel:
+        """Bring the report of a check, and let it and the wheel's statement say so on the shelf."""
+        assert job.key is not None and result.report is not None
+        done = shelved.jobs_on(self.shelf)[job.key]
+        place = self.state.arriving / f"{job.key[:16]}-check"
+        report = await self._fetch(client, address, job.key, result.report, place)
+        if result.signature:
+            await self._fetch(client, address, job.key, result.signature, place)
+        trusted = (signing.public_key(key),) if key else ()
+        async with self._one_at_a_time:
+            try:
+                return await asyncio.to_thread(shelf.complete, self.shelf, done.wheel, report, trusted)
+            finally:
+                for path in place.iterdir():
+                    path.unlink()
+                place.rmdir()
+
     async def _fetch(self, client: Any, address: str, key: str, made: MadeFile, place: Path) -> Path:
         """In pieces; what came before a connection broke is kept."""
         place.mkdir(parents=True, exist_ok=True)
@@ -133,6 +158,12 @@ class Intake:
             raise ChecksFailed(f"`{path.name}` arrived with other bytes than were made", hint="`retry --failed`")
         part.replace(path)
         return path
+
+    def yank(self, job: FleetJob, reason: str) -> None:
+        """The wheel stays, but nobody is offered it any more."""
+        done = shelved.jobs_on(self.shelf).get(job.key or "")
+        if done is not None:
+            shelf.yank(self.shelf, done.wheel, reason)
 
     def keep_log(self, key: str, text: str) -> str | None:
         if not text:

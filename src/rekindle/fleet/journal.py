@@ -20,10 +20,15 @@ from rekindle.diagnose.answer import Diagnosis
 
 FINAL = ("done", "failed", "aside", "cancelled", "unplaced")
 """Events after which a job is not run again by itself."""
+CHECKS = ("check", "checked", "unchecked")
+"""What becomes of a finished wheel on a card; the job stays done."""
 
 
 class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`begin`: a worker has it. `died`: that worker vanished with it. `lost`: the scheduler did. `aside`: given up."""
+    """`begin`: a worker has it. `died`: that worker vanished with it. `lost`: the scheduler did. `aside`: given up.
+
+    `check`: a worker with a card has its wheel. `checked`: `step` is what came of it. `unchecked`: `error` says why.
+    """
 
     at: str
     event: str
@@ -116,8 +121,19 @@ def last_of(events: list[FleetEvent]) -> dict[str, FleetEvent]:
     """The last word on each job. `retry` wipes out what was final before it."""
     found: dict[str, FleetEvent] = {}
     for each in events:
-        if each.key is not None:
+        if each.key is not None and each.event not in CHECKS:
             found[each.key] = each
+    return found
+
+
+def checks_of(events: list[FleetEvent]) -> dict[str, FleetEvent]:
+    """The last word on each job's check on a card, since its wheel was last built."""
+    found: dict[str, FleetEvent] = {}
+    for each in events:
+        if each.key is not None and each.event in CHECKS:
+            found[each.key] = each
+        elif each.key is not None and each.event == "begin":
+            found.pop(each.key, None)
     return found
 
 

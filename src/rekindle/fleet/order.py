@@ -26,6 +26,9 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
     torch_wheel_name: str | None = None
     cache: str | None = None
     """The address of the shared compile cache."""
+    check: str | None = None
+    """Build nothing: check this wheel, which was sent before, on a card. By its SHA-256."""
+    check_name: str | None = None
 
 
 class MadeFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +40,10 @@ class MadeFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`wheel`, `report` and `signature` are there when it is done; `error` and `diagnosis` when it failed."""
+    """`wheel`, `report` and `signature` are there when it is done; `error` and `diagnosis` when it failed.
+
+    A check makes no wheel.
+    """
 
     schema: str = "rekindle.fleet-result/1"
     key: str

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from rekindle.core import codec, files
 from rekindle.core.errors import Locked, NotFound, UnknownName
 from rekindle.fleet import journal as journals
+from rekindle.fleet.checking import CheckOutcome, outcome
 from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.journal import FleetEvent
 from rekindle.fleet.planning import Planned
@@ -97,6 +98,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     log: str | None = None
     attempts: int = 0
     deaths: int = 0
+    check: CheckOutcome | None = None
+    """Of its wheel on a card; None where it has no GPU code, or nobody has tried yet."""
 
 
 class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +128,11 @@ def status_of(state: FleetState, *, running: bool | None = None, seconds: float 
     events = journals.read(state.journal)
     last = journals.last_of(events)
     shelf = next((each.name for each in reversed(events) if each.event == "start"), None)
-    jobs = tuple(_status(job, last.get(job.key or ""), events) for job in planned.plan.jobs)
+    checks = journals.checks_of(events)
+    jobs = tuple(
+        msgspec.structs.replace(_status(job, last.get(job.key or ""), events), check=outcome(checks.get(job.key or "")))
+        for job in planned.plan.jobs
+    )
     counts: dict[str, int] = {}
     for job in jobs:
         counts[job.state] = counts.get(job.state, 0) + 1

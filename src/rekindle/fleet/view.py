@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.findings import State
 from rekindle.fleet.job import JobState
 from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
 from rekindle.fleet.state import FleetStatus
@@ -56,12 +57,19 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
             yield from (f"           {line}" for line in (job.reason, job.cause, job.fix and f"fix: {job.fix}") if line)
             if job.log:
                 yield f"           log: {job.log}"
+        elif job.state == "done" and job.check and job.check.state is State.UNVERIFIED:
+            yield f"UNVERIFIED {job.name}"
+            yield f"           {job.check.reason}"
         elif job.state == "running":
             yield f"running    {job.name}  on {job.worker}, {job.step or 'begun'}"
     order = ("done", "running", "waiting", "failed", "aside", "unplaced", "cancelled", "not-needed", "impossible")
     said = [f"{status.counts[state]} {_SPOKEN.get(state, state)}" for state in order if status.counts.get(state)]
     took = f" after {status.seconds:.0f} s" if status.seconds is not None else ""
     yield (", ".join(said) or "no jobs") + took
+    checked = [job.check for job in status.jobs if job.check]
+    if checked:
+        good = sum(each.state in (State.PASS, State.WARN) for each in checked)
+        yield f"{good} of {len(checked)} wheels with GPU code were checked on a card"
     if status.shelf:
         yield f"wheels on the shelf {status.shelf}"
     if status.counts.keys() & {"failed", "aside", "unplaced"}:

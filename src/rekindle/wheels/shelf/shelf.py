@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from rekindle.core import codec, files, paths
+from rekindle.core import codec, files, paths, signing
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
 from rekindle.core.version import Version
@@ -33,7 +33,7 @@ from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index, label, provenance, store
 from rekindle.wheels.shelf.entry import Shelf, ShelvedWheel
 from rekindle.wheels.shelf.provenance import BuildFacts
-from rekindle.wheels.shelf.verified import checked
+from rekindle.wheels.shelf.verified import believed, checked
 from rekindle.wheels.tags import wheel_tags
 from rekindle.wheels.verify.signed_report import key_to_sign
 from rekindle.wheels.verify.verify import Verification
@@ -143,6 +143,25 @@ def remove(folder: Path, files_or_versions: Sequence[str]) -> tuple[tuple[str, .
         index.write(folder, [entry for entry in entries(folder) if entry.file not in gone])
         kept = tuple(store.set_aside(folder, file) for file in dict.fromkeys(gone))
     return tuple(dict.fromkeys(gone)), kept
+
+
+def complete(folder: Path, file: str, report: Path, trusted: tuple[PublicKey, ...] = ()) -> ShelvedWheel:
+    """A wheel of the shelf with a later report, of another machine: what was UNVERIFIED may have been run there.
+
+    How it was built stays as its statement says. A report that failed is an error, and changes nothing.
+    """
+    store.file_name(file)
+    place = folder / "wheels"
+    facts = None
+    if (stated := place / f"{file}{store.STATEMENT}").is_file():
+        envelope = signing.read_envelope(files.read_bytes(stated), name=f"`{stated.name}`")
+        facts = provenance.opened(envelope, believed(trusted), name=f"`{stated.name}`").build
+    with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
+        copied = Path(work) / file
+        store.copy(place / file, copied)
+        how = Addition(report=report, trusted=trusted, labels=False, build=facts)
+        (entry,) = add(folder, [copied], how)
+    return entry
 
 
 def yank(folder: Path, file: str, reason: str | None) -> ShelvedWheel:
