@@ -7,7 +7,7 @@ then code (ptxas); nothing is linked. FILE gets one line per file and is read ag
 on where it stopped. What was not reached is listed as UNVERIFIED. A kernel whose body is empty in the PTX was dropped
 by the source for that architecture (`#if __CUDA_ARCH__ >= ...`): it compiles and does nothing; such files are counted.
 PyYAML and typing_extensions must be installed: the headers that the files include are written by PyTorch's generator.
-`--sample N --seed S` takes N files at random.
+`--sample N --seed S` takes N files at random; `--heaviest` begins with the files that took longest in recorded builds.
 
     python tools/sweep.py TREE --results FILE --row TORCH CUDA PLATFORM
 
@@ -60,6 +60,8 @@ def main() -> int:
         prepare(options.tree)
     done = {(row["file"], row["arch"]): row for row in read(options.results)}
     wanted = [name for name in files(options.tree) if re.search(options.only, name)]
+    if options.heaviest:
+        wanted = heaviest(wanted, options.tree)
     if options.sample:
         wanted = random.Random(options.seed).sample(wanted, min(options.sample, len(wanted)))
     todo = [name for name in wanted if any((name, arch) not in done for arch in (options.arch, *options.also))]
@@ -133,6 +135,18 @@ def files(tree: Path) -> list[str]:
     """Every CUDA file of the tree: what has to do with half precision and atomics first, attention last."""
     found = {path.relative_to(tree).as_posix() for root in ROOTS for path in (tree / root).rglob("*.cu")}
     return sorted((name for name in found if not LEFT_OUT.search(f"/{name}")), key=_order)
+
+
+def heaviest(names: list[str], tree: Path) -> list[str]:
+    """The same files, the longest compiles of recorded builds first; a file never timed stands by its neighbours."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    from rekindle.build.progress import history
+    from rekindle.build.progress.weights import Weights
+
+    objects = {f"caffe2/CMakeFiles/torch_cuda.dir/__/{name}.o": name for name in names}
+    sizes = {made: (tree / name).stat().st_size for made, name in objects.items()}
+    weights = Weights(history.builds("pytorch")).of(objects, sizes)
+    return sorted(names, key=lambda name: -weights[f"caffe2/CMakeFiles/torch_cuda.dir/__/{name}.o"].seconds)
 
 
 def _order(name: str) -> tuple[bool, bool, str]:
@@ -238,6 +252,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, required=True, help="one line per file; read again at the next start")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e6, help="start no file after this time")
+    parser.add_argument("--heaviest", action="store_true", help="begin with the longest compiles of recorded builds")
     parser.add_argument("--sample", type=int, help="so many files, chosen at random")
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument(

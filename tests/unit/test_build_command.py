@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.build import build_record, command, env_command, overview
@@ -164,3 +165,13 @@ def test_the_record_of_a_build_whose_compiles_all_failed_is_written() -> None:
 
     failed = [Compile(object="a.o", start=0.0, seconds=1.0, peak_kb=1, code=1)]
     assert "| target |" in build_record.compiles(failed)
+
+
+def test_a_source_that_lies_here_is_not_to_be_downloaded() -> None:
+    seen = load(Path(READY))
+    wanted = request.BuildFile(torch="1.12.1", python="3.9")
+    brought = overview.overview(request.resolve(wanted, seen), seen, folder="w", jobs=4, here=False)
+    local = msgspec.structs.replace(wanted, source="C:\\src\\pytorch")
+    here = overview.overview(request.resolve(local, seen), seen, folder="w", jobs=4, here=False)
+    assert "up to 7 GB to download" in overview.text(brought)
+    assert here.download_gb is None and "to download" not in overview.text(here)

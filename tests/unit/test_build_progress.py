@@ -456,3 +456,8 @@ def test_on_recorded_builds_the_time_left_is_within_an_eighth_and_twice_as_good_
     counted = statistics.median(error for each in errors for error in each.counting)
     assert len(steady) >= 12
     assert weighed <= 0.12 and weighed * 2 <= counted
+
+
+def test_generators_beside_the_compiles_do_not_make_three_of_one() -> None:
+    assert "  2 running, " in view.log_lines(moment(jobs=1), "")[0]
+    assert "2 of 1 running" not in "\n".join(view.live_lines(moment(jobs=1), 80))

@@ -29,6 +29,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     disk_free_gb: float | None
     disk_needed_gb: float | None
     download_gb: float | None
+    """At most: of what the figure counts, the toolkit is here already. None also for a source that lies here."""
     minutes: int | None
     """On the cores of this machine, from scratch; less where something is done already."""
     requirements: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | N
         memory_gb=_gb(seen.memory.usable),
         disk_free_gb=_gb(_free(folder, seen, here=here)),
         disk_needed_gb=row.disk_gb if row else None,
-        download_gb=row.download_gb if row else None,
+        download_gb=row.download_gb if row and not request.source else None,
         minutes=minutes,
         requirements=request.requirements,
         patches=request.patches or (),
@@ -112,7 +113,7 @@ def _time(found: Overview) -> str:
     if found.minutes is None:
         return ""
     hours = f"{found.minutes} min" if found.minutes < 90 else f"{found.minutes / 60:.1f} h"
-    download = f", {found.download_gb:g} GB to download" if found.download_gb is not None else ""
+    download = f", up to {found.download_gb:g} GB to download" if found.download_gb is not None else ""
     return f"about {hours} from scratch{download}"
 
 

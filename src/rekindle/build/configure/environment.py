@@ -111,7 +111,7 @@ def compute(
         *_generator(request, launcher),
         *_version(request, version),
     ]
-    changes += [_set(each.name, each.environment_value, each.why) for each in options if each.via == "environment"]
+    changes += _options(request, options)
     changes += [
         _set(name, places.temp, "a private folder without spaces: nvcc's temporary files collide and break on spaces")
         for name in (("TEMP", "TMP") if request.system == "windows" else ("TMPDIR",))
@@ -202,6 +202,20 @@ def _cleared(request: BuildRequest) -> Iterable[VariableChange]:
                 yield _unset(name, "stale Intel variables make CMake take another compiler")
         for name in _STALE_MSVC:
             yield _unset(name, "adds options to every compile or link")
+
+
+def _options(request: BuildRequest, options: Sequence[Resolved]) -> Iterable[VariableChange]:
+    """What setup.py takes from the environment; and, for the backend after it, what no environment may overrule.
+
+    From 2.14 on options are -D, but a USE_*, BUILD_* or CMAKE_* of the environment is written over them (cmake/
+    EnvVarForwarding.cmake): one left in a shell would change the build without a word. So both say the same.
+    """
+    later = request.torch is not None and torch_release(request.torch).backend != "setup.py"
+    for each in options:
+        if each.via == "environment":
+            yield _set(each.name, each.environment_value, each.why)
+        elif later and each.name.startswith(("USE_", "BUILD_", "CMAKE_")):
+            yield _set(each.name, each.cmake_value, each.why)
 
 
 def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[VariableChange]:
@@ -315,6 +329,9 @@ def _cuda(request: BuildRequest) -> Iterable[VariableChange]:
     yield _set("CUDA_HOME", home, "PyTorch's build reads it first")
     yield _set("CUDA_PATH", home, "CMake's FindCUDA and torch at run time read it")
     yield _set("CUDACXX", cuda.nvcc, "the nvcc that CMake takes")
+    if request.torch:
+        why = "PyTorch's build clones the NCCL that is pinned for this CUDA; without it, the one for the newest CUDA"
+        yield _set("DESIRED_CUDA", str(cuda.version.major_minor), why)
     if request.arch_list:
         yield _set("TORCH_CUDA_ARCH_LIST", request.arch_list, "without it: the cards in this machine, or a common list")
         yield _set("TORCH_NVCC_FLAGS", "-Xfatbin -compress-all", "GPU code compressed, as in the official wheels")

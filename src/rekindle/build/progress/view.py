@@ -135,7 +135,9 @@ def duration(seconds: float) -> str:
 def _running(now: Now) -> list[str]:
     found = []
     if now.running:
-        found.append(f"{len(now.running)} of {now.jobs} running" if now.jobs else f"{len(now.running)} running")
+        # Ninja also runs what is no compile, such as generators, beside those that are counted.
+        within = now.jobs is not None and len(now.running) <= now.jobs
+        found.append(f"{len(now.running)} of {now.jobs} running" if within else f"{len(now.running)} running")
     if now.waiting:
         found.append(f"{now.waiting} waiting for memory")
     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.configure import backends, check, cmake_result, patches, preflight, smoke, tree
+from rekindle.build.configure import backends, check, cmake_result, nccl, patches, preflight, smoke, tree
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
 from rekindle.build.configure.environment import BuildEnvironment
@@ -118,11 +118,11 @@ class BuildStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_preflight(context: Context) -> dict[str, str]:
-    _stop_at(
-        preflight.preflight(context.request, context.tools, context.folders),
-        context,
-        "the machine does not fit the plan",
+    found = (
+        *preflight.preflight(context.request, context.tools, context.folders),
+        *nccl.findings(context.request, context.options, source_of(context.request)),
     )
+    _stop_at(found, context, "the machine does not fit the plan")
     return {}
 
 
