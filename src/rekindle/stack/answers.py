@@ -26,6 +26,11 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
     lines = [heading(answer.situation)]
     lines += [console.wrap(note) for note in answer.notes]
     lines += ["", *_route(answer.recommended, answer, everything=everything)]
+    if answer.outlook:
+        lines += ["", "What comes next"]
+        for step in answer.outlook:
+            lines.append(console.wrap(step.text, first="  - ", indent="    "))
+            lines += [f"      {command}" for command in step.commands]
     if found := reported(answer):
         lines += ["", "Reported from real cards", *(console.wrap(each, indent="  ") for each in found)]
     if answer.cheaper is not None:

@@ -15,6 +15,7 @@ from rekindle.knowledge.torch import old_wheels, projects
 from rekindle.stack import reasons
 from rekindle.stack.candidates import WSL_FLOOR, candidates
 from rekindle.stack.offers import Offer
+from rekindle.stack.outlook import outlook
 from rekindle.stack.ranking import Ranked, cheaper, ranked
 from rekindle.stack.relaxing import smallest_change
 from rekindle.stack.route import Change, Route, lacks
@@ -45,6 +46,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Ve
         rejections=tuple(rejections),
         missing=best.missing,
         decisive=reasons.why_not_newest(best, wish, rejections, routes),
+        outlook=outlook(situation, wish, best, routes),
     )
 
 

@@ -27,6 +27,13 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
 
 
+class NextStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What an owner should know, or do, after tonight's command."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """The smallest change that would open a route, and the route it would open."""
 

@@ -430,6 +430,7 @@ def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
 def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> tuple[str, ...]:
     cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
     words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
+    words += f" --arch {situation.machine}" if situation.machine != "x86_64" else ""
     words += f" --toolset {wish.toolset}" if wish.toolset else ""
     words += f" --profile {wish.profile}" if wish.profile else ""
     # `after_planning` replaces the first two.

@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.stack.route import Missing, Route
+from rekindle.stack.route import Missing, NextStep, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation, Wish
 
@@ -58,4 +58,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     decisive: str | None = None
     """Why not the newest release: the one reason."""
+    outlook: tuple[NextStep, ...] = ()
+    """For a card that the newest official wheels have left behind: what comes after tonight's command."""
     why_not: WhyNot | None = None
