@@ -1,0 +1,232 @@
+"""Builds the extensions people ask for most with `rekindle extension build`, inspects each wheel and writes the table.
+
+    python -m tools.extension_table build --env /usr/bin/python3 --gpu "GTX 1080 Ti" --sources DIR --results FILE
+    python -m tools.extension_table write --results FILE          writes docs/builds/extensions.md
+
+`build` runs the installed `rekindle` and appends a line of JSON for each extension; one that is in FILE already is not
+built again, so a stopped run goes on. DIR holds the source of projects that have no sdist, in folders of their names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "builds" / "extensions.md"
+_LIMIT = 2400.0
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the list. `after` must be installed first; `folder` where the index has no sdist."""
+
+    name: str
+    requirement: str
+    asked_by: str
+    folder: bool = False
+    after: tuple[str, ...] = ()
+    least: str = ""
+    """What its own kernels need, where a card below it is refused by the project itself."""
+
+
+# In the order of building: small ones first, and each after what it needs.
+LIST = (
+    Wanted(name="torch-scatter", requirement="torch-scatter==2.1.2", asked_by="PyTorch Geometric, ComfyUI 3D packs"),
+    Wanted(name="fused-ssim", requirement="fused-ssim", folder=True, asked_by="Gaussian splatting"),
+    Wanted(name="torch-spline-conv", requirement="torch-spline-conv==1.2.2", asked_by="PyTorch Geometric"),
+    Wanted(name="simple-knn", requirement="simple-knn==2.0.1", asked_by="Gaussian splatting"),
+    Wanted(name="nvdiffrast", requirement="nvdiffrast", folder=True, asked_by="TRELLIS, Hunyuan3D, ComfyUI 3D packs"),
+    Wanted(name="torch-cluster", requirement="torch-cluster==1.6.3", asked_by="PyTorch Geometric"),
+    Wanted(
+        name="torch-sparse",
+        requirement="torch-sparse==0.6.18",
+        after=("torch-scatter",),
+        asked_by="PyTorch Geometric",
+    ),
+    Wanted(name="chamferdist", requirement="chamferdist==1.0.3", asked_by="point clouds"),
+    Wanted(name="causal-conv1d", requirement="causal-conv1d==1.5.0.post8", asked_by="Mamba"),
+    Wanted(
+        name="mamba-ssm",
+        requirement="mamba-ssm==2.2.4",
+        after=("causal-conv1d",),
+        asked_by="Mamba",
+    ),
+    Wanted(name="torchvision", requirement="torchvision", asked_by="nearly everybody"),
+    Wanted(name="detectron2", requirement="detectron2", folder=True, after=("torchvision",), asked_by="LayoutParser"),
+    Wanted(name="pytorch3d", requirement="pytorch3d", folder=True, asked_by="3D research"),
+    Wanted(name="gsplat", requirement="gsplat==1.5.3", asked_by="nerfstudio"),
+    Wanted(name="xformers", requirement="xformers==0.0.29.post3", asked_by="Stable Diffusion", least="5.0"),
+    Wanted(name="flash-attn", requirement="flash-attn==2.8.3", asked_by="language models", least="8.0"),
+)
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one. `wheel` None: nothing was built, and `why` says the reason."""
+
+    name: str
+    command: str
+    gpu: str
+    torch: str
+    cuda: str | None
+    python: str
+    processor: str
+    seconds: float
+    code: int
+    wheel: str | None
+    targets: dict[str, int]
+    inspected: str
+    why: str
+
+
+def _answered(words: list[str]) -> tuple[int, dict[str, Any], str]:
+    try:
+        done = subprocess.run(words, check=False, capture_output=True, encoding="utf-8", timeout=_LIMIT)
+    except subprocess.TimeoutExpired:
+        return 124, {}, f"stopped after {_LIMIT / 60:.0f} minutes"
+    try:
+        return done.returncode, json.loads(done.stdout), done.stderr
+    except ValueError:
+        return done.returncode, {}, done.stderr
+
+
+def build(wanted: Wanted, options: argparse.Namespace) -> Built:
+    project = str(Path(options.sources, wanted.name)) if wanted.folder else wanted.requirement
+    shown = f'rekindle extension build {wanted.requirement} --gpu "{options.gpu}"'
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["extension", "build", project, "--env", options.env, "--gpu", options.gpu, "-o", folder, "--json"]
+        words += [] if wanted.folder else ["--from-source"]
+        words += ["--mirror", options.mirror] if options.mirror and wanted.name == "torchvision" else []
+        begun = time.monotonic()
+        code, answer, said = _answered([*options.rekindle, *words])
+        seconds = time.monotonic() - begun
+        wheel = next(iter(sorted(Path(folder).glob("*.whl"))), None)
+        inspected, targets = _inspected(wheel, options) if wheel else ("", {})
+        if wheel and options.keep:
+            Path(options.keep).mkdir(parents=True, exist_ok=True)
+            Path(options.keep, wheel.name).write_bytes(wheel.read_bytes())
+    facts = json.loads(subprocess.run([options.env, "-c", _FACTS], capture_output=True, text=True, check=True).stdout)
+    return Built(
+        name=wanted.name,
+        command=shown,
+        gpu=options.gpu,
+        **facts,
+        seconds=round(seconds, 1),
+        code=code,
+        wheel=wheel.name if wheel else None,
+        targets=targets,
+        inspected=inspected,
+        why="" if wheel else _reason(answer, said),
+    )
+
+
+_FACTS = (
+    "import json, platform, torch; print(json.dumps({'torch': torch.__version__, 'cuda': torch.version.cuda, "
+    "'python': platform.python_version(), 'processor': platform.machine()}))"
+)
+
+
+def _inspected(wheel: Path, options: argparse.Namespace) -> tuple[str, dict[str, int]]:
+    _, answer, said = _answered([*options.rekindle, "inspect", str(wheel), "--gpu", options.gpu, "--json"])
+    for card in answer.get("cards", ()):
+        return str(card["coverage"]), answer["targets"]
+    return said.strip()[:200] or "no GPU code", answer.get("targets", {})
+
+
+def _reason(answer: dict[str, Any], said: str) -> str:
+    failed = [each["found"] for each in answer.get("findings", ()) if each["state"] == "FAIL"]
+    return "; ".join(failed) or str(answer.get("message", "")) or said.strip()[-300:]
+
+
+def _read(results: Path) -> list[Built]:
+    lines = results.read_text(encoding="utf-8").splitlines() if results.is_file() else []
+    return [msgspec.json.decode(line, type=Built) for line in lines if line.strip()]
+
+
+def _build(options: argparse.Namespace) -> int:
+    results = Path(options.results)
+    done = {each.name for each in _read(results)}
+    for wanted in LIST:
+        if wanted.name in done or (options.only and wanted.name not in options.only):
+            continue
+        print(f"building {wanted.name}", flush=True)
+        built = build(wanted, options)
+        with results.open("a", encoding="utf-8") as file:
+            file.write(msgspec.json.encode(built).decode() + "\n")
+        print(f"  {built.wheel or built.why} in {built.seconds} s: {built.inspected} {built.targets}", flush=True)
+    return 0
+
+
+def _write(options: argparse.Namespace) -> int:
+    PAGE.write_text(page(_read(Path(options.results))), encoding="utf-8")
+    print(f"wrote {PAGE.name}")
+    return 0
+
+
+def page(results: list[Built]) -> str:
+    """The table as Markdown."""
+    known = {each.name: each for each in results}
+    built = [each for each in results if each.wheel]
+    first = results[0]
+    lines = [
+        "# Extensions for an old card, built and inspected",
+        "",
+        f"Built with `rekindle extension build` for a {first.gpu}: a card below compute capability 7.5, which CUDA 13",
+        f"does not serve. torch {first.torch} with CUDA {first.cuda}, Python {first.python} on {first.processor},",
+        "no GPU. The seconds are wall time on two cores that others used as well. *Inspect* is",
+        "what `rekindle inspect` reads off the wheel; nothing here was run on the card: UNVERIFIED.",
+        "",
+        f"{len(built)} of {len(LIST)} were built. Install them in this order: what another needs stands above it.",
+        "",
+        "| extension | asked for by | needs first | command | seconds | result |",
+        "|---|---|---|---|---:|---|",
+    ]
+    for wanted in LIST:
+        each = known.get(wanted.name)
+        lines.append(
+            f"| {wanted.name} | {wanted.asked_by} | {', '.join(wanted.after) or '-'} | "
+            f"`{each.command if each else 'rekindle extension build ' + wanted.requirement}` | "
+            f"{f'{each.seconds:.0f}' if each else '-'} | {_result(wanted, each)} |"
+        )
+    return "\n".join([*lines, "", _FOOT, ""])
+
+
+_FOOT = """Projects without an sdist on the index (fused-ssim, nvdiffrast, detectron2, pytorch3d) were built from a
+folder with their source: give `rekindle extension build` that folder.
+
+This page is written by `python -m tools.extension_table`; its `--help` shows how to make it again."""
+
+
+def _result(wanted: Wanted, each: Built | None) -> str:
+    if each is None:
+        least = f"its kernels need {wanted.least} or newer" if wanted.least else ""
+        return f"not built here{': ' + least if least else ', UNVERIFIED'}"
+    if each.wheel:
+        code = ", ".join(f"{count} × {target}" for target, count in sorted(each.targets.items()))
+        return f"built; inspect: {each.inspected}, {code or 'no GPU code'}"
+    return f"failed: {' '.join(each.why.split()).replace('|', '/')[:300]}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["build", "write"])
+    parser.add_argument("--results", required=True)
+    parser.add_argument("--env", help="the Python that has the torch")
+    parser.add_argument("--gpu", default="GTX 1080 Ti")
+    parser.add_argument("--sources", default=".", help="a folder with the sources of projects without an sdist")
+    parser.add_argument("--mirror", help="a folder of repositories, for torchvision")
+    parser.add_argument("--keep", help="where the wheels are kept")
+    parser.add_argument("--only", action="append", help="this extension only; may be repeated")
+    parser.add_argument("--rekindle", nargs="+", default=["rekindle"], help="the command to run")
+    options = parser.parse_args(arguments)
+    return _build(options) if options.verb == "build" else _write(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
