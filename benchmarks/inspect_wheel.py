@@ -3,8 +3,8 @@
     python benchmarks/inspect_wheel.py [--wheel TORCH_WHEEL] [--cuobjdump PROGRAM]
 
 Without arguments the torch 2.7.1 wheel for Linux and the package nvidia-cuda-cuobjdump are fetched through pip. Each
-figure is the best of several runs. Goals: on libtorch_cuda.so at least 50 times faster than `cuobjdump --list-elf` and
-`--list-ptx`; from the wheel at most 1.3 times the time of inflating its binary members once; under 300 MB of memory.
+figure is the best of several runs. Goals: on libtorch_cuda.so at least 100 times faster than `cuobjdump --list-elf` and
+`--list-ptx`; from the wheel at most 1.1 times the time of inflating its binary members once; under 300 MB of memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rekindle.formats.binary import is_binary  # noqa: E402
 LIBRARY = "torch/lib/libtorch_cuda.so"
 MEMORY = """
 import resource, sys
-from rekindle.wheels.inspection import inspect
+from rekindle.wheels.inspect.inspection import inspect
 inspect(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
@@ -66,7 +66,7 @@ def library_figures(wheel: Path, tool: str, folder: Path, repeat: int) -> None:
     show("rekindle, all containers", ours)
     show("cuobjdump --list-elf", listing[0])
     show("cuobjdump --list-ptx", listing[1])
-    verdict("times faster", sum(listing) / ours, 50, at_least=True)
+    verdict("times faster", sum(listing) / ours, 100, at_least=True)
 
 
 def wheel_figures(wheel: Path, repeat: int) -> None:
@@ -89,7 +89,7 @@ def wheel_figures(wheel: Path, repeat: int) -> None:
     print(f"\n{wheel.name}, {wheel.stat().st_size / 1e6:.0f} MB")
     show("inflating its binary members once (isal)", plain)
     show("rekindle inspect, the whole command", whole)
-    verdict("times inflating", whole / plain, 1.3, at_least=False)
+    verdict("times inflating", whole / plain, 1.1, at_least=False)
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(wheel)], env=environment, capture_output=True, text=True, check=True
     )
