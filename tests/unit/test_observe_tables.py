@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from support import fatbins
+from support import elves, fatbins, packages
 from support.observing import copy, index, observe, publish, rows  # noqa: F401 - fixtures
+from tools.observe import difference, mathlibs
 
 GIT = shutil.which("git")
 
@@ -175,23 +176,67 @@ def test_cudnn_of_a_new_version_is_what_its_libraries_hold(index: tuple[Path, st
     assert read("sm_60", "sm_90", "compute_90")["min_capability"] == "6.0"
 
 
-def test_mathlibs_are_what_the_libraries_hold(index: tuple[Path, str], copy: Path) -> None:
+def test_mathlibs_are_what_the_first_and_the_last_wheel_hold(
+    index: tuple[Path, str], copy: Path, tmp_path: Path
+) -> None:
     folder, url = index
     place = copy / "cuda" / "mathlibs.json"
-    row = {"package": "nvidia-cublas", "version": "99.1", "library": "cublas64_99.dll", "targets": []}
-    place.write_text(json.dumps({"libraries": [row]}), encoding="utf-8")
-    name = "nvidia_cublas-99.1-py3-none-win_amd64.whl"
-    for target in ("sm_75", "sm_80"):
-        publish(folder, "nvidia-cublas", {name: {"nvidia/bin/cublas64_99.dll": fatbins.container(target, "sm_90")}})
-        done = observe(copy, "mathlibs", url=url)
-        assert done.returncode == 0, done.stderr
-        assert rows(place)[0]["targets"] == [target, "sm_90"]
-    publish(folder, "nvidia-cublas", {})
-    (folder / "nvidia-cublas" / name).unlink()
-    publish(folder, "nvidia-cublas", {})
-    done = observe(copy, "mathlibs", url=url)
-    assert done.returncode == 1
-    assert "nothing of `mathlibs` could be read" in done.stderr
+    for package in (f"nvidia-{name}{line}" for name in mathlibs.LIBRARIES for line in mathlibs.LINES):
+        publish(folder, package, {})
+
+    def read(target: str, *words: str, versions: tuple[str, ...] = ("99.1", "99.2", "99.10")) -> list[dict[str, Any]]:
+        names = {version: f"nvidia_cublas-{version}-py3-none-win_amd64.whl" for version in versions}
+        held = {names[versions[0]]: fatbins.container("sm_50"), names[versions[-1]]: fatbins.container(target, "sm_90")}
+        wheels = {name: {"nvidia/bin/CUBLAS64_99.dll": held.get(name, b"never opened")} for name in names.values()}
+        publish(folder, "nvidia-cublas", {**wheels, "nvidia_cublas-99.11rc1-py3-none-win_amd64.whl": {}})
+        return regenerated(place, *words, url=url)
+
+    first = read("sm_75")
+    found = [(row["package"], row["version"], row["library"], row["targets"]) for row in first]
+    assert found == [
+        ("nvidia-cublas", "99.1", "cublas64_99.dll", ["sm_50"]),
+        ("nvidia-cublas", "99.10", "cublas64_99.dll", ["sm_75", "sm_90"]),
+    ]
+    assert read("sm_80")[1]["targets"] == ["sm_80", "sm_90"]
+    tape = str(tmp_path / "tape")
+    assert read("sm_75", "--tape", tape) == first
+    shutil.rmtree(folder)
+    assert regenerated(place, "--tape", tape, "--offline", url=url) == first
+
+
+def test_a_later_version_takes_the_place_of_the_last_one_without_a_stop() -> None:
+    row = {"package": "nvidia-cublas", "version": "13.2.1", "library": "cublas64_13.dll", "targets": ["sm_75"]}
+    newer = {**row, "version": "13.10.0"}
+    found = difference.compare("cuda/mathlibs.json", {"libraries": [row]}, {"libraries": [newer]}, mathlibs.replaced)
+    assert (len(found.added), len(found.removed), found.stops) == (1, 1, [])
+    found = difference.compare("cuda/mathlibs.json", {"libraries": [newer]}, {"libraries": [row]}, mathlibs.replaced)
+    assert found.stops
+
+
+def test_system_symbols_are_those_of_the_packages_of_both_architectures(copy: Path, tmp_path: Path) -> None:
+    place = copy / "cuda" / "system_symbols.json"
+    debs = tmp_path / "debs"
+    debs.mkdir()
+
+    def read(name: str) -> dict[str, dict[str, Any]]:
+        held = elves.library("malloc", name, "_ZNSt6string", "GLIBC_2.17")
+        files = {
+            "./lib/x86_64-linux-gnu/libc.so.6": held,
+            "./lib/x86_64-linux-gnu/libz.so.1": "libz.so.1.2.13",
+            "./lib/x86_64-linux-gnu/libz.so.1.2.13": elves.library("inflate"),
+        }
+        packages.deb(debs / "libc6_2.36-9_amd64.deb", files)
+        packages.deb(debs / "libc6_2.36-9_arm64.deb", {"./lib/aarch64-linux-gnu/libc.so.6": elves.library("free")})
+        return {row["name"]: row for row in regenerated(place, str(debs))}
+
+    first = read("arch_prctl")
+    assert {name: row["symbols"] for name, row in first.items()} == {
+        "libc.so.6": "arch_prctl free malloc",
+        "libz.so.1": "inflate",
+    }
+    assert "libc6_2.36-9_amd64.deb, libc6_2.36-9_arm64.deb" in first["libc.so.6"]["source"]
+    assert read("arch_prctl") == first
+    assert read("arch_prctm")["libc.so.6"]["symbols"] == "arch_prctm free malloc"
 
 
 def test_linux_libraries_are_the_directory_of_the_wheel(index: tuple[Path, str], copy: Path) -> None:

@@ -47,7 +47,9 @@ TABLES: dict[str, tuple[str, ...]] = {
         "supported-gpus.json, from the folder supported-gpus of NVIDIA's driver for Linux",
     ),
     "redistrib_lists": ("a folder with cuda/redistrib_*.json and cudnn/redistrib_*.json",),
-    "system_symbols": (),
+    "system_symbols": (
+        "a folder with Debian 12's packages libc6, libgcc-s1, libstdc++6, libatomic1, zlib1g, libcrypt1",
+    ),
     "library_hashes": (),
     "old_wheels": (),
 }
@@ -58,12 +60,10 @@ KEEPS = {
     "toolkits": "drivers and dates are NVIDIA's published words; targets are read anew",
     "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
     "cudnn": "families and versions that were never opened; new versions are opened",
-    "mathlibs": "the list of what to open; a wheel is some hundred MB",
     "torch_options": "what a person decided about an option; its releases are read anew",
     "chips": "pci.ids names chips and no capability",
     "gpus": "capabilities of names that neither list has; names and ids are read anew",
     "conda_forge": "builds of branches that the clone lacks",
-    "system_symbols": "it is read off the C library of this machine",
 }
 # Written by their own programs, because they download whole wheels or read records of builds.
 OTHERS = ("torch_wheels", "torch_wheels_aarch64", "compile_times", "compile_memory", "sweeps (tools/sweep.py)")
@@ -108,7 +108,7 @@ def everything(options: argparse.Namespace) -> int:
 
 
 def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = False) -> int:
-    from tools.observe import table
+    from tools.observe import difference, table
 
     if name not in TABLES:
         raise SystemExit(f"no script writes `{name}`; there are {', '.join(TABLES)}")
@@ -123,7 +123,8 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
         if name in KEEPS and not table.place(name).exists():
             raise SystemExit(f"`{name}` does not come back from nothing ({KEEPS[name]}): restore it first") from error
         raise
-    return table.propose(name, found, accept=accept, dry=dry)
+    replaced = getattr(module, "replaced", difference.never)
+    return table.propose(name, found, accept=accept, dry=dry, replaced=replaced)
 
 
 def bundle(path: Path) -> int:

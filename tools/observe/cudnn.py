@@ -62,7 +62,8 @@ def _system(platforms: list[str]) -> str | None:
 
 def _scanned(version: str, packages: dict[str, list[str]], wheel: str) -> dict[str, Any]:
     print(f"reading cuDNN {version}", file=sys.stderr, flush=True)
-    code = library_code.targets(wheel, lambda path: "cudnn" in path)
+    with web.opened(wheel) as package:
+        code = library_code.targets(package, lambda path: "cudnn" in path)
     targets = library_code.in_order({target for found in code.values() for target in found})
     numbers = [target.removeprefix("sm_").rstrip("af") for target in targets if target.startswith("sm_")]
     lowest = min(numbers, key=int)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.knowledge import keys
 
 Table = dict[str, list[dict[str, Any]]]
+Replaced = Callable[[dict[str, Any], list[dict[str, Any]]], bool]
 _ABOUT = ("source", "observed_at", "evidence")
 
 
@@ -27,7 +29,12 @@ class Difference:
         return "\n".join([*lines, f"{len(self.added)} new, {len(self.changed)} changed, {len(self.removed)} gone"])
 
 
-def compare(relative: str, old: Table, new: Table) -> Difference:
+def never(_row: dict[str, Any], _new: list[dict[str, Any]]) -> bool:
+    """No row takes another's place."""
+    return False
+
+
+def compare(relative: str, old: Table, new: Table, replaced: Replaced = never) -> Difference:
     found = Difference()
     for name, key in keys.of_table(relative).items():
         before = {keys.value(row, key): row for row in old.get(name, [])}
@@ -43,7 +50,8 @@ def compare(relative: str, old: Table, new: Table) -> Difference:
         for value, row in before.items():
             if value not in after:
                 found.removed.append(keys.words(row, key))
-                found.stops.append(f"gone: {keys.words(row, key)}")
+                if not replaced(row, new.get(name, [])):
+                    found.stops.append(f"gone: {keys.words(row, key)}")
     found.stops += _moved(found)
     return found
 

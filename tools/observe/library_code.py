@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-from rekindle.formats.package import open_package
+from rekindle.formats.package import Package
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.wheels.inspect.identity import read_binaries
 
 
-def targets(wheel: str | Path, wanted: Callable[[str], bool]) -> dict[str, list[str]]:
-    """Targets by library, for the libraries of a wheel (a file or an address) whose path is wanted."""
+def targets(wheel: Package, wanted: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Targets by library, for the libraries of a wheel whose path is wanted."""
     found: dict[str, list[str]] = {}
-    with open_package(wheel) as package:
-        for binary in read_binaries(package):
-            code = binary.code
-            if binary.containers and wanted(code.file):
-                found[code.file] = in_order({*code.targets, *code.aside})
+    for binary in read_binaries(wheel):
+        code = binary.code
+        if binary.containers and wanted(code.file):
+            found[code.file] = in_order({*code.targets, *code.aside})
     return found
 
 

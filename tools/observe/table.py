@@ -14,6 +14,7 @@ from typing import Any
 from rekindle.knowledge import keys, tables
 from tools.observe import difference
 
+Table = dict[str, list[dict[str, Any]]]
 Targets = dict[str, dict[str, dict[str, int]]]
 """A number for each file of a build: by target, folder and file."""
 KNOWLEDGE = Path(
@@ -53,10 +54,15 @@ def write(name: str, table: dict[str, list[dict[str, Any]]]) -> None:
     place(name).write_text(render(kept), encoding="utf-8", newline="\n")
 
 
-def propose(name: str, new: dict[str, list[dict[str, Any]]], *, accept: bool, dry: bool = False) -> int:
-    """Show what changed and write it unless `dry`; 3, and nothing written, where a person must look first."""
+def propose(
+    name: str, new: Table, *, accept: bool, dry: bool = False, replaced: difference.Replaced = difference.never
+) -> int:
+    """Show what changed and write it unless `dry`; 3, and nothing written, where a person must look first.
+
+    `replaced` says of a row that is gone whether a newer one took its place.
+    """
     relative = place(name).relative_to(KNOWLEDGE).as_posix()
-    found = difference.compare(relative, read(name) if place(name).exists() else {}, new)
+    found = difference.compare(relative, read(name) if place(name).exists() else {}, new, replaced)
     print(f"{name}: {found}", flush=True)
     if found.stops and not accept:
         print("stopped, nothing written; look at these and run it again with --accept:", *found.stops, sep="\n  ")
@@ -69,8 +75,8 @@ def propose(name: str, new: dict[str, list[dict[str, Any]]], *, accept: bool, dr
 def nothing_read(name: str, read: int) -> None:
     """A script that keeps the rows it could not read says how many it did read; none is no success."""
     if not read:
-        raise SystemExit(f"nothing of `{name}` could be read: its rows were kept as they are")
-    print(f"{name}: {read} rows read anew, the others kept", file=sys.stderr, flush=True)
+        raise SystemExit(f"nothing of `{name}` could be read; nothing was written")
+    print(f"{name}: {read} rows read anew", file=sys.stderr, flush=True)
 
 
 def _facts(row: dict[str, Any]) -> str:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import html.parser
-import json
 import os
 from pathlib import Path
-from typing import Any
 from urllib.parse import urljoin
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -20,6 +18,7 @@ from pip._internal.models.index import PyPI
 from rekindle.core import fetch
 from rekindle.formats.archive import Archive
 from rekindle.formats.budget import Budget
+from rekindle.formats.package import Package, Wheel
 from rekindle.formats.remote import Remote
 
 TAPE = "REKINDLE_OBSERVE_TAPE"
@@ -65,6 +64,11 @@ def archive(url: str) -> Archive:
     return Archive(Taped(url) if tape() else Remote(url), headers=False)
 
 
+def opened(url: str) -> Package:
+    """The same as a package, whose libraries can be read."""
+    return Wheel(archive(url))
+
+
 def wheels(package: str) -> list[tuple[str, str, bool]]:
     """File name, address and whether it was withdrawn, of each wheel of a package."""
     address = f"{index_url()}/{package}/"
@@ -75,32 +79,54 @@ def wheels(package: str) -> list[tuple[str, str, bool]]:
 
 
 class Taped:
-    """Ranges of a file on the web: from the tape where it has them, else fetched and kept there."""
+    """Ranges of a file on the web: from the tape where it has them, else fetched and kept there.
+
+    The bytes lie one after the other in a file, just as they came; where each range begins is in a list next to it.
+    """
 
     def __init__(self, url: str) -> None:
         self.url, self.name = url, url.rpartition("/")[2]
-        place = _place(url, "ranges")
-        assert place is not None
-        self._place = place
+        place, listed = _place(url, "ranges"), _place(url, "list")
+        assert place is not None and listed is not None
+        self._place, self._listed = place, listed
         self._remote: Remote | None = None
-        known = json.loads(place.read_text(encoding="ascii")) if place.exists() else None
-        self.size: int = known["size"] if known else self._source().size
+        known = [tuple(map(int, line.split())) for line in _lines(listed)]
+        self.size: int = known[0][0] if known else self._source().size
         self.budget = Budget(self.name, self.size)
-        self._ranges: dict[str, str] = known["ranges"] if known else {}
+        self._begins = {(offset, size): begin for offset, size, begin in known[1:]}
+        if not known:
+            listed.write_text(f"{self.size}\n", encoding="ascii")
 
     def read(self, offset: int, size: int) -> bytes:
-        key = f"{offset}+{size}"
-        if key not in self._ranges:
-            self._ranges[key] = self._source().read(offset, size).hex()
-            content: dict[str, Any] = {"size": self.size, "ranges": self._ranges}
-            self._place.write_text(json.dumps(content), encoding="ascii")
-        return bytes.fromhex(self._ranges[key])
+        begin = self._begins.get((offset, size))
+        if begin is None:
+            return self._keep(offset, size, self._source().read(offset, size))
+        with self._place.open("rb") as stream:
+            stream.seek(begin)
+            return stream.read(size)
+
+    def _keep(self, offset: int, size: int, data: bytes) -> bytes:
+        if len(data) != size:  # past the end of the file: nothing to find again
+            return data
+        with self._place.open("ab") as stream:
+            begin = stream.tell()
+            stream.write(data)
+        with self._listed.open("a", encoding="ascii") as lines:
+            lines.write(f"{offset} {size} {begin}\n")
+        self._begins[offset, size] = begin
+        return data
 
     def _source(self) -> Remote:
         if self._remote is None:
             reach(self.url)
             self._remote = Remote(self.url)
         return self._remote
+
+
+def _lines(place: Path) -> list[str]:
+    """Whole lines only: a run that was broken off may have left half of one."""
+    text = place.read_text(encoding="ascii") if place.exists() else ""
+    return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 class Links(html.parser.HTMLParser):
