@@ -16,6 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from pip._internal.models.index import PyPI
 
 from rekindle.core import fetch
+from rekindle.formats.access import Bytes
 from rekindle.formats.archive import Archive
 from rekindle.formats.budget import Budget
 from rekindle.formats.package import Package, Wheel
@@ -65,8 +66,10 @@ def archive(url: str) -> Archive:
 
 
 def opened(url: str) -> Package:
-    """The same as a package, whose libraries can be read."""
-    return Wheel(archive(url))
+    """The same as a package, whose libraries can be read: a library is read from end to end, in large pieces."""
+    if tape() is None:
+        reach(url)
+    return Wheel(Archive(Ahead(Taped(url) if tape() else Remote(url)), headers=False))
 
 
 def wheels(package: str) -> list[tuple[str, str, bool]]:
@@ -76,6 +79,25 @@ def wheels(package: str) -> list[tuple[str, str, bool]]:
     reader.feed(page(address).decode("utf-8"))
     found = [(href.rpartition("/")[2].replace("%2B", "+"), urljoin(address, href), bad) for href, bad in reader.found]
     return [one for one in found if _is_wheel(one[0])]
+
+
+class Ahead:
+    """Asks for more than it is asked for once the reads follow each other: a request costs more than its bytes."""
+
+    PIECE = 16 << 20
+
+    def __init__(self, source: Bytes) -> None:
+        self.name, self.size, self.budget = source.name, source.size, source.budget
+        self._source = source
+        self._at, self._held, self._next = 0, b"", -1
+
+    def read(self, offset: int, size: int) -> bytes:
+        begin = offset - self._at
+        if not (begin >= 0 and begin + size <= len(self._held)):
+            asked = max(size, min(self.PIECE, self.size - offset)) if offset == self._next else size
+            self._at, self._held, begin = offset, self._source.read(offset, asked), 0
+        self._next = offset + size
+        return self._held[begin : begin + size]
 
 
 class Taped:
