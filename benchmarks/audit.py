@@ -19,12 +19,10 @@ ROUNDS = 7
 COLD = """
 import sys
 from pathlib import Path
-from rekindle.extensions.audit import audit
-from rekindle.extensions.cards import cards_for
+from rekindle import audit
 def read(): return next(int(line.split()[1]) for line in open("/proc/self/io") if line.startswith("read_bytes"))
 before = read()
-cards, driver = cards_for(["H200"], None, None)
-audit(Path(sys.argv[1]), cards=cards, cache=None)
+audit(Path(sys.argv[1]), gpus=["H200"])
 print(read() - before)
 """
 
