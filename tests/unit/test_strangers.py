@@ -184,8 +184,11 @@ def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
         member("a", tarfile.REGTYPE, b"x" * 600)[:700],
         member("a", tarfile.GNUTYPE_SPARSE) + bytes(1024),
         member("a", tarfile.SYMTYPE) + bytes(1024),
+        member("x", tarfile.GNUTYPE_LONGNAME, b"n" * 300 + b"\0") + member("n", tarfile.REGTYPE, b"x") + bytes(1024),
+        member("a", tarfile.REGTYPE, b"x") + member("a/b", tarfile.REGTYPE, b"x") + bytes(1024),
+        member("a/b", tarfile.REGTYPE, b"x") + member("a", tarfile.REGTYPE, b"x") + bytes(1024),
     ],
-    ids=["a row of headers", "cut off", "sparse", "a link"],
+    ids=["a row of headers", "cut off", "sparse", "a link", "a long name", "a file as a folder", "a folder as a file"],
 )
 def test_a_source_sent_to_a_worker(tmp_path: Path, data: bytes) -> None:
     from rekindle.fleet import sources

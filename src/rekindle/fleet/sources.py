@@ -11,7 +11,8 @@ from pathlib import Path
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
 from rekindle.core import paths
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound, NotWritable
+from rekindle.core.files import told
 from rekindle.fleet.job import FleetJob, JobKind
 from rekindle.formats import member_names, tar
 
@@ -59,6 +60,10 @@ def unpack(data: bytes, into: Path) -> None:
                 _write(archive, member, into)
     except (*tar.DAMAGE, OverflowError) as error:
         raise BadInput(f"the source is not a whole archive: {error}", hint="send it again") from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise BadInput(f"the source holds a file and a folder of one name: {told(error)}", hint="rename one") from error
+    except OSError as error:
+        raise NotWritable(f"cannot unpack into `{into}`: {told(error)}", hint="free some space there") from error
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:

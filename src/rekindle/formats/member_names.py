@@ -11,6 +11,8 @@ _RESERVED = frozenset(
 )
 _FORBIDDEN = frozenset('<>:"|?*')
 _LONGEST = 4096
+_LONGEST_PART = 255
+"""Bytes of a file's or folder's own name: what the file systems of Linux take, and no fewer than those of Windows."""
 
 
 def problem(name: str) -> str | None:
@@ -20,6 +22,8 @@ def problem(name: str) -> str | None:
     parts = name.removesuffix("/").split("/")
     if name.startswith("/") or name[1:2] == ":" or ".." in parts:
         return f"a name that leaves its folder, `{printable(name)}`"
+    if len(name) > _LONGEST_PART // 4 and any(len(part.encode()) > _LONGEST_PART for part in parts):
+        return f"a name too long for a file system, `{printable(name)}`"
     if "" in parts or "." in parts:
         return f"a name with an empty part, `{printable(name)}`"
     return None
