@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -199,24 +200,24 @@ def _module(path: str, relative: str, kept: _KeptFiles, fresh: _KeptFiles) -> Mo
     status = os.stat(path)
     known = kept.modules.get(path)
     if known is None or (known.size, known.stamp) != (status.st_size, status.st_mtime_ns):
-        facts: dict[str, object] = {}
+        facts: dict[str, Any] = {}
         try:
             with File(Path(path), hops=True) as source:
                 facts = _facts(source)
         except RekindleError as error:
             facts = {"format": "unreadable", "problem": error.message}
         tag = _python_tag(relative)
-        known = Module(path=relative, size=status.st_size, stamp=status.st_mtime_ns, python=tag, **facts)  # type: ignore[arg-type]
+        known = Module(path=relative, size=status.st_size, stamp=status.st_mtime_ns, python=tag, **facts)
     fresh.modules[path] = known
     return known
 
 
-def _facts(source: File) -> dict[str, object]:
+def _facts(source: File) -> dict[str, Any]:
     head = source.read(0, 4)
     if head[:4] == elf.MAGIC:
         found = elf.read(source)
         search = (*found.rpath, *found.runpath)
-        facts: dict[str, object] = {"format": "elf", "machine": found.machine, "needed": found.needed, "search": search}
+        facts: dict[str, Any] = {"format": "elf", "machine": found.machine, "needed": found.needed, "search": search}
     elif head[:2] == pe.MAGIC:
         image = pe.read(source)
         facts = {"format": "pe", "machine": image.machine, "needed": tuple(image.imports)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,7 +45,7 @@ def command(
     as_markdown: bool,
     as_json: bool,
     machine: Path | None,
-    **told: object,
+    **told: Any,
 ) -> int:
     """Find out what went wrong in a build, install or import LOG.
 
@@ -69,10 +69,10 @@ def command(
     return source.exit_code(answer)
 
 
-def _known(machine: Path | None, told: dict[str, object]) -> Facts:
+def _known(machine: Path | None, told: dict[str, Any]) -> Facts:
     from rekindle.diagnose import facts
 
-    known = facts.told(**told)  # type: ignore[arg-type]
+    known = facts.told(**told)
     if machine is None:
         return known
     from rekindle.machine import snapshot

@@ -101,7 +101,9 @@ def cli(ctx: click.Context, knowledge: Path | None) -> None:
 
         use_overlay(knowledge)
     if ctx.invoked_subcommand is None:
-        ctx.exit(ctx.invoke(Verbs.get_command(cli, ctx, "doctor")) or 0)  # type: ignore[arg-type]
+        doctor = cli.get_command(ctx, "doctor")
+        assert doctor is not None
+        ctx.exit(ctx.invoke(doctor) or 0)
 
 
 talking(cli)

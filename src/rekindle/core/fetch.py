@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rekindle.core import console
@@ -163,7 +163,7 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = f"`{url}` is not an http or https address"
         raise BadInput(message, hint="give a full address, or the path of a file")
-    options = {
+    options: dict[str, Any] = {
         "ssl_context": _certificates(os.environ if environ is None else environ),
         # A server may ask to wait before the next try: for a year, if it likes.
         "retries": urllib3.Retry(
@@ -178,8 +178,8 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     }
     proxy = getproxies().get(parts.scheme)
     if proxy and not proxy_bypass(parts.hostname):
-        return urllib3.ProxyManager(proxy if "://" in proxy else f"http://{proxy}", **options)  # type: ignore[arg-type]
-    return urllib3.PoolManager(**options)  # type: ignore[arg-type]
+        return urllib3.ProxyManager(proxy if "://" in proxy else f"http://{proxy}", **options)
+    return urllib3.PoolManager(**options)
 
 
 def _certificates(environ: Mapping[str, str]) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -141,7 +142,7 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
 
 def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
     """`known` wins over what the log says."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     seen: dict[Capability, None] = {}
     systems = {"windows": 0, "linux": 0}
     for text in texts:
@@ -157,7 +158,7 @@ def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
                 found |= _read(name, pattern, text)
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
-    facts = Facts(gpus=tuple(seen), **found)  # type: ignore[arg-type]
+    facts = Facts(gpus=tuple(seen), **found)
     return _covered(facts if known is None else _over(facts, known))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -93,8 +94,8 @@ class FleetJournal:
         files.cut_half_line(self.path)
 
 
-def event(kind: str, **values: object) -> FleetEvent:
-    return FleetEvent(at=stamp(), event=kind, **values)  # type: ignore[arg-type]
+def event(kind: str, **values: Any) -> FleetEvent:
+    return FleetEvent(at=stamp(), event=kind, **values)
 
 
 def read(path: Path) -> list[FleetEvent]:

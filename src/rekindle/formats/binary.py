@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
@@ -121,7 +122,7 @@ def _understood(
     kind = _kind(head)
     if kind == "other" and containers:
         kind = "fatbin"
-    facts: dict[str, object] = {"texts": texts}
+    facts: dict[str, Any] = {"texts": texts}
     try:
         if kind == "elf":
             facts["elf"] = elf.read(source)
@@ -139,7 +140,7 @@ def _understood(
             containers = tuple(fatbin.in_sections(containers, _sections_of_objects(source)))
     except BadInput as error:
         facts["problem"] = error.message
-    return Binary(name=source.name, size=source.size, format=kind, containers=containers, **facts)  # type: ignore[arg-type]
+    return Binary(name=source.name, size=source.size, format=kind, containers=containers, **facts)
 
 
 def _sections_of_objects(source: Bytes) -> list[tuple[str, int, int]]:

@@ -13,7 +13,7 @@ import lzma
 import posixpath
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 import msgspec
 import zstandard
@@ -176,20 +176,18 @@ def _chunks(source: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _opened(stream: IO[bytes] | _Window | _Pieces, kind: str) -> IO[bytes]:
+    raw: Any = stream  # A window or pieces can do all of a file that these readers ask of one: `read`.
     if kind == ".tar.xz":
-        return lzma.open(stream)  # type: ignore[arg-type]
+        return lzma.open(raw)
     if kind in (".tar.gz", ".tgz"):
-        return gzip.open(stream)  # type: ignore[arg-type,return-value]
+        return cast("IO[bytes]", gzip.open(raw))
     if kind == ".tar.bz2":
-        return bz2.open(stream)  # type: ignore[arg-type]
+        return bz2.open(raw)
     if kind == ".tar.zst":
-        reader: IO[bytes] = zstandard.ZstdDecompressor(max_window_size=1 << 31).stream_reader(
-            stream,  # type: ignore[arg-type]
-            read_across_frames=True,
-        )
-        return reader
+        unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+        return cast("IO[bytes]", unpacker.stream_reader(raw, read_across_frames=True))
     if kind == ".tar":
-        return stream  # type: ignore[return-value]
+        return cast("IO[bytes]", stream)
     raise ValueError(f"{kind} is not a known compression")
 
 

@@ -9,7 +9,7 @@ REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows repl
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from rekindle.core.paths import knowledge_folder
 from rekindle.knowledge import keys, refusal
 
 T = TypeVar("T")
+LookUp = TypeVar("LookUp", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent
 ROOMS = ("gpu", "cuda", "torch", "logs", "builds")
@@ -234,9 +235,9 @@ _load: Any = lru_cache(maxsize=None)(_read_merged)
 _CACHES: list[Any] = [_load, _bytes]
 
 
-def cached(function: T) -> T:
+def cached(function: LookUp) -> LookUp:
     """`lru_cache` for a look-up without arguments, emptied when the overlay changes."""
-    cache: Any = lru_cache(maxsize=None)(function)  # type: ignore[arg-type]
+    cache: Any = lru_cache(maxsize=None)(function)
     _CACHES.append(cache)
-    result: T = cache
+    result: LookUp = cache
     return result

@@ -6,6 +6,7 @@ What a compiler says of somebody's C++ is only counted: there are thousands, and
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -40,35 +41,32 @@ class BuildWarnings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(logs: Iterable[Path]) -> BuildWarnings:
     """Of the logs of a build, the commonest first."""
-    found: dict[tuple[str, str], int] = {}
-    flags: dict[str, int] = {}
+    found: Counter[tuple[str, str]] = Counter()
+    flags: Counter[str] = Counter()
     for log in logs:
         pending = ""
         for line in _lines(log):
             if pending and line.strip():
                 # CMake says where in one line and what in the next.
-                _count(found, (pending, line.strip()[:_LONGEST]))
+                found[pending, line.strip()[:_LONGEST]] += 1
                 pending = ""
             match = _OF_THE_BUILD.search(line) if "arning" in line else None
             if match and match["cmake"]:
                 said = match["said"].strip()
                 pending = "" if said else match["cmake"]
                 if said:
-                    _count(found, (match["cmake"], said[:_LONGEST]))
+                    found[match["cmake"], said[:_LONGEST]] += 1
             elif match:
                 tool = match["tool"] or match["linker"].rpartition("/")[2]
-                _count(found, (tool, (match["text"] or match["what"] or "").strip()[:_LONGEST]))
+                found[tool, (match["text"] or match["what"] or "").strip()[:_LONGEST]] += 1
             elif "arning" in line and (file := _OF_A_FILE.search(line)):
-                _count(flags, file["flag"] or file["code"] or f"#{file['number']}")
-    rows = sorted(found.items(), key=lambda item: -item[1])[:_MOST]
+                flags[file["flag"] or file["code"] or f"#{file['number']}"] += 1
     return BuildWarnings(
-        found=tuple(BuildWarning(tool=tool, text=text, count=count) for (tool, text), count in rows),
-        files=dict(sorted(flags.items(), key=lambda item: -item[1])[:_MOST]),
+        found=tuple(
+            BuildWarning(tool=tool, text=text, count=count) for (tool, text), count in found.most_common(_MOST)
+        ),
+        files=dict(flags.most_common(_MOST)),
     )
-
-
-def _count(counts: dict, key: object) -> None:  # type: ignore[type-arg]
-    counts[key] = counts.get(key, 0) + 1
 
 
 def _lines(log: Path) -> Iterator[str]:

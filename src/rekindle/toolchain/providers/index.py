@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -155,9 +156,8 @@ def _report(pins: list[str], place: KitPlatform) -> list[Part] | None:
         raise FetchFailed("pip's report could not be read", hint="update pip: `pip install -U pip`") from error
 
 
-def _part(row: dict[str, object]) -> Part:
-    told: dict[str, dict[str, str]] = row["metadata"]  # type: ignore[assignment]
-    info: dict[str, dict[str, dict[str, str]]] = row["download_info"]  # type: ignore[assignment]
+def _part(row: dict[str, Any]) -> Part:
+    told, info = row["metadata"], row["download_info"]
     name, version = str(told["name"]), str(told["version"])
     address = str(info["url"])
     return Part(
