@@ -14,7 +14,6 @@ import html
 import json
 import random
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -25,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tools.observe import table, web  # noqa: E402
+from tools.observe.torch_options import git  # noqa: E402
 
 
 class Fact(NamedTuple):
@@ -134,7 +134,7 @@ def _cudnn(clone: str) -> Iterator[Fact]:
 
 @cache
 def _matrix(clone: str, version: str, cuda: str) -> str | None:
-    text = _show(clone, f"v{version}", ".github/scripts/generate_binary_build_matrix.py")
+    text = git(clone, "show", f"v{version}:.github/scripts/generate_binary_build_matrix.py")
     match = re.search(rf'"{re.escape(cuda)}": \(.*?nvidia-cudnn-cu\d+==([\d.]+)', text, re.DOTALL)
     return match[1] if match else None
 
@@ -151,7 +151,7 @@ def _cmake(clone: str) -> Iterator[Fact]:
 
 @cache
 def _minimum(clone: str, version: str) -> str | None:
-    match = re.search(r"cmake_minimum_required\(VERSION (\d+\.\d+)", _show(clone, f"v{version}", "CMakeLists.txt"))
+    match = re.search(r"cmake_minimum_required\(VERSION (\d+\.\d+)", git(clone, "show", f"v{version}:CMakeLists.txt"))
     return match[1] if match else None
 
 
@@ -214,11 +214,6 @@ def _one_of(name: str, names: set[str]) -> str:
 @cache
 def _page(package: str) -> str:
     return web.page(f"{web.index_url()}/{package}/").decode("utf-8")
-
-
-def _show(clone: str, tag: str, path: str) -> str:
-    done = subprocess.run(["git", "-C", clone, "show", f"{tag}:{path}"], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
 
 
 def _options() -> argparse.Namespace:

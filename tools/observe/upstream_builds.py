@@ -9,11 +9,11 @@ the CUDA named by the jobs of the workflows. Rows of releases whose tag the clon
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from typing import Any
 
 from tools.observe import table
+from tools.observe.torch_options import git
 
 MATRIX = ".github/scripts/generate_binary_build_matrix.py"
 WORKFLOWS = [f".github/workflows/{name}.yml" for name in ("pull", "trunk", "periodic", "inductor", "slow", "nightly")]
@@ -25,7 +25,7 @@ def observe(clone: str) -> dict[str, list[dict[str, Any]]]:
     for release in table.read("torch_releases")["releases"]:
         minor = release["minor"]
         tag = f"v{max(release['patches'], key=lambda text: [int(part) for part in text.split('.')])}"
-        matrix = _show(clone, tag, MATRIX)
+        matrix = git(clone, "show", f"{tag}:{MATRIX}")
         if not matrix:
             rows += [row for row in kept if row["minor"] == minor]
             continue
@@ -46,7 +46,7 @@ def _tests(clone: str, tag: str) -> set[str]:
     """The toolkits of the jobs that compile: `build-environment: linux-jammy-cuda12.6-py3.10-gcc11`."""
     found: set[str] = set()
     for path in WORKFLOWS:
-        for line in _show(clone, tag, path).splitlines():
+        for line in git(clone, "show", f"{tag}:{path}").splitlines():
             if "build-environment:" in line and "libtorch" not in line:
                 found |= set(re.findall(r"cuda(\d+\.\d+)", line))
     return found
@@ -59,11 +59,6 @@ def _row(minor: str, cuda: str, purpose: str, source: str) -> dict[str, Any]:
 
 def _number(text: str) -> list[int]:
     return [int(part) for part in text.split(".")]
-
-
-def _show(clone: str, tag: str, path: str) -> str:
-    done = subprocess.run(["git", "-C", clone, "show", f"{tag}:{path}"], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
 
 
 if __name__ == "__main__":

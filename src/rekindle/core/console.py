@@ -149,6 +149,18 @@ def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int 
     )
 
 
+def size(count: float) -> str:
+    """Of a file: `645.0 MB`, `4.2 kB`."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def memory(count: float) -> str:
+    """Of memory: `812 MiB`, `3.4 GiB`."""
+    if count < 2**30:
+        return f"{count / 2**20:.0f} MiB"
+    return f"{count / 2**30:.1f} GiB" if count < 100 * 2**30 else f"{count / 2**30:.0f} GiB"
+
+
 def table(
     rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), indent: str = "", columns: int | None = None
 ) -> str:

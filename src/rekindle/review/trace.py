@@ -20,6 +20,10 @@ _ALL_VALUES = 4 << 20
 EVENTS = 10_000
 
 
+LIST = "\x1f"
+"""Stands between the values of a list that one variable holds; no script has it."""
+
+
 class Word(msgspec.Struct, frozen=True):
     """One word of a command, quotes taken off and variables filled in. `raw` is how it stands in the file."""
 
@@ -28,6 +32,12 @@ class Word(msgspec.Struct, frozen=True):
     line: int
     quoted: bool = False
     known: bool = True
+
+    def apart(self) -> list[Word]:
+        """A list in a variable is as many words as it has."""
+        if LIST not in self.text:
+            return [self]
+        return [msgspec.structs.replace(self, text=part) for part in self.text.split(LIST) if part]
 
 
 class Redirect(msgspec.Struct, frozen=True, kw_only=True):

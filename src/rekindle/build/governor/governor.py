@@ -11,9 +11,10 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool
 from rekindle.build.governor import record
 from rekindle.build.governor.expectation import Expectation
-from rekindle.build.governor.record import GovernorUse, size_text
+from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
 from rekindle.build.run.folders import Folders
+from rekindle.core import console
 from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder
 from rekindle.core.version import Version
@@ -72,7 +73,7 @@ def summary(use: GovernorUse) -> str | None:
     """One line for the end of a build."""
     if not use.compiles:
         return None
-    parts = [f"the largest compile took {size_text(use.peak_kb * 1024)}"] if use.peak_kb else []
+    parts = [f"the largest compile took {console.memory(use.peak_kb * 1024)}"] if use.peak_kb else []
     if use.waits:
         parts.append(f"{use.waits} waited for memory ({use.waited:.0f} s in all)")
     if use.taken_back:

@@ -138,8 +138,3 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How many of those wait for memory, and not only for their turn."""
     available: int | None
     total: int | None
-
-
-def size_text(size: int) -> str:
-    """`812 MB`, `3.42 GB`."""
-    return f"{size / 1024**3:.2f} GB" if size >= 1024**3 else f"{size / 1024**2:.0f} MB"

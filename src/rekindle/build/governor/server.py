@@ -35,7 +35,7 @@ from rekindle.build.governor.expectation import Expectation
 from rekindle.build.governor.jobserver import JobServer
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.processes import any_below, held_by, largest_below
-from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing, size_text
+from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing
 from rekindle.core import console
 
 VARIABLE = "REKINDLE_GATE"
@@ -280,7 +280,9 @@ class Governor:
             return
         if killed and gate.attempts == 1:
             self.use = msgspec.structs.replace(self.use, retries=self.use.retries + 1)
-            self._tell(f"{gate.object}: killed for memory at {size_text(peak_kb * 1024)}; it is compiled again, alone")
+            self._tell(
+                f"{gate.object}: killed for memory at {console.memory(peak_kb * 1024)}; it is compiled again, alone"
+            )
             gate.alone = True
             self._wait_again(gate)
             return
@@ -318,8 +320,8 @@ class Governor:
 
     def _too_much(self, name: str, peak: int) -> str:
         total = self._sample.total
-        have = f", and {size_text(total)} is all that this build may have" if total else ""
-        return f"rekindle: {name} was killed for memory, also alone: it needs more than {size_text(peak)}{have}"
+        have = f", and {console.memory(total)} is all that this build may have" if total else ""
+        return f"rekindle: {name} was killed for memory, also alone: it needs more than {console.memory(peak)}{have}"
 
     def _write_down(self, gate: Gate, code: int, seconds: float, peak_kb: int) -> None:
         use = self.use

@@ -76,7 +76,7 @@ def live_lines(now: Now, width: int, height: int = 24) -> list[str]:
     lines.append(_cut(", ".join([*_running(now), *_free(now)]), width))
     room = max(0, min(_SHOWN, height - len(lines) - 2))
     for job in now.running[:room]:
-        lead = f"  {duration(job.seconds):>10}  {_gib(job.memory):>8}  "
+        lead = f"  {duration(job.seconds):>10}  {_memory(job):>8}  "
         lines.append(_cut(lead + _name(job, max(8, width - len(lead))), width))
     if len(now.running) > room:
         lines.append(_cut(f"  and {len(now.running) - room} more", width))
@@ -168,18 +168,14 @@ def _bar(share: float, width: int) -> str:
     return f"[{'#' * filled}{'.' * (inner - filled)}] {min(share, 1.0):5.0%}"
 
 
+def _memory(job: RunningProgram) -> str:
+    return console.memory(job.memory) if job.memory is not None else ""
+
+
 def _free(now: Now) -> list[str]:
-    found = [f"{_gib(now.memory_free)} memory"] if now.memory_free is not None else []
-    found += [f"{_gib(now.disk_free)} disk"] if now.disk_free is not None else []
+    found = [f"{console.memory(now.memory_free)} memory"] if now.memory_free is not None else []
+    found += [f"{console.memory(now.disk_free)} disk"] if now.disk_free is not None else []
     return [" and ".join(found) + " free"] if found else []
-
-
-def _gib(size: int | None) -> str:
-    if size is None:
-        return ""
-    if size < 2**30:
-        return f"{size / 2**20:.0f} MiB"
-    return f"{size / 2**30:.1f} GiB" if size < 100 * 2**30 else f"{size / 2**30:.0f} GiB"
 
 
 def _doing(job: RunningProgram) -> str:
@@ -192,7 +188,7 @@ def _name(job: RunningProgram, room: int) -> str:
 
 
 def _age(job: RunningProgram) -> str:
-    return ", ".join(filter(None, (duration(job.seconds), _gib(job.memory))))
+    return ", ".join(filter(None, (duration(job.seconds), _memory(job))))
 
 
 def _cut(text: str, width: int) -> str:

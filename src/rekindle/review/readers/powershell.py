@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
-from rekindle.review.readers.powershell_values import LIST, PowerShellValues, environment_name
+from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import LIST, Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -310,7 +310,7 @@ class _PowerShellReader(PowerShellValues):
         raw = text_of(node)
         cut = re.fullmatch(r"([A-Za-z][\w.\[\]-]*)(>>?|<)(\S+)", raw) if node.type == "generic_token" else None
         if cut is None:
-            return self.several(node)
+            return self.word(node).apart()
         redirects.append(Redirect(sign=cut[2], target=cut[3], line=self.line(node), glued=True))
         return [Word(cut[1], cut[1], self.line(node))]
 

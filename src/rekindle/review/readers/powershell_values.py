@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from rekindle.review.readers.grammar import first_line, text_of
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Word
+from rekindle.review.trace import LIST, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-LIST = "\x1f"
 _REFERENCE = re.compile(
     r"`(.)|\$\{(?:env:)?([\w ().]+)\}|\$(?:env|global|script|private):(\w+)|\$(\w+)(?!\w*:)|(\$\()", re.IGNORECASE
 )
@@ -39,12 +38,6 @@ class PowerShellValues:
         if raw[:1] in "-!" and not text.startswith(raw[0]):
             text = raw[0] + text  # `py -3.11`: the grammar takes it for a number below zero
         return Word(text, raw, self.line(node), raw[:1] in "\"'", known)
-
-    def several(self, node: Node) -> list[Word]:
-        word = self.word(node)
-        if LIST not in word.text:
-            return [word]
-        return [Word(part, word.raw, word.line, word.quoted, word.known) for part in word.text.split(LIST) if part]
 
     def value(self, node: Node, depth: int = 0) -> tuple[str, bool]:
         if depth > 60:

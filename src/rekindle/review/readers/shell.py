@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import LIST, Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-LIST = "\x1f"
 _DEEPEST = 40
 _CALLS = 200
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
@@ -272,7 +271,7 @@ class _ShellReader:
             elif child.type in ("file_redirect", "herestring_redirect"):
                 redirects = (*redirects, self._redirect(child))
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
-                words += self._several(child)
+                words += self.word(child).apart()
         if not words:
             return
         name = words[0].text
@@ -372,13 +371,6 @@ class _ShellReader:
             )
         if body is not None:
             self.statement(body, checked=checked)
-
-    def _several(self, node: Node) -> list[Word]:
-        """A list in a variable is as many words as it has."""
-        word = self.word(node)
-        if LIST not in word.text:
-            return [word]
-        return [Word(part, word.raw, word.line, word.quoted, word.known) for part in word.text.split(LIST) if part]
 
     def word(self, node: Node) -> Word:
         text, known = self._value(node, 0)

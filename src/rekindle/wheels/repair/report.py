@@ -11,7 +11,8 @@ def text(done: Repair) -> str:
     blocks = [console.paint(console.clean(done.wheel), "bold")]
     if done.added:
         rows = [
-            (console.clean(item.member), _size(item.size), item.version or "", _origin(item)) for item in done.added
+            (console.clean(item.member), console.size(item.size), item.version or "", _origin(item))
+            for item in done.added
         ]
         blocks.append(f"{would}added\n".capitalize() + console.table(rows, indent="  "))
     if done.removed:
@@ -26,7 +27,3 @@ def text(done: Repair) -> str:
 
 def _origin(item: Added) -> str:
     return console.clean(item.origin) + (" (replaces the one inside)" if item.replaced else "")
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"

@@ -22,7 +22,7 @@ def text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str:
             ("CUDA", f"{entry.cuda or 'none'}, cuDNN {entry.cudnn or 'unknown'}" if entry.cuda else "none"),
             ("verified", entry.state.value + (f" on {', '.join(entry.checked_on)}" if entry.checked_on else "")),
             ("signed", "yes" if entry.signed_by else "no"),
-            ("size", f"{entry.size / 1e6:.1f} MB" if entry.size >= 100_000 else f"{entry.size / 1e3:.1f} kB"),
+            ("size", console.size(entry.size)),
         ]
         if entry.yanked is not None:
             rows.append(("yanked", entry.yanked or "yes"))
