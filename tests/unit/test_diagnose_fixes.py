@@ -252,3 +252,55 @@ def test_companions_of_the_installed_torch_are_named() -> None:
         "    PyTorch 2.3.0+cu121 with CUDA 1201 (you have 2.1.0+cu118)"
     )
     assert "built for torch 2.3.0, and torch 2.1.0 is installed" in text
+
+
+@pytest.mark.parametrize(
+    ("log", "says", "never"),
+    [
+        (
+            "ImportError: libcudnn.so.5: cannot open shared object file: No such file or directory",
+            "which pip does not have",
+            "nvidia-cudnn-cu12==5",
+        ),
+        (
+            "a.ptx, line 3; error   : Instruction 'tensormap.replace' not supported on .target 'sm_120'",
+            "`sm_120` has no such instruction",
+            "needs sm_120",
+        ),
+        ("/bin/sh: 1: cicc: not found", "a part of the CUDA toolkit itself", "Install `cicc`"),
+        (
+            "a.cu.obj : error LNK2001: unresolved external symbol cudaGetLastError",
+            "those of `cudart`",
+            "torch.lib",
+        ),
+        (
+            "ImportError: /lib64/libc.so.6: version `GLIBC_2.33' not found (required by /x/libpyg.so)",
+            "cannot be replaced alone",
+            "libstdcxx-ng",
+        ),
+        (
+            "ERROR: No matching distribution found for torch==2.0.1+cu117",
+            "are for Python 3.8 to 3.11 only; `+cu117` is in PyTorch's own index only",
+            "{",
+        ),
+        (
+            "CUDA error (/build/source/third_party/flash-attention/hopper/a.h:167): no kernel image is available",
+            "`flash-attention`",
+            "`source`",
+        ),
+    ],
+)
+def test_a_fix_names_the_thing_itself(log: str, says: str, never: str) -> None:
+    fix = first(f"{log}\n").fix
+    told_all = " ".join((fix.text, *fix.commands))
+    assert says in told_all
+    assert never not in told_all
+
+
+def test_what_vcvarsall_is_missing_is_no_developer_prompt() -> None:
+    assert first("error: Unable to find vcvarsall.bat\n").label == "msvc_not_installed"
+
+
+def test_a_missing_driver_library_is_not_blamed_on_cudnn() -> None:
+    log = "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file\nAborted\n"
+    assert first(log).label == "libcuda_not_found"

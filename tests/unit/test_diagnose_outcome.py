@@ -129,3 +129,27 @@ def test_markdown_keeps_what_a_log_says_inside_its_fence(tmp_path: Path) -> None
     assert "`cuda_arch_unsupported_by_nvcc`" in seen.out
     assert "`````text" in seen.out
     assert rekindle_command("diagnose", str(path), "--markdown", "--json").code == 2
+
+
+def test_what_cmake_calls_an_error_is_shown_above_what_it_asked() -> None:
+    probes = [f"-- Could NOT find Part{number} (missing: PART{number}_LIBRARY)" for number in range(12)]
+    error = ["CMake Error at CMakeLists.txt:12 (message):", "  The frobnicator cannot be on", ""]
+    found = diagnose_text("\n".join([*probes, *error, "-- Configuring incomplete, errors occurred!"]) + "\n")
+    assert found.outcome is LogOutcome.UNKNOWN
+    assert [line.line for line in found.unexplained] == [13, 14]
+
+
+def test_a_second_try_counts_however_long_other_work_goes_on() -> None:
+    failed = ["c++: fatal error: Killed signal terminated program cc1plus", "ninja: build stopped: subcommand failed."]
+    again = ["$ MAX_JOBS=2 pip wheel . -w dist", "Building wheels for collected packages: ops", "Successfully built ops"]
+    other = [f"building part {number}" for number in range(900)] + ["Successfully built another"]
+    assert diagnose_text("\n".join([*failed, *again, *other]) + "\n").outcome is LogOutcome.NONE
+
+
+def test_a_kernel_that_ptxas_has_made_is_work_that_went_well() -> None:
+    log = (
+        'k.cu(2): warning #177-D: variable "failed" was declared but never referenced\n'
+        "ptxas info    : Compiling entry function '_Z3addPfi' for 'sm_75'\n"
+        "ptxas info    : Used 8 registers, used 0 barriers, 364 bytes cmem[0]\n"
+    )
+    assert diagnose_text(log).outcome is LogOutcome.NONE

@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = ("first.toml", "second.toml", "third.toml", "fourth.toml", "fifth.toml", "sixth.toml")
+SETS = ("first.toml", "second.toml", "third.toml", "fourth.toml", "fifth.toml", "sixth.toml", "seventh.toml")
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 

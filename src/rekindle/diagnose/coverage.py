@@ -24,22 +24,28 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
             if variant in (None, offer.variant)
         ]
     except RekindleError:
-        return _before_tables(torch, card)
+        return _before_tables(torch, variant, card)
     if not found:
-        return _before_tables(torch, card)
+        return _before_tables(torch, variant, card)
     answers = {_main(offer, card) is not Coverage.SERVES for offer in found if offer.code}
     return answers.pop() if len(answers) == 1 else None
 
 
-def _before_tables(torch: str, card: Capability) -> bool | None:
+def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | None:
     """True where no CUDA of that time knew the card's generation; code of another card of it would run."""
-    newest = newest_cuda(Version(torch))
+    newest = _cuda_of(variant) or newest_cuda(Version(torch))
     if newest is None:
         return None
     able = [row.version for row in toolkits.toolkits() if row.compiles_for(card)]
     first = min(able, default=None)
     oldest = toolkits.toolkits()[0].version
     return True if first is not None and first > max(newest, oldest) else None
+
+
+def _cuda_of(variant: str | None) -> Version | None:
+    """`cu102` is CUDA 10.2."""
+    digits = (variant or "").removeprefix("cu")
+    return Version(f"{digits[:-1]}.{digits[-1]}") if digits.isdigit() and len(digits) > 1 else None
 
 
 def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:

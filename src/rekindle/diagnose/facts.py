@@ -75,6 +75,7 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
     ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
     ("torch", r"^Version: ([1-9]\d*\.\d+\.\d+)\+(cu\d{2,3}|cpu)$"),
+    ("variant", r"CUDA used to build PyTorch: (\d+\.\d+)"),
     ("index", r"download\.pytorch\.org/whl/(?:nightly/)?(cu\d{2,3})\b"),
     ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
     ("cuda", r"(?i)\bCUDA[/\\]+v(\d+\.\d+)"),
@@ -93,7 +94,10 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
 _CARD = r"(?i)capability|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
-_PROMPT = r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt|vcvars\w*\.bat"
+_PROMPT = (
+    r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt"
+    r"|\bvcvars(?:32|64|x86_amd64|amd64_x86)\.bat|\bvcvarsall\.bat\"? +(?:x64|amd64|x86)"
+)
 
 
 def told(
@@ -173,6 +177,8 @@ def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {name: f"3.{value}"}
     if name == "bits":
         return {name: int(value)}
+    if name == "variant":
+        return {name: "cu" + value.replace(".", "")}
     if name == "torch":
         local = match.groups()[1] if len(match.groups()) > 1 else None
         return {name: value} | ({"variant": local} if local else {})

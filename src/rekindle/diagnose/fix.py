@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, coverage, pairs
+from rekindle.diagnose import advice, coverage, pairs, symbols
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import host_compilers
@@ -21,6 +21,8 @@ from rekindle.knowledge.logs.signatures import CauseRow, FixStep
 from rekindle.knowledge.torch.options import options
 
 _FIELD = re.compile(r"\{(\w+)\}")
+# The major versions of cuDNN that the package nvidia-cudnn-cu12 has.
+_CUDNN_ON_PIP = ("8", "9")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
@@ -93,7 +95,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
-    values |= _of_cards(facts) | pairs.values(fields, facts)
+    values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
@@ -146,6 +148,8 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")
     if "package" in values:
         more["package_name"] = plain_name(values["package"])
+    if "cudnn_major" in values:
+        more["cudnn_pip" if values["cudnn_major"] in _CUDNN_ON_PIP else "cudnn_old"] = values["cudnn_major"]
     option = f"USE_{values['part'].upper().replace('-', '_')}" if "part" in values else ""
     if option in options():
         more["part_option"] = option

@@ -18,7 +18,7 @@ from rekindle.knowledge.tables import cached
 _SILENT = frozenset({LineKind.COMMAND, LineKind.QUOTE, LineKind.PROGRESS, LineKind.SUCCESS, LineKind.GOING})
 _GUARDED = frozenset({LineKind.WARNING, LineKind.PROBE, LineKind.WRAPPER})
 _LONGEST = 8_000
-_CUT, _FRAMES = 48, 40
+_CUT, _NARROW, _FRAMES = 48, 32, 40
 _FRAME = re2.compile(r"""^File "[^"]*(?:site|dist)-packages[/\\]([\w-]+)""")
 # How a new message begins, whatever came before it.
 _OPENS = re2.compile(r"^(?:File |Traceback|\w+(?:Error|Warning|Exception)\b|\d+[|>:]|from |import |return |raise )")
@@ -107,7 +107,10 @@ def joined(events: Sequence[Event], index: int) -> str | None:
     if index + 1 >= len(events):
         return None
     here, after = events[index], events[index + 1]
-    if after.number != here.number + 1 or len(here.raw) < _CUT or after.kind is not LineKind.TEXT or not after.text:
+    if after.number != here.number + 1 or after.kind is not LineKind.TEXT or not after.text:
+        return None
+    # A narrow console cuts between words: the next line then goes on in small letters.
+    if len(here.raw) < (_NARROW if after.text[0].islower() else _CUT):
         return None
     if here.text[-1] in ".:;!?)]}>\"'`," or not (after.text[0].isalnum() or after.text[0] == "("):
         return None

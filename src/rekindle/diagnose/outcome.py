@@ -6,7 +6,7 @@ no failure was recognised, and the lines that look most like one are shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -16,6 +16,8 @@ from rekindle.diagnose.events import Event, LineKind
 
 _SHOWN = 8
 _SUSPICIOUS = 7
+# How much more a line counts that a tool itself calls an error.
+_PLAIN = 4
 # How plainly a line says that something is wrong, the plainest first.
 _SIGNS: tuple[tuple[int, str], ...] = (
     (
@@ -96,15 +98,22 @@ def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> 
     """In the order of the log. Where nothing stands out, the last lines: a program's last words."""
     plain = {event.number for event in failures}
     silent = (LineKind.QUOTE, LineKind.COMMAND, LineKind.PROGRESS, LineKind.SUCCESS, LineKind.GOING)
+    # What a configure asked, and what was warned of, is shown only where nothing says plainly that it failed.
+    lesser = (LineKind.PROBE, LineKind.WARNING) if plain else ()
     scored: list[tuple[int, Event]] = []
     for event in spoken:
-        score = 0 if event.kind in silent else _looks(event)
+        score = 0 if event.kind in (*silent, *lesser) else _looks(event)
         if score:
-            scored.append((score + 4 * (event.number in plain), event))
+            scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * _under_cmake(event, plain), event))
     if not scored:
         return list(spoken[-3:])
     scored.sort(key=lambda pair: (-pair[0], pair[1].number))
     return sorted((event for _, event in scored[:_SHOWN]), key=lambda event: event.number)
+
+
+def _under_cmake(event: Event, plain: Set[int]) -> bool:
+    """CMake says what is wrong in the two lines below its heading."""
+    return event.kind is LineKind.TEXT and not plain.isdisjoint((event.number - 1, event.number - 2))
 
 
 def _looks(event: Event) -> int:

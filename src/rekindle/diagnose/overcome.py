@@ -45,8 +45,8 @@ def passed_tests(events: Sequence[Event]) -> list[Event]:
 def tried_again(events: Sequence[Event], failures: Sequence[int]) -> bool:
     """Whether a later command built or installed what failed before. `failures` are the lines of what went wrong."""
     last = max(failures, default=0)
-    done = max((event.number for event in events if event.kind is LineKind.SUCCESS), default=0)
-    if not last or done <= last:
+    again = next((event.number for event in events if event.number > last and _TRIED.match(event.raw)), 0)
+    if not last or not again:
         return False
-    tries = [event.number for event in events if last < event.number < done and _TRIED.match(event.raw)]
-    return bool(tries) and done - tries[0] <= _SOON
+    # Other work may end well long after: what counts is the first success that follows the second try.
+    return any(event.kind is LineKind.SUCCESS and again < event.number <= again + _SOON for event in events)

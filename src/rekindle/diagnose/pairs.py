@@ -45,8 +45,12 @@ def _companions(torch: str, variant: str, system: str | None) -> str | None:
 
 def _index(package: str, facts: Facts) -> str | None:
     """What PyTorch's index of the log's name has, where that is why nothing was found."""
-    asked = re.fullmatch(r"torch(?:==(\d+\.\d+\.\d+))?", package)
-    if facts.index is None or asked is None:
+    asked = re.fullmatch(r"torch(?:==(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}))?)?", package)
+    if asked is None:
+        return None
+    if asked[1] and (asked[2] or facts.index is None):
+        return _exact(asked[1], asked[2], facts)
+    if facts.index is None:
         return None
     if asked[1]:
         try:
@@ -62,6 +66,29 @@ def _index(package: str, facts: Facts) -> str | None:
         newest = [variant.name for variant in releases.torch_releases()[-1].variants]
         return f"PyTorch has no index `{facts.index}`: the newest release has {_listed(newest)}."
     return _pythons(having[-1], facts)
+
+
+def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
+    """For which Pythons a release has wheels, and where those with a `+cu117` in their name are."""
+    try:
+        release = releases.torch_release(torch)
+    except RekindleError:
+        return None
+    names = [each.name for each in release.variants]
+    if variant is not None and variant not in names:
+        return f"There is no torch {torch}+{variant}: PyTorch made {_listed(names)} of it."
+    known = release.pythons(facts.os or "linux")
+    told = f"The wheels of torch {torch} are for Python {known[0]} to {known[-1]} only" if known else ""
+    if told and facts.python in known:
+        told = ""
+    where = (
+        f"`+{variant}` is in PyTorch's own index only (`--index-url https://download.pytorch.org/whl/{variant}`), for "
+        "Linux and Windows; macOS has no CUDA"
+        if variant and facts.index != variant
+        else ""
+    )
+    story = "; ".join(part for part in (told, where) if part)
+    return f"{story}." if story else None
 
 
 def _pythons(release: releases.TorchRelease, facts: Facts) -> str | None:
