@@ -141,7 +141,11 @@ def test_what_cmake_calls_an_error_is_shown_above_what_it_asked() -> None:
 
 def test_a_second_try_counts_however_long_other_work_goes_on() -> None:
     failed = ["c++: fatal error: Killed signal terminated program cc1plus", "ninja: build stopped: subcommand failed."]
-    again = ["$ MAX_JOBS=2 pip wheel . -w dist", "Building wheels for collected packages: ops", "Successfully built ops"]
+    again = [
+        "$ MAX_JOBS=2 pip wheel . -w dist",
+        "Building wheels for collected packages: ops",
+        "Successfully built ops",
+    ]
     other = [f"building part {number}" for number in range(900)] + ["Successfully built another"]
     assert diagnose_text("\n".join([*failed, *again, *other]) + "\n").outcome is LogOutcome.NONE
 
