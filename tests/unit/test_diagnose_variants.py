@@ -84,3 +84,16 @@ def test_nothing_is_invented_for_failures_of_other_fields(log: str) -> None:
     assert [cause.label for cause in found.causes] == []
     assert found.outcome is LogOutcome.UNKNOWN
     assert found.unexplained
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("g++: 致命错误：已杀死 signal terminated program cc1plus", "compiler_out_of_memory"),
+        ("bash: nvcc: 未找到命令", "cuda_home_unset"),
+        ("/usr/bin/ld: ne peut trouver -lcuda", "libcuda_not_found"),
+    ],
+)
+def test_a_line_in_another_language_is_seen_in_a_large_log(line: str, label: str) -> None:
+    around = [f"[{number}/9000] c++ -O2 -c part_{number}.cpp" for number in range(3000)]
+    assert _first("\n".join([*around, line, *around])) == label

@@ -6,6 +6,7 @@ and looked at. Everything else is counted, so that a line number is the one of t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -14,6 +15,7 @@ import msgspec
 
 from rekindle.core.regex import re2
 from rekindle.diagnose.text import Decoder, bare, readable
+from rekindle.knowledge.logs.signatures import log_words
 
 BEFORE = 30
 AFTER = 12
@@ -32,7 +34,8 @@ _LATIN.max_mem = 64 << 20
 _WORDS = (
     rb"(?:^|[^-\w./\\=])(?i:error|fatal|fail(?:ed|ure|s|ing)?|err!|exception|traceback|unsupported|unsatisfied|undefined"
     rb"|unresolved|unable to|unknown|unrecognized|cannot|can't|can not|could not|couldn't|did not|does not|not found"
-    rb"|not (?:able|set|supported|compatible|compiled|recogni|installed|available|locate|exist|a valid|defined|enough)"
+    rb"|not (?:able|detected|set|supported|compatible|compiled|recogni|installed|available|locate|exist"
+    rb"|a valid|defined|enough)"
     rb"|no (?:cmake_|such|module|match|kernel|space|cuda|gpu|member|instance|rule|supported)"
     rb"|missing|mismatch|incompatib|truncated|submodule|must be"
     rb"|killed|abort|segmentation|illegal|denied|corrupt|timed out"
@@ -49,7 +52,14 @@ _CODES = (
     rb"|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
     rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI"
 )
-PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b")", _LATIN)
+# What compilers, shells and loaders say in other languages; a warning is none of it.
+_FOREIGN = b"|".join(
+    re.escape(said.strip().encode("utf-8"))
+    for row in log_words()
+    if row.means not in ("warning", "core dumped")
+    for said in row.said
+)
+PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b"|" + _FOREIGN + b")", _LATIN)
 # A compiler's warning is looked at only where it stands near a failure; a large build has a hundred thousand of them.
 _WARNED = re2.compile(rb": warning(?: #| C\d|:)", _LATIN)
 
