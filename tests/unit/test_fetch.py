@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.core import fetch
-from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.core.errors import BadInput, FetchFailed, NotWritable
 
 BODY = bytes(range(256)) * 4096
 
@@ -111,3 +112,13 @@ def test_ranges(server: str) -> None:
 def test_only_web_addresses(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         fetch.download(url, tmp_path / "a")
+
+
+def test_a_full_disk_is_no_fault_of_the_network(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(fetch, "_store", full)
+    with pytest.raises(NotWritable, match="the disk is full"):
+        fetch.download(f"{server}/file", tmp_path / "file")
+    assert len(Handler.requests) == 1, "another try would not mend it"

@@ -33,6 +33,7 @@ from rekindle.toolchain.providers import debian, registry
 from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
 from rekindle.toolchain.store import Store
 from support import packages
+from support.command import rekindle_command
 
 LINUX = KitPlatform(system="linux", arch="x86_64")
 
@@ -520,3 +521,12 @@ def test_the_doctor_does_not_ask_for_private_kits_on_path() -> None:
     kit = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("11.8.89"), found_by=("rekindle",))
     (found,) = cuda.one_wins(Machine(os="linux", arch="x86_64", toolkits=(kit,)))
     assert found.state.value == "PASS" and "rekindle toolchain" in found.found
+
+
+def test_a_rehearsal_does_not_ask_for_what_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "k.toml"
+    plan.write_text('source = "."\ntorch = "1.13.1"\ncuda = "9.1"\narch_list = "3.5"\n', encoding="utf-8")
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "t"))
+    seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
+    assert "would install cuda==9.1" in seen.err
+    assert "without `--dry-run` they are installed first" in seen.err and "add `--provision`" not in seen.err

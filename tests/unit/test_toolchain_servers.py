@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +26,7 @@ from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import verify
 from support import packages
+from support.troubled_server import Trouble, served
 
 LINUX = KitPlatform(system="linux", arch="x86_64")
 WINDOWS = KitPlatform(system="windows", arch="x86_64")
@@ -38,57 +36,6 @@ WANTED = ToolSpec.parse("cuda==11.8")
 linux_kit = pytest.mark.skipif(
     os.name == "nt", reason="UNVERIFIED: a kit for Linux has links, which Windows makes only for some users"
 )
-
-
-class Trouble:
-    """What the server does wrong, and what it was asked for."""
-
-    def __init__(self) -> None:
-        self.cuts: dict[str, list[int]] = {}
-        self.asked: list[tuple[str, str | None]] = []
-        self.gone: set[str] = set()
-        self.corrupt: set[str] = set()
-        self.slow = 0.0
-
-    def times(self, name: str) -> int:
-        return sum(name in path for path, _ in self.asked)
-
-
-class Handler(SimpleHTTPRequestHandler):
-    trouble: Trouble
-
-    def do_GET(self) -> None:
-        name = self.path.rpartition("/")[2]
-        wanted = self.headers.get("Range")
-        self.trouble.asked.append((self.path, wanted))
-        path = Path(self.translate_path(self.path))
-        if name in self.trouble.gone or not path.is_file():
-            self.send_error(404)
-            return
-        data = path.read_bytes()
-        if name in self.trouble.corrupt:
-            data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
-        start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
-        if start >= len(data) and wanted:
-            self.send_error(416)
-            return
-        self.send_response(206 if wanted else 200)
-        self.send_header("Content-Length", str(len(data) - start))
-        if wanted:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        self.end_headers()
-        cuts = self.trouble.cuts.get(name, [])
-        end = next((cut for cut in sorted(cuts) if cut > start), None)
-        if end is not None:
-            cuts.remove(end)
-        time.sleep(self.trouble.slow)
-        self.wfile.write(data[start:end])
-        if end is not None:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -108,15 +55,8 @@ def address(site: Path, trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> It
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(fetch, "time", Sleepless())
-    handler = type("Staged", (Handler,), {"trouble": trouble})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(site)))
-    server.daemon_threads = True
-    thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.02), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(site, trouble) as found:
+        yield found
 
 
 class Sleepless:

@@ -82,7 +82,13 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
     seen = look(command.machine)
     if command.provision:
         seen = _provisioned(command, seen, tell)
-    resolved = resolve(command, seen)
+    try:
+        resolved = resolve(command, seen)
+    except RekindleError as error:
+        if not (command.provision and command.dry_run):
+            raise
+        # The tools are named above; the usual hint would be to add what was given.
+        raise type(error)(error.message, hint="without `--dry-run` they are installed first") from error
     choices = _choices(command, resolved, seen)
     if command.machine is not None and not command.dry_run:
         message = "cannot build from a snapshot"

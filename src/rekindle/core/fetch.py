@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from rekindle.core import console
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
-from rekindle.core.files import rename_over
+from rekindle.core.files import FULL, not_writable, rename_over
 from rekindle.core.paths import sha256_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ def download(
         except FetchFailed:
             raise
         except OSError as error:
+            if error.errno in FULL:
+                # No network's fault, and another try would not mend it.
+                raise not_writable(part, error) from error
             problem = str(error)
             continue
         except Exception as error:

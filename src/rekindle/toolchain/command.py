@@ -74,7 +74,11 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
         offerings = [entry.offering for entry in listed.kits]
     else:
         refuse_unserved(wanted, _cards(command, wanted))
-        offerings = [_found(store, spec, command, wanted) for spec in wanted]
+        offerings = []
+        for spec in wanted:
+            # Asking pip and apt what they have takes a minute on a slow line.
+            say(f"looking for {spec}")
+            offerings.append(_found(store, spec, command, wanted))
         offerings += _companions(store, offerings, command, wanted)
     for offering in offerings:
         report.show_offering(offering)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core import fetch as fetching
-from rekindle.core.errors import BadInput, FetchFailed, RekindleError
+from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -39,6 +39,9 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     for row in rows:
         try:
             offering = _asked(row, wanted, place, subdir, settings)
+        except NotWritable:
+            # A full disk here is no answer about what the channel has.
+            raise
         except RekindleError as error:
             why.append(error.message)
             continue

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from rekindle.core import fetch as fetching
-from rekindle.core.errors import BadInput, FetchFailed, RekindleError
+from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -68,6 +68,9 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
         return FoundOffering(why="it is asked over the network, and `--offline` was given")
     try:
         listed = read(_listed(row, label, settings).read_bytes(), f"redistrib_{label}.json")
+    except NotWritable:
+        # A full disk here is no answer about what NVIDIA has.
+        raise
     except RekindleError as error:
         return FoundOffering(why=error.message)
     variant = f"cuda{settings.cuda.major}" if settings.cuda else None
