@@ -487,6 +487,25 @@ def test_the_visual_c_libraries_that_torch_imports(
     assert (finding.fix is not None and "vc_redist.x64.exe" in finding.fix.text) is (state is not State.PASS)
 
 
+@pytest.mark.parametrize(
+    ("system", "version", "sources", "state"),
+    [
+        ("linux", "570.26", ("pci",), State.WARN),
+        ("linux", "570.26", ("pci", "nvml"), State.PASS),
+        ("linux", "590.44.01", ("pci",), State.PASS),
+        ("windows", "572.16", ("pci",), State.PASS),
+    ],
+)
+def test_a_card_that_no_list_of_that_driver_names_is_warned_of(
+    system: str, version: str, sources: tuple[str, ...], state: State
+) -> None:
+    card = FoundGpu(name="NVIDIA GeForce RTX 5050", pci_id="10de:2d83", capability=Capability(12, 0), sources=sources)
+    seen = Machine(os=system, arch="x86_64", gpus=(card,), driver=FoundDriver(version=Version(version)))
+    (finding,) = examine(seen, only=["driver.serves-card"])
+    assert finding.state is state, finding.found
+    assert ("NVIDIA's lists name" in finding.found) is (state is State.WARN)
+
+
 @pytest.mark.parametrize(("sources", "state"), [((), State.FAIL), (("nvml",), State.WARN)])
 def test_a_first_driver_is_said_to_be_inferred(sources: tuple[str, ...], state: State) -> None:
     card = FoundGpu(name="NVIDIA GeForce RTX 5070", capability=Capability(12, 0), sources=sources)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from support import elves, fatbins, packages
 from support.observing import copy, index, observe, publish, rows  # noqa: F401 - fixtures
+from support.repositories import git
 from tools.observe import difference, mathlibs
 
 GIT = shutil.which("git")
@@ -211,6 +213,32 @@ def test_a_later_version_takes_the_place_of_the_last_one_without_a_stop() -> Non
     assert (len(found.added), len(found.removed), found.stops) == (1, 1, [])
     found = difference.compare("cuda/mathlibs.json", {"libraries": [newer]}, {"libraries": [row]}, mathlibs.replaced)
     assert found.stops
+
+
+@pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
+def test_driver_lists_say_from_which_driver_on_a_card_is_named(copy: Path, tmp_path: Path) -> None:
+    place = copy / "gpu" / "driver_lists.json"
+    lines = {
+        "515.43.04": "",
+        "515.57": "| NVIDIA TITAN RTX | 1E02           |\n",
+        "570.86.16": "| NVIDIA TITAN RTX | 1E02           |\n| NVIDIA GeForce RTX 5090 | 2B85 10DE 1234 |\n",
+        "570.123.07": "| NVIDIA GeForce RTX 5090 | 2B85           |\n| NVIDIA GeForce RTX 5060 | 2D05           |\n",
+    }
+
+    def read(lists: dict[str, str]) -> list[tuple[str, str, str]]:
+        clone = Path(tempfile.mkdtemp(dir=tmp_path))
+        git(clone, "init", "-q")
+        for tag in sorted(lists, reverse=True):  # the order of the tags is that of their numbers, not of the commits
+            (clone / "README.md").write_text(f"# {tag}\n{lists[tag]}", encoding="utf-8", newline="\n")
+            git(clone, "add", ".")
+            git(clone, "commit", "-q", "-m", tag)
+            git(clone, "tag", tag)
+        return [(row["pci_id"], row["name"], row["driver"]) for row in regenerated(place, str(clone))]
+
+    first = [("2b85", "GeForce RTX 5090", "570.86.16"), ("2d05", "GeForce RTX 5060", "570.123.07")]
+    assert read(lines) == first
+    changed = read({**lines, "570.86.16": lines["570.86.16"].replace("2B85", "2B86")})
+    assert changed == [("2b85", "GeForce RTX 5090", "570.123.07"), ("2b86", "GeForce RTX 5090", "570.86.16"), first[1]]
 
 
 def test_system_symbols_are_those_of_the_packages_of_both_architectures(copy: Path, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "torch_options": (TORCH,),
     "architecture_lists": (TORCH,),
     "conda_forge": ("a clone of conda-forge/pytorch-cpu-feedstock",),
+    "driver_lists": ("a clone of NVIDIA/open-gpu-kernel-modules with its tags",),
     "chips": ("pci.ids, from the package hwdata or pci-ids.ucw.cz",),
     "gpus": (
         "pci.ids, from the package hwdata or pci-ids.ucw.cz",

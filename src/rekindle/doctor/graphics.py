@@ -8,11 +8,13 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu import capabilities, drivers
+from rekindle.knowledge.gpu import capabilities, driver_lists, drivers
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import FoundGpu, Machine
 
+# Who has seen the driver drive the card.
+_DRIVEN = {"nvml", "nvidia-smi", "cuda"}
 # Device Manager codes people meet with a graphics card, in words.
 _PROBLEMS = {
     10: ("the card did not start", "reinstall the driver of the branch that serves the card"),
@@ -162,12 +164,20 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
                 commands=driver_commands(machine, last),
             )
         elif first is not None and version < first:
-            # No list of first drivers can be had: it is inferred, and a driver that shows the card knows better.
+            # It is inferred from the toolkits, and a driver that shows the card knows better.
             yield say(
                 "driver.serves-card",
-                State.WARN if {"nvml", "nvidia-smi", "cuda"} & set(gpu.sources) else State.FAIL,
+                State.WARN if _DRIVEN & set(gpu.sources) else State.FAIL,
                 f"{name} ({gpu.capability}) needs driver {first} or newer for CUDA "
                 f"(inferred from {_first_cuda(gpu.capability)}); this one is {version}",
+                fix="install the newest driver",
+            )
+        elif (named := _listed_later(gpu, machine)) is not None:
+            yield say(
+                "driver.serves-card",
+                State.WARN,
+                f"NVIDIA's lists name {name} from driver {named} on; this one is {version}, "
+                "and nothing here has seen it drive the card",
                 fix="install the newest driver",
             )
         else:
@@ -252,6 +262,15 @@ def last_branch(capability: Capability) -> int | None:
     """The last driver branch for a card; None when it has not ended, or is not known."""
     facts = capabilities.facts(capability)
     return int(facts.last_driver_branch) if facts and facts.last_driver_branch else None
+
+
+def _listed_later(gpu: FoundGpu, machine: Machine) -> Version | None:
+    """The first driver whose list names the card, where this one is older; the lists are of drivers for Linux."""
+    found = driver_lists.listed_from(gpu.pci_id)
+    version = machine.driver.version if machine.driver else None
+    if found is None or version is None or machine.driver_system != "linux" or _DRIVEN & set(gpu.sources):
+        return None
+    return found.driver if version < found.driver else None
 
 
 def first_driver(capability: Capability, system: str) -> Version | None:

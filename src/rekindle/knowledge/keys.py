@@ -78,6 +78,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/capabilities": {"capability": ("capability",), "need": ("id",)},
     "gpu/chips": {"chips": ("name",)},
     "gpu/driver_branches": {"branches": ("name",), "newest": ("branch",)},
+    "gpu/driver_lists": {"cards": ("pci_id",)},
     "gpu/driver_packages": {"package": ("id",)},
     "gpu/families": {"family": ("base",)},
     "gpu/jetson": {"board": ("chip",), "jetpack": ("version",), "arm": ("id",)},
