@@ -368,13 +368,42 @@ def test_conda_forge_is_what_its_recipe_says(copy: Path, tmp_path: Path) -> None
 
 
 def test_a_table_that_keeps_rows_says_so(copy: Path) -> None:
-    (copy / "gpu" / "chips.json").unlink()
+    (copy / "gpu" / "gpus.json").unlink()
     pci = copy / "pci.ids"
     pci.write_text("10de  NVIDIA Corporation\n", encoding="utf-8")
-    done = observe(copy, "chips", str(pci))
+    done = observe(copy, "gpus", str(pci), str(pci))
     assert done.returncode == 1
     assert "does not come back from nothing" in done.stderr
-    assert "pci.ids names chips and no capability" in observe(copy, "list").stdout
+    assert "capabilities of names that neither list has" in observe(copy, "list").stdout
+
+
+def test_chips_are_what_nouveau_and_mesa_say_of_them(copy: Path, tmp_path: Path) -> None:
+    place = copy / "gpu" / "chips.json"
+    base, info, pci = tmp_path / "base.c", tmp_path / "nouveau_device_info.c", tmp_path / "pci.ids"
+    chips = {"nv44": "NV44", "nvc0": "GF100", "nvc1": "GF108", "nv108": "GK208", "nv1b2": "GB202"}
+    lines = [f'static const struct chip\n{key}_chipset = {{\n\t.name = "{name}",\n}};\n' for key, name in chips.items()]
+    base.write_text("".join(lines), encoding="utf-8")
+    pci.write_text("10de  NVIDIA Corporation\n\tfeed  GX999 [Ours]\n\tbeef  GB299 [Card]\n10df  Emulex\n", "utf-8")
+    cases = [(">=", "0x1b0", "120"), (">=", "0x0f0", "0x35"), (">=", "0x0c1", "21"), ("==", "0x0c0", "20")]
+
+    def read(changed: str = "21") -> tuple[dict[str, tuple[str, str, str]], str]:
+        told = "".join(f"   if (chipset {sign} {at})\n      return {value};\n" for sign, at, value in cases)
+        told = told.replace("return 21", f"return {changed}")
+        info.write_text(f"uint8_t\nsm_for_chipset(uint16_t chipset)\n{{\n{told}   return 0x00;\n}}\n", encoding="utf-8")
+        place.unlink(missing_ok=True)
+        done = observe(copy, "chips", str(base), str(info), str(pci), "--accept")
+        assert done.returncode == 0, done.stderr
+        found = {row["name"]: (row["capability"], row["architecture"], row["evidence"]) for row in rows(place)}
+        return found, done.stderr
+
+    first, said = read()
+    assert first["GF100"] == ("2.0", "Fermi", "script")
+    assert (first["GF108"][0], first["GK208"], first["GB202"][0]) == ("2.1", ("3.5", "Kepler", "script"), "12.0")
+    assert first["GK210"] == ("3.7", "Kepler", "notes")
+    assert "UNVERIFIED: GK210 (3.7)" in said
+    assert "NV44" not in first
+    assert "no source gives the capability of GB299" in said
+    assert read("22")[0]["GF108"][0] == "2.2"
 
 
 def test_offline_a_table_without_its_recording_is_unverified_and_nothing_is_written(

@@ -42,7 +42,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     "architecture_lists": (TORCH,),
     "conda_forge": ("a clone of conda-forge/pytorch-cpu-feedstock",),
     "driver_lists": ("a clone of NVIDIA/open-gpu-kernel-modules with its tags",),
-    "chips": ("pci.ids, from the package hwdata or pci-ids.ucw.cz",),
+    "chips": (
+        "base.c of nouveau, from Linux (drivers/gpu/drm/nouveau/nvkm/engine/device)",
+        "nouveau_device_info.c, from Mesa (src/nouveau/winsys)",
+        "pci.ids, from the package hwdata or pci-ids.ucw.cz",
+    ),
     "gpus": (
         "pci.ids, from the package hwdata or pci-ids.ucw.cz",
         "supported-gpus.json, from the folder supported-gpus of NVIDIA's driver for Linux",
@@ -62,7 +66,6 @@ KEEPS = {
     "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
     "cudnn": "families and versions that were never opened; new versions are opened",
     "torch_options": "what a person decided about an option; its releases are read anew",
-    "chips": "pci.ids names chips and no capability",
     "gpus": "capabilities of names that neither list has; names and ids are read anew",
     "conda_forge": "builds of branches that the clone lacks",
 }

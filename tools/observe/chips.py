@@ -4,18 +4,20 @@
 
 BASE.C is drivers/gpu/drm/nouveau/nvkm/engine/device/base.c of Linux (also in Debian's package linux-source): the number
 that each chip answers with, and its name. DEVICE-INFO.C is src/nouveau/winsys/nouveau_device_info.c of Mesa: the
-capability of each number. What both leave open (chips of boards, the newest ones) was read by a person on NVIDIA's pages:
-`stated/chips.toml` holds it, with its source; such rows are called UNVERIFIED here. PCI.IDS names chips that are in none.
+capability of each number. What both leave open (chips of boards, the newest ones) a person read on NVIDIA's pages and
+wrote into `stated/chips.toml`, with its source; those rows are called UNVERIFIED here. PCI.IDS is only looked at for
+chips that are in none of them.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tools.observe import table
 from tools.observe.gpus import COMPUTE, plain_chip, read_pci_ids
@@ -27,7 +29,7 @@ _CASE = re.compile(r"if \(chipset (>=|==) (0x[0-9a-f]+)\)\s*return (\w+);")
 
 
 def observe(base: str, device_info: str, pci_ids: str) -> dict[str, list[dict[str, Any]]]:
-    stated = tomllib.loads(STATED.read_text(encoding="utf-8"))
+    stated = msgspec.toml.decode(STATED.read_bytes())
     capability = read_capabilities(Path(device_info).read_text(encoding="utf-8"))
     rows: dict[str, dict[str, Any]] = {}
     for number, name in _CHIP.findall(Path(base).read_text(encoding="utf-8")):
@@ -56,7 +58,7 @@ def read_capabilities(text: str) -> Callable[[int], str | None]:
 
     def capability(chip: int) -> str | None:
         digits = next((v for sign, number, v in cases if (chip >= number if sign == ">=" else chip == number)), "")
-        # 2.x and older Mesas write them as hexadecimal: 0x86 is 8.6.
+        # Older Mesas write them as hexadecimal: 0x86 is 8.6.
         digits = digits.removeprefix("0x")
         return f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else None
 
@@ -83,9 +85,7 @@ def _state(rows: dict[str, dict[str, Any]], one: dict[str, Any]) -> None:
     rows[name] = _row(name, said, source=one["source"], evidence="notes", uncertain=uncertain)
 
 
-def _row(
-    name: str, capability: str | None, *, source: str, evidence: str, uncertain: bool = False
-) -> dict[str, Any]:
+def _row(name: str, capability: str | None, *, source: str, evidence: str, uncertain: bool = False) -> dict[str, Any]:
     return {
         "name": name,
         "architecture": "",
