@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from support import elves, fatbins, packages
 from support.observing import copy, index, observe, publish, rows  # noqa: F401 - fixtures
 from support.repositories import git
-from tools.observe import difference, mathlibs
+from tools.observe import difference, mathlibs, toolkits
 
 GIT = shutil.which("git")
 
@@ -239,6 +241,50 @@ def test_driver_lists_say_from_which_driver_on_a_card_is_named(copy: Path, tmp_p
     assert read(lines) == first
     changed = read({**lines, "570.86.16": lines["570.86.16"].replace("2B85", "2B86")})
     assert changed == [("2b85", "GeForce RTX 5090", "570.123.07"), ("2b86", "GeForce RTX 5090", "570.86.16"), first[1]]
+
+
+PTXAS = """#!/bin/sh
+if [ "$1" = --help ]; then
+    echo "--gpu-name <target> (-arch)"
+    echo "    Allowed values: {targets}"
+    echo "--help (-h)"
+else
+    grep -q '^.version 8.[0-{minor}]$' "$2"
+fi
+"""
+NOTES = """<table><caption>Table 3 CUDA Toolkit and Corresponding Driver Versions</caption>
+<tr><th>CUDA Toolkit</th><th>Linux x86_64 Driver Version</th><th>Windows x86_64 Driver Version</th></tr>
+<tr><td><p>CUDA 12.4 Update 1</p></td><td><p>&gt;=550.54.99</p></td><td><p>&gt;=551.78</p></td></tr>
+<tr><td><p>CUDA 12.4 GA</p></td><td><p>&gt;=550.54.14</p></td><td><p>N/A</p></td></tr></table>"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it asks a program for Linux")
+def test_toolkits_are_what_their_own_ptxas_says(index: tuple[Path, str], copy: Path, tmp_path: Path) -> None:
+    folder, url = index
+    place = copy / "cuda" / "toolkits.json"
+    for package in toolkits.PACKAGES:
+        publish(folder, package, {})
+    name = f"nvidia_cuda_nvcc_cu12-12.4.131-py3-none-manylinux2014_{platform.machine()}.whl"
+    notes = tmp_path / "notes.html"
+    notes.write_text(NOTES, encoding="utf-8")
+
+    def read(targets: str, minor: int, *words: str) -> dict[str, dict[str, Any]]:
+        held = PTXAS.format(targets=targets, minor=minor)
+        publish(folder, "nvidia-cuda-nvcc-cu12", {name: {"nvidia/cuda_nvcc/bin/ptxas": held}})
+        return {row["version"]: row for row in regenerated(place, *words, url=url)}
+
+    first = read("'sm_50','sm_90','sm_90a'", 4)
+    row = first["12.4"]
+    assert (row["targets"], row["ptx_isa"], row["evidence"]) == (["sm_50", "sm_90", "sm_90a"], "8.4", "binary")
+    assert row["min_drivers"][0] == {"update": 0, "linux": "550.54.14", "windows": "551.61"}
+    assert "12.5" not in first
+    assert first["11.0"]["evidence"] == "notes"
+    changed = read("'sm_50','sm_90','sm_91a'", 5, str(notes))["12.4"]
+    assert (changed["targets"], changed["ptx_isa"]) == (["sm_50", "sm_90", "sm_91a"], "8.5")
+    assert changed["min_drivers"] == [
+        {"update": 0, "linux": "550.54.14", "windows": None},
+        {"update": 1, "linux": "550.54.99", "windows": "551.78"},
+    ]
 
 
 def test_system_symbols_are_those_of_the_packages_of_both_architectures(copy: Path, tmp_path: Path) -> None:

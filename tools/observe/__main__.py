@@ -58,11 +58,14 @@ TABLES: dict[str, tuple[str, ...]] = {
     "library_hashes": (),
     "old_wheels": (),
 }
+# What a script takes if a person has it: without it, it says what is UNVERIFIED.
+OPTIONAL = {
+    "toolkits": "the release notes of the newest CUDA, saved from docs.nvidia.com/cuda/cuda-toolkit-release-notes"
+}
 # Why a table does not come back from its source alone: the script goes by the rows that are there.
 KEEPS = {
     "dlls": "older versions of a package stay listed only while the table names them",
     "host_compilers": "toolkits without a package on the index were read off installers; the rest is read anew",
-    "toolkits": "drivers and dates are NVIDIA's published words; targets are read anew",
     "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
     "cudnn": "families and versions that were never opened; new versions are opened",
     "torch_options": "what a person decided about an option; its releases are read anew",
@@ -84,7 +87,8 @@ def main() -> int:
     if options.table == "list":
         for name, needs in TABLES.items():
             back = f"keeps rows: {KEEPS[name]}" if name in KEEPS else "a deleted table comes back"
-            print(f"{name:<20}{'; '.join(needs) or INDEX}\n{'':<20}{back}")
+            more = f"; if you have it: {OPTIONAL[name]}" if name in OPTIONAL else ""
+            print(f"{name:<20}{'; '.join(needs) or INDEX}{more}\n{'':<20}{back}")
         print("by themselves:", ", ".join(OTHERS))
         return 0
     if options.table == "bundle":
@@ -120,7 +124,9 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
         raise SystemExit(f"`{name}` needs {' and '.join(TABLES[name])}")
     print(f"== {name}", file=sys.stderr, flush=True)
     module = importlib.import_module(f"tools.observe.{name}")
-    needs = arguments[: len(TABLES[name])] if TABLES[name] else ([[]] if name == "linux_libraries" else [])
+    needs = arguments[: len(TABLES[name]) + (name in OPTIONAL)]
+    if name == "linux_libraries":
+        needs = [[]]
     try:
         found = module.observe(*needs)
     except FileNotFoundError as error:
