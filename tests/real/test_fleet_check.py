@@ -21,7 +21,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the card is ann
 SMI = """#!/bin/sh
 case "$*" in
 *query-gpu*) echo "Tesla T4, 00000000:3B:00.0, 0x1EB810DE, 15360, 580.95.05, 7.5" ;;
-*) echo "| NVIDIA-SMI 580.95.05    Driver Version: 580.95.05    CUDA Version: 13.0 |" ;;
+*)
+  echo "| NVIDIA-SMI 580.95.05    Driver Version: 580.95.05    CUDA Version: 13.0 |"
+  echo "|   0  Tesla T4                       Off |   00000000:3B:00.0 Off |                    0 |"
+  ;;
 esac
 """
 
