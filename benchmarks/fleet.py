@@ -23,6 +23,7 @@ import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from rekindle.core import codec
 from rekindle.fleet import dispatch, local, planning, shelved, work
@@ -89,7 +90,6 @@ async def coordinate(folder: Path, jobs: int) -> tuple[Cost, Cost]:
     intake = Intake(planned, state, folder / "shelf", call)
     rules = DispatchRules()
     dispatcher = Dispatcher(planned, state, FleetJournal(state.journal), intake, rules, lambda _: None)
-    dispatch.lacks = lambda job, have: ()  # type: ignore[assignment]
     module = folder / "answers.py"
     module.write_text(ANSWER, encoding="utf-8")
     async with local.fleet(folder / "w", workers=1, slots=SLOTS, memory_gb=8, cache=None) as (address, place):
@@ -99,7 +99,8 @@ async def coordinate(folder: Path, jobs: int) -> tuple[Cost, Cost]:
         await client.upload_file(str(module))
         sys.path.insert(0, str(folder))
         work.build = importlib.import_module("answers").answer
-        ours = await timed(dispatcher.session(client), jobs)
+        with mock.patch.object(dispatch, "lacks", return_value=()):
+            ours = await timed(dispatcher.session(client), jobs)
         assert len(dispatcher.ended) == jobs
         (there,) = (await client.scheduler.identity())["workers"]
         orders = [codec.to_json(await intake.order(client, there, job, None), indent=0) for job in planned.plan.jobs]

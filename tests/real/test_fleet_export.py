@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import jsonschema
@@ -16,7 +17,9 @@ import pytest
 import yaml
 
 from rekindle.fleet import planning, shelved
+from support.artefacts import unverified
 from support.command import rekindle_command
+from support.cuda import machine, project
 from support.fleets import ROOT, pebble
 from support.slurms import finished, program, slurm
 from support.workflows import run_as_a_runner, schema
@@ -98,6 +101,76 @@ def test_one_exported_job_makes_the_same_wheel_as_the_fleet(small: Path) -> None
     begun = time.monotonic()
     again = rekindle_command("fleet", "job", "matrix.toml", entry["key"], "--shelf", str(runner / "shelf"), "--json")
     assert again.json()["state"] == "kept" and time.monotonic() - begun < 30
+
+
+@pytest.mark.long
+def test_one_exported_cuda_job_makes_the_same_code_as_the_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two compiles by nvcc differ in a random name: equal are the members and, once stripped, all code in them."""
+    if not any(kit.nvcc and kit.version and str(kit.version.major_minor) == "13.0" for kit in machine().toolkits):
+        unverified("no CUDA 13.0 here")
+    if shutil.which("strip") is None or shutil.which("readelf") is None:
+        unverified("binutils are not installed")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(project("spark"), tmp_path / "spark")
+    cmake = tmp_path / "spark" / "CMakeLists.txt"
+    cmake.write_text(cmake.read_text(encoding="utf-8").replace("alpha beta gamma delta", "alpha"), encoding="utf-8")
+    (tmp_path / "matrix.toml").write_text(
+        f'project = "spark"\ncuda = "13.0"\ngpu = "7.5"\narch = "{os.uname().machine}"\n'
+        '[projects.spark]\nbuild = "spark/build.toml"\n',
+        encoding="utf-8",
+    )
+    seen = rekindle_command("fleet", "export", "github", "-o", "fleet.yml", "--shelf", str(tmp_path / "s"))
+    assert seen.code == 0, seen.err
+    (job,) = yaml.safe_load((tmp_path / "fleet.yml").read_text(encoding="utf-8"))["jobs"].values()
+    (entry,) = job["strategy"]["matrix"]["include"]
+    assert entry["toolchain"] == "cuda==13.0"
+    runner, temp = tmp_path / "runner", tmp_path / "temp"
+    shutil.copytree(tmp_path / "spark", runner / "spark")
+    shutil.copy(tmp_path / "matrix.toml", runner)
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(temp)], check=True)
+    # A runner that has the toolkit already: what `toolchain install` brings is tested elsewhere.
+    assert run_as_a_runner(job["steps"], {**entry, "toolchain": ""}, runner, temp) == ["Rekindle", "Build"]
+    words = ["matrix.toml", entry["key"], "--shelf", str(tmp_path / "own"), "--work", str(tmp_path / "elsewhere")]
+    here = rekindle_command("fleet", "job", *words, "--json")
+    assert here.code == 0, here.err
+    (theirs,), (ours,) = ((place / "wheels").glob("*.whl") for place in (runner / "shelf", tmp_path / "own"))
+    assert theirs.name == ours.name
+    made, again = contents(theirs, tmp_path / "a"), contents(ours, tmp_path / "b")
+    assert made.keys() == again.keys()
+    libraries = {name for name in made if name.endswith(".so")}
+    assert libraries, made.keys()
+    different = {name for name in made if made[name] != again[name]}
+    assert {name for name in different - libraries if not name.endswith("/RECORD")} == set()
+    for name in libraries:
+        one, other = sections(tmp_path / "a" / name), sections(tmp_path / "b" / name)
+        assert one.keys() == other.keys()
+        assert {part for part in one if one[part] != other[part]} <= LAYOUT, name
+        assert one[".dynstr"].rstrip(b"\0") == other[".dynstr"].rstrip(b"\0")
+    code = sections(tmp_path / "a" / "spark" / "lib" / "libspark_cuda.so")
+    assert len(code[".nv_fatbin"]) > 1000 and len(code[".text"]) > 1000, "GPU code is among what was compared"
+
+
+LAYOUT = {".note.gnu.build-id", ".dynsym", ".dynstr", ".init", ".dynamic"}
+"""CMake blanks the build folder's path in the library, and leaves its length: what is behind it lies elsewhere."""
+
+
+def contents(wheel: Path, folder: Path) -> dict[str, bytes]:
+    """Every member; of a library what is left of it without its symbols, which name nvcc's temporary files."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    for library in folder.rglob("*.so"):
+        subprocess.run(["strip", str(library)], check=True)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def sections(library: Path) -> dict[str, bytes]:
+    """By a reader that is not ours."""
+    said = subprocess.run(["readelf", "-SW", str(library)], capture_output=True, text=True, check=True).stdout
+    data = library.read_bytes()
+    rows = re.findall(r"\] (\.\S+) +(\w+) +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+)", said)
+    return {name: data[int(at, 16) : int(at, 16) + int(size, 16)] for name, kind, at, size in rows if kind != "NOBITS"}
 
 
 def test_a_job_whose_time_is_up_says_so_and_goes_on(small: Path) -> None:

@@ -7,7 +7,7 @@ it within that: a row of them ends at Python's recursion limit, and one of many 
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -20,17 +20,21 @@ _SPARE_HEADERS, _HEADERS_SHARE = 1024**2, 4
 _HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, b"X")
 
 
+_READ: Callable[[tarfile.TarInfo, tarfile.TarFile], tarfile.TarInfo] = vars(tarfile.TarInfo)["_proc_member"]
+"""Reads one header, and those that follow it; the library has no public place to stand before it."""
+
+
 class BoundedMember(tarfile.TarInfo):
     def _proc_member(self, tar: BoundedTar) -> tarfile.TarInfo:
         if self.type not in _HEADERS:
-            return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
+            return _READ(self, tar)
         tar.header_bytes -= 512 + self.size
         tar.chain += 1
         if self.size > _LONGEST_HEADER or tar.header_bytes < 0 or tar.chain > _LONGEST_CHAIN:
             message = f"its headers take more than any real one: {self.size} bytes, {tar.chain} in a row"
             raise tarfile.ReadError(message)
         try:
-            return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
+            return _READ(self, tar)
         finally:
             tar.chain -= 1
 

@@ -7,16 +7,20 @@ from typing import Any
 from rekindle.fleet.export.workflow import (
     COMPILED,
     FREE_GB,
-    MOST_ENTRIES,
     SHELF,
     Exported,
     ExportedJob,
+    ExportRound,
     ExportSettings,
     build_words,
+    divided,
     quoted,
+    rounds,
     toolchain_words,
+    variables,
 )
 
+_MOST = 256
 RUNNERS = {
     "linux-x86_64": "ubuntu-22.04",
     "linux-aarch64": "ubuntu-22.04-arm",
@@ -41,11 +45,10 @@ def workflow(exported: Exported, *, name: str = "fleet", then: dict[str, Any] | 
     """The workflow as plain values. `then` are jobs that come after the last round, by name."""
     jobs: dict[str, Any] = {}
     before: list[str] = []
-    for level in sorted({job.level for job in exported.jobs}):
-        for number in range(1, exported.rounds + 1):
-            made = _round(exported, level, number, before)
-            jobs |= made
-            before = list(made)
+    for turn in rounds(exported):
+        made = _round(exported, turn, before)
+        jobs |= made
+        before = list(made)
     for title, after in (then or {}).items():
         jobs[title] = {**after, "needs": before, "if": "${{ !cancelled() }}"}
         before = [title]
@@ -55,29 +58,26 @@ def workflow(exported: Exported, *, name: str = "fleet", then: dict[str, Any] | 
         "permissions": {"contents": "read"},
         "concurrency": {"group": f"{name}-${{{{ github.ref }}}}", "cancel-in-progress": False},
         "env": {
-            "REKINDLE_REQUIREMENT": exported.settings.rekindle,
-            "PYTHONUTF8": "1",
+            **variables(exported.settings),
             **({"SITE_URL": _PAGES} if exported.settings.site else {}),
         },
         "jobs": jobs,
     }
 
 
-def _round(exported: Exported, level: int, number: int, before: list[str]) -> dict[str, Any]:
-    """All jobs of a level; more than a matrix may have are divided."""
-    entries = [job for job in exported.jobs if job.level == level]
-    parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
-    suffix = ["" if len(parts) == 1 else f"-{part}" for part in range(1, len(parts) + 1)]
+def _round(exported: Exported, turn: ExportRound, before: list[str]) -> dict[str, Any]:
+    """All jobs of a turn; more than a matrix may have are divided."""
+    settings = exported.settings
     return {
-        f"{'build' if level == 0 else 'extensions'}-round-{number}{suffix[at]}": {
-            "name": f"${{{{ matrix.name }}}} ({number}/{exported.rounds})",
+        f"{turn.kind}-round-{turn.number}{ending}": {
+            "name": f"${{{{ matrix.name }}}} ({turn.number}/{exported.rounds})",
             **({"needs": before, "if": "${{ !cancelled() }}"} if before else {}),
             "runs-on": "${{ matrix.runner }}",
-            "timeout-minutes": exported.settings.limit,
-            "strategy": {"fail-fast": False, "matrix": {"include": [_entry(job, exported.settings) for job in part]}},
-            "steps": steps(exported.settings, number, last=number == exported.rounds),
+            "timeout-minutes": settings.limit,
+            "strategy": {"fail-fast": False, "matrix": {"include": [_entry(job, settings) for job in part]}},
+            "steps": steps(settings, turn.number, last=turn.last),
         }
-        for at, part in enumerate(parts)
+        for ending, part in divided(turn.jobs, _MOST)
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rekindle.fleet.export.workflow import (
@@ -11,8 +12,11 @@ from rekindle.fleet.export.workflow import (
     ExportedJob,
     ExportSettings,
     build_words,
+    divided,
     quoted,
+    rounds,
     toolchain_words,
+    variables,
 )
 
 _MOST = 200
@@ -22,25 +26,23 @@ IMAGES = {"linux-x86_64": "python:3.12-bookworm", "linux-aarch64": "python:3.12-
 def pipeline(exported: Exported) -> dict[str, Any]:
     stages: list[str] = []
     jobs: dict[str, Any] = {}
-    for level in sorted({job.level for job in exported.jobs}):
-        entries = [job for job in exported.jobs if job.level == level]
-        for number in range(1, exported.rounds + 1):
-            stage = f"{'build' if level == 0 else 'extensions'}-{number}"
-            stages.append(stage)
-            for place in sorted({f"{job.system}-{job.machine}" for job in entries}):
-                fitting = [job for job in entries if f"{job.system}-{job.machine}" == place]
-                for start in range(0, len(fitting), _MOST):
-                    part = fitting[start : start + _MOST]
-                    title = f"{stage}-{place}" + (f"-{start // _MOST + 1}" if len(fitting) > _MOST else "")
-                    jobs[title] = _job(exported.settings, stage, place, part, last=number == exported.rounds)
-    return {
-        "stages": stages,
-        "variables": {"REKINDLE_REQUIREMENT": exported.settings.rekindle, "PYTHONUTF8": "1"},
-        **jobs,
-    }
+    for turn in rounds(exported):
+        stage = f"{turn.kind}-{turn.number}"
+        stages.append(stage)
+        for place in sorted({_place(job) for job in turn.jobs}):
+            fitting = [job for job in turn.jobs if _place(job) == place]
+            for ending, part in divided(fitting, _MOST):
+                jobs[f"{stage}-{place}{ending}"] = _job(exported.settings, stage, place, part, last=turn.last)
+    return {"stages": stages, "variables": variables(exported.settings), **jobs}
 
 
-def _job(settings: ExportSettings, stage: str, place: str, jobs: list[ExportedJob], *, last: bool) -> dict[str, Any]:
+def _place(job: ExportedJob) -> str:
+    return f"{job.system}-{job.machine}"
+
+
+def _job(
+    settings: ExportSettings, stage: str, place: str, jobs: Sequence[ExportedJob], *, last: bool
+) -> dict[str, Any]:
     image = settings.runner.get(place) or IMAGES.get(place)
     command = quoted(build_words(settings, "$KEY"))
     goes_on = "" if last else ' if [ "$code" = 75 ]; then code=0; fi;'

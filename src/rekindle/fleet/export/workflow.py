@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,8 +14,6 @@ from rekindle.core.errors import UsageError
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.planning import FleetPlan
 
-MOST_ENTRIES = 256
-"""GitHub and GitLab both end a matrix there (GitLab at 200)."""
 SHELF = "shelf"
 WORK = "fleet-work"
 COMPILED = f"{WORK}/ccache"
@@ -65,6 +63,15 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     settings: ExportSettings
 
 
+class ExportRound(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of the jobs that need the same things built before them. What is not finished goes on in the next."""
+
+    kind: str
+    number: int
+    last: bool
+    jobs: tuple[ExportedJob, ...]
+
+
 def exported(plan: FleetPlan, settings: ExportSettings) -> Exported:
     jobs = tuple(_job(job) for job in plan.jobs if job.state is JobState.BUILD)
     if not jobs:
@@ -97,6 +104,25 @@ def _rounds(jobs: Sequence[ExportedJob], settings: ExportSettings) -> int:
     """As many turns as the longest job needs on such a runner, and one more: estimates are rough."""
     longest = max((job.minutes or 0 for job in jobs), default=0) * 8 / settings.cores
     return math.ceil(longest / usable(settings)) + 1 if longest > usable(settings) else 1
+
+
+def rounds(exported: Exported) -> Iterator[ExportRound]:
+    """One after another: all turns of the builds, then all turns of what needs their wheels."""
+    for level in sorted({job.level for job in exported.jobs}):
+        jobs = tuple(job for job in exported.jobs if job.level == level)
+        for number in range(1, exported.rounds + 1):
+            kind = "build" if level == 0 else "extensions"
+            yield ExportRound(kind=kind, number=number, last=number == exported.rounds, jobs=jobs)
+
+
+def divided(jobs: Sequence[ExportedJob], most: int) -> Iterator[tuple[str, Sequence[ExportedJob]]]:
+    """In parts that a matrix of the format can hold, each with what its name ends in."""
+    for start in range(0, len(jobs), most):
+        yield f"-{start // most + 1}" if len(jobs) > most else "", jobs[start : start + most]
+
+
+def variables(settings: ExportSettings) -> dict[str, str]:
+    return {"REKINDLE_REQUIREMENT": settings.rekindle, "PYTHONUTF8": "1"}
 
 
 def usable(settings: ExportSettings) -> int:
