@@ -100,3 +100,13 @@ def test_from_2_14_the_environment_says_what_the_options_say() -> None:
     assert environment.value("BLAS_USE_CBLAS_DOT") is None
     before = compute(msgspec.structs.replace(REQUEST, torch="2.13.0"), (kept,), places=BuildPlaces(temp="/t"))
     assert before.value("USE_KINETO") is None
+
+
+def test_what_makes_another_pytorch_is_not_taken_from_the_shell() -> None:
+    environment = compute(REQUEST, (), places=BuildPlaces(temp="/t"))
+    left = {"DEBUG": "1", "CMAKE_BUILD_TYPE": "Debug", "BUILD_PYTHON_ONLY": "1", "USE_NIGHTLY": "1"}
+    assert not environment.over(left).keys() & left.keys()
+    asked = Resolved(name="CMAKE_BUILD_TYPE", value="RelWithDebInfo", origin="user", via="cmake")
+    assert compute(REQUEST, (asked,), places=BuildPlaces(temp="/t")).over(left)["CMAKE_BUILD_TYPE"] == "RelWithDebInfo"
+    other = compute(msgspec.structs.replace(REQUEST, torch=None), (), places=BuildPlaces(temp="/t"))
+    assert other.over(left)["DEBUG"] == "1"

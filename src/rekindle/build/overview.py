@@ -77,7 +77,11 @@ def text(found: Overview) -> str:
         ("compiler", found.compiler),
         ("Python", found.python),
         ("folder", found.folder),
-        ("at a time", f"{found.jobs} compiles" + (f", {found.memory_gb:g} GB of memory" if found.memory_gb else "")),
+        (
+            "at a time",
+            f"{found.jobs} compile{'s' if found.jobs != 1 else ''}"
+            + (f", {found.memory_gb:g} GB of memory" if found.memory_gb else ""),
+        ),
         ("disk", _disk(found)),
         ("takes", _time(found)),
         ("installs", ", ".join(found.requirements)),

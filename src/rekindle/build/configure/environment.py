@@ -186,6 +186,17 @@ _STALE_EVERYWHERE = {
     "PYTHONHOME": "another Python's",
     "PYTHONPATH": "another Python's packages",
 }
+_STALE_TORCH = {
+    "DEBUG": "makes another kind of build: setup.py and scikit-build-core both read it",
+    "REL_WITH_DEB_INFO": "makes another kind of build: setup.py and scikit-build-core both read it",
+    "CMAKE_BUILD_TYPE": "is written over the plan's build type from 2.14 on",
+    "USE_NIGHTLY": "stands for somebody else's binaries; from 2.14 on it stops the build",
+    "BUILD_PYTHON_ONLY": "leaves libtorch out of the wheel",
+    "BUILD_LIBTORCH_WHL": "leaves Python out of the wheel",
+    "BUILD_LIBTORCHLESS": "leaves libtorch out of the build",
+    "PYTORCH_EXTRA_INSTALL_REQUIREMENTS": "writes other requirements into the wheel",
+}
+"""What changes a PyTorch without a word when it is left in a shell."""
 _STALE_INTEL = ("ONEAPI_ROOT", "ICPP_COMPILER", "ICX", "ICC", "ICPX", "IFORT", "CMPLR_ROOT", "INTEL_TARGET_ARCH")
 _STALE_MSVC = ("CL", "_CL_", "LINK", "_LINK_")
 _STALE_COMPILER = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER")
@@ -193,6 +204,8 @@ _STALE_COMPILER = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_CUDA_COMPILE
 
 def _cleared(request: BuildRequest) -> Iterable[VariableChange]:
     for name, why in _STALE_EVERYWHERE.items():
+        yield _unset(name, why)
+    for name, why in _STALE_TORCH.items() if request.torch else ():
         yield _unset(name, why)
     for name in _STALE_COMPILER:
         yield _unset(name, "the compilers come from the plan, through CC, CXX and CUDACXX")
