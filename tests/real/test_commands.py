@@ -24,8 +24,8 @@ PIP_TAGS = {
     ("linux", "x86_64"): [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)]
     + ["manylinux2014_x86_64", "manylinux1_x86_64"],
     ("linux", "aarch64"): [f"manylinux_2_{minor}_aarch64" for minor in (28, 27, 17)] + ["manylinux2014_aarch64"],
-    ("windows", "x86_64"): ["win_amd64"],
 }
+"""None for Windows: the wheels of the package index for it are for the CPU, so no command takes them."""
 UV_PLATFORMS = {
     ("linux", "x86_64"): "x86_64-manylinux_2_28",
     ("linux", "aarch64"): "aarch64-manylinux_2_28",
@@ -40,11 +40,12 @@ class Asked(NamedTuple):
     python: str
 
 
-def printed(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+@pytest.fixture(scope="module")
+def printed() -> list[Asked]:
     """The pins of every command that needs no index of its own, each once."""
     wanted: dict[Asked, None] = {}
     for question in questions():
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             route = recommended(question, patch)
         if route.get("route") == "official-wheel" and route["on_configured_index"]:
             place = (route["system"], route["machine"], route["python"])
@@ -52,7 +53,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     return list(wanted)
 
 
-def test_uv_finds_every_pin_that_needs_no_index_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_finds_every_pin_that_needs_no_index_of_its_own(tmp_path: Path, printed: list[Asked]) -> None:
     """Name, version, Python and platform of every pin; nothing is downloaded but metadata."""
     uv = shutil.which("uv")
     if uv is None:
@@ -61,10 +62,9 @@ def test_uv_finds_every_pin_that_needs_no_index_of_its_own(tmp_path: Path, monke
     # A control: 2.5.1 has no wheel for Python 3.13 on Windows, so that the resolver is seen to mind tags.
     never = Asked(("torch==2.5.1",), "windows", "x86_64", "3.13")
     assert _resolved(uv, never, tmp_path).returncode != 0
-    every = printed(monkeypatch)
-    assert len(every) >= 5
+    assert len(printed) >= 5
     wrong: dict[Asked, str] = {}
-    for asked in every:
+    for asked in printed:
         done = _resolved(uv, asked, tmp_path)
         if done.returncode and UNREACHABLE.search(done.stderr):
             unverified("the package index cannot be reached")
@@ -80,17 +80,14 @@ def _resolved(uv: str, asked: Asked, folder: Path) -> subprocess.CompletedProces
     command = [uv, "pip", "compile", "--no-deps", "--quiet", "--no-header", "--only-binary", ":all:"]
     command += ["--python-version", asked.python, "--python-platform", UV_PLATFORMS[(asked.system, asked.machine)]]
     env = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
-    return subprocess.run(
-        [*command, str(wishes)], env=env, capture_output=True, text=True, check=False, timeout=600
-    )  # fmt: skip
+    words = [*command, str(wishes)]
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.mark.parametrize("place", PIP_TAGS, ids="-".join)
-def test_pip_finds_the_pins_of_a_command(
-    place: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_finds_the_pins_of_a_command(place: tuple[str, str], tmp_path: Path, printed: list[Asked]) -> None:
     """pip's own resolver, dry, for the newest command of each system."""
-    fitting = [each for each in printed(monkeypatch) if (each.system, each.machine) == place]
+    fitting = [each for each in printed if (each.system, each.machine) == place]
     asked = max(fitting, key=lambda each: (each.requirements, each.python))
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "-q", "--ignore-installed"]
     command += ["--only-binary=:all:", "--use-feature=fast-deps", "--target", str(tmp_path)]

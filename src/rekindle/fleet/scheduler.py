@@ -15,7 +15,6 @@ from rekindle.fleet import certs
 
 ALLOWED_FAILURES = 1000
 """Dask gives up a task after three dead workers, guilty or not. The fleet counts deaths itself, job by job."""
-DEFAULT_PORT = 8790
 
 
 def settings() -> dict[str, Any]:

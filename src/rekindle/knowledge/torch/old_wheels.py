@@ -72,14 +72,6 @@ def old_wheels() -> tuple[OldWheel, ...]:
     return tuple(sorted(rows, key=lambda row: Version(row.version)))
 
 
-def old_wheel(version: str) -> OldWheel | None:
-    """The wheel of a release (`1.4.0`) or of its minor (`1.4`)."""
-    wanted = Version.find(version)
-    if wanted is None:
-        return None
-    return next((row for row in old_wheels() if Version(row.version).major_minor == wanted.major_minor), None)
-
-
 def shares(card: Capability) -> tuple[OldShare, ...]:
     """What each of them has for a card; those that have nothing are left out."""
     found = [row.share(card) for row in old_wheels()]

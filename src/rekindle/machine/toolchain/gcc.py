@@ -11,9 +11,6 @@ from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import FoundCompiler
 from rekindle.machine.toolchain import private
 
-_GCC = re.compile(r"g\+\+(?:-(\d{1,2}))?\Z")
-_CLANG = re.compile(r"clang\+\+(?:-(\d{1,2}))?\Z")
-
 
 def probe(run: Run) -> tuple[FoundCompiler, ...]:
     """The C++ compilers: nvcc and PyTorch need `g++`, and a `gcc` without it cannot build either."""
