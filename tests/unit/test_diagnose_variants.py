@@ -17,7 +17,16 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = ("first.toml", "second.toml", "third.toml", "fourth.toml", "fifth.toml", "sixth.toml", "seventh.toml")
+SETS = (
+    "first.toml",
+    "second.toml",
+    "third.toml",
+    "fourth.toml",
+    "fifth.toml",
+    "sixth.toml",
+    "seventh.toml",
+    "eighth.toml",
+)
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 

@@ -21,6 +21,8 @@ from rekindle.knowledge.logs.signatures import CauseRow, FixStep
 from rekindle.knowledge.torch.options import options
 
 _FIELD = re.compile(r"\{(\w+)\}")
+# Several projects put their modules below these names.
+_SHARED_NAMES = frozenset({"google", "nvidia", "azure", "ruamel", "zope", "backports", "sphinxcontrib", "jaraco"})
 # The major versions of cuDNN that the package nvidia-cudnn-cu12 has.
 _CUDNN_ON_PIP = ("8", "9")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
@@ -148,6 +150,10 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")
     if "package" in values:
         more["package_name"] = plain_name(values["package"])
+    inside = values.get("submodule", "").partition(".")[0]
+    if inside and inside not in _SHARED_NAMES:
+        # Python names the whole path only where the package itself was found.
+        more["owner_package"] = inside
     if "cudnn_major" in values:
         more["cudnn_pip" if values["cudnn_major"] in _CUDNN_ON_PIP else "cudnn_old"] = values["cudnn_major"]
     option = f"USE_{values['part'].upper().replace('-', '_')}" if "part" in values else ""
