@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -13,18 +14,24 @@ from rekindle.core import console
 @click.command("site")
 @options.output("The folder to write to; `site` if not given.")
 @options.gpus
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes to use; one for each core if not given.",
+)
 @options.as_json
-def command(output: Path | None, gpus: tuple[str, ...], as_json: bool) -> None:
+def command(output: Path | None, gpus: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
     """Write "Which PyTorch runs on my GPU?" as static files for any web server, or to open from disk.
 
     With `--gpu`, only the answers for these GPUs and for others of their kind are written; the whole site takes a few
-    minutes.
+    minutes of processor time.
     """
     from rekindle.stack.situation import cards_named
     from rekindle.web.site import write_site
 
     only = [card.name for card in cards_named(gpus)]
-    made = write_site(output or Path("site"), say=console.say, only=only)
+    made = write_site(output or Path("site"), say=console.say, only=only, jobs=jobs or os.cpu_count() or 1)
     if as_json:
         console.out_json(made)
         return

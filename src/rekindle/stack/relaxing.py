@@ -8,11 +8,12 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
+from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import releases
 from rekindle.stack.candidates import candidates
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
-from rekindle.stack.ranking import ranked
+from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
 from rekindle.stack.situation import Situation, Wish
@@ -35,7 +36,8 @@ def smallest_change(
     if fixed is not None:
         return Change(what="place", text=rule(fixed.rule).instead, route=RouteKind.NONE)
     for trial in _trials(situation, wish):
-        found, _ = candidates(trial.situation, trial.wish, shelf)
+        where = (trial.situation, trial.wish)
+        found = candidates(*where, shelf)[0] if shelf else _without_shelf(*where)
         usable = [each for each in found if each.route.consent]
         if usable:
             routes = ranked(usable, trial.situation, trial.wish)
@@ -47,6 +49,12 @@ def smallest_change(
         text = f"use separate environments: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
     return Change(what="card", text="another card", route=RouteKind.NONE)
+
+
+@cached
+def _without_shelf(situation: Situation, wish: Wish) -> list[Ranked]:
+    """Kept: for every driver that is too old, the question without a driver is the same."""
+    return candidates(situation, wish)[0]
 
 
 def _change(trial: Trial, best: Route) -> Change:
@@ -100,7 +108,7 @@ def _trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
         return Trial(what=what, text=text, situation=where, wish=msgspec.structs.replace(wish, **changed))
 
     if situation.driver is not None:
-        free = msgspec.structs.replace(situation, driver=None)
+        free = msgspec.structs.replace(situation, driver=None, driver_note=None)
         yield trial("driver", "a different driver: {driver}", free)
     if situation.python is not None and any(card.jetson for card in situation.cards):
         yield trial("python", "Python {python}", msgspec.structs.replace(situation, python=None))

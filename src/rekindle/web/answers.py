@@ -116,10 +116,12 @@ def answers_of(cards: CardClass, system: str) -> Answers:
     steps = driver_steps(system)
     kept: dict[str, int] = {}
     cells: dict[str, tuple[int, ...]] = {}
+    runs: list[tuple[int, int]] = []
     for python in pythons():
         ask = _asker(cards.sample, system, python, kept)
-        unknown, rest = ask(""), _filled(ask, steps[1:])
+        unknown, rest = ask(""), _filled(ask, steps[1:], runs)
         cells[python] = (unknown, *rest)
+        runs = _runs(rest)
     return Answers(
         drivers=steps, cells=cells, answers=tuple(codec.from_json(each.encode(), AnswerShown) for each in kept)
     )
@@ -135,8 +137,11 @@ def _asker(name: str, system: str, python: str, kept: dict[str, int]) -> Callabl
     return ask
 
 
-def _filled(ask: Callable[[str], int], steps: Sequence[str]) -> list[int]:
-    """An answer for each step. Where both ends and the middle of a stretch agree, what lies between them does too."""
+def _filled(ask: Callable[[str], int], steps: Sequence[str], runs: Sequence[tuple[int, int]]) -> list[int]:
+    """An answer for each step. Where both ends and the middle of a stretch agree, what lies between them does too.
+
+    `runs` are the stretches of one answer that another Python had: most Pythons have the same ones.
+    """
     found: dict[int, int] = {}
 
     def at(index: int) -> int:
@@ -155,8 +160,15 @@ def _filled(ask: Callable[[str], int], steps: Sequence[str]) -> list[int]:
         else:
             found.update(dict.fromkeys(range(first, last + 1), at(first)))
 
-    fill(0, len(steps) - 1)
+    for first, last in runs or [(0, len(steps) - 1)]:
+        fill(first, last)
     return [found[index] for index in range(len(steps))]
+
+
+def _runs(answers: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last place of each stretch of one answer."""
+    starts = [at for at, answer in enumerate(answers) if at == 0 or answer != answers[at - 1]]
+    return list(zip(starts, [*(start - 1 for start in starts[1:]), len(answers) - 1], strict=True))
 
 
 def _just_above(step: str) -> str:

@@ -6,8 +6,10 @@ disk may not fetch.
 
 from __future__ import annotations
 
+import multiprocessing
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -19,9 +21,10 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capabilities import advice
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import signatures
+from rekindle.knowledge.tables import overlay_folder, use_overlay
 from rekindle.stack.situation import SYSTEMS
 from rekindle.web import answers, page
-from rekindle.web.answers import CARD, CardClass
+from rekindle.web.answers import CARD, Answers, CardClass
 from rekindle.web.grid import Grid, SharedTexts, grid
 from rekindle.web.index import cards_index
 from rekindle.web.shown import AnswerShown
@@ -41,14 +44,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     classes: int
 
 
-def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] = ()) -> Site:
+def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] = (), jobs: int = 1) -> Site:
     """Write the whole site. `only` names cards whose classes are answered; without it, all are."""
     wanted = set(only)
     chosen = [each for each in answers.classes() if not wanted or wanted & set(each.every)]
     writer = _Writer(folder)
-    for number, cards in enumerate(chosen, 1):
+    for number, (cards, found) in enumerate(_answered(chosen, jobs), 1):
         say(f"{number} of {len(chosen)}: {', '.join(cards.capabilities)} ({cards.sample} ...)")
-        _write_class(writer, cards)
+        _write_class(writer, cards, found)
     writer.write("data/cards.js", f"REKINDLE.cards({codec.to_json(cards_index(chosen), indent=0)});\n")
     writer.write("rekindle.css", page.asset("rekindle.css"))
     for name in SCRIPTS:
@@ -71,8 +74,22 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     )
 
 
-def _write_class(writer: _Writer, cards: CardClass) -> None:
-    found = {system: answers.answers_of(cards, system) for system in SYSTEMS}
+def _answered(chosen: list[CardClass], jobs: int) -> Iterator[tuple[CardClass, dict[str, Answers]]]:
+    """Each class with its answers. With several jobs, processes ask side by side: threads would take turns."""
+    if jobs == 1 or len(chosen) < 2:
+        for cards in chosen:
+            yield cards, _on_each_system(cards)
+        return
+    started = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, started, use_overlay, (overlay_folder(),)) as pool:
+        yield from zip(chosen, pool.map(_on_each_system, chosen), strict=True)
+
+
+def _on_each_system(cards: CardClass) -> dict[str, Answers]:
+    return {system: answers.answers_of(cards, system) for system in SYSTEMS}
+
+
+def _write_class(writer: _Writer, cards: CardClass, found: dict[str, Answers]) -> None:
     for system, kept in found.items():
         data = codec.to_json(answers.packed(kept), indent=0)
         writer.write(f"data/{cards.id}-{system}.js", f'REKINDLE.take("{cards.id}-{system}", {data});\n')

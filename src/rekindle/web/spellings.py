@@ -75,6 +75,8 @@ def _add(found: dict[str, Spelling], text: str) -> None:
     if not key or key in found:
         return
     try:
+        if not gpus.recognised(text):
+            return
         cards = situation(text).cards
     except UnknownName:
         return

@@ -1,8 +1,9 @@
 """Cards and their chips: name, PCI id, chip and capability, found from whatever a person or a driver calls them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from enum import Enum
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ _LONGEST = 200
 PCI_PATH = r"(?i)ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?"
 PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z"
 PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Gpu(Row, frozen=True, kw_only=True):
@@ -86,7 +89,19 @@ def find(query: str) -> Match:
     This is the only reader of a card's name, whoever typed it and whichever command it was typed to.
     """
     text = _checked(query)
-    exact = tuple(gpu for gpu in gpus() if gpu.name == text)
+    found = _found(text)
+    if found is None:
+        raise _unknown(text)
+    return found
+
+
+def recognised(query: str) -> bool:
+    """Does `find` know this name? It does not look for near ones, which takes longer than everything else."""
+    return _found(_checked(query)) is not None
+
+
+def _found(text: str) -> Match | None:
+    exact = _exact().get(text, ())
     if exact and not _unnamed(text):
         return _named(text, exact)
     device = pci_device(text)
@@ -110,7 +125,7 @@ def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
     found: list[Match] = []
     for query in queries:
         text = _checked(query)
-        if any(gpu.name == text for gpu in gpus()):
+        if text in _exact():
             found.append(find(text))
             continue
         for piece in names.pieces(text):
@@ -148,12 +163,10 @@ def which_chip(match: Match) -> str:
 def by_pci(device: str, subsystem: str | None = None) -> tuple[Gpu, ...]:
     """The rows with this device id; a row for exactly this subsystem (`1b0a:01c6`) wins over the plain one."""
     exact = f"{device}:{subsystem}" if subsystem else None
-    if exact:
-        special = tuple(gpu for gpu in gpus() if exact in gpu.pci_ids)
-        if special:
-            return special
-    plain = tuple(gpu for gpu in gpus() if device in gpu.pci_ids)
-    return plain or tuple(gpu for gpu in gpus() if any(pci.split(":")[0] == device for pci in gpu.pci_ids))
+    ids, devices = _pci_ids()
+    if exact and exact in ids:
+        return ids[exact]
+    return ids.get(device) or devices.get(device, ())
 
 
 def by_name(name: str) -> tuple[Gpu, ...]:
@@ -183,25 +196,48 @@ def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """The cards by the words of their name, with and without its family, and by the first of the latter."""
+    """The cards by the words of their name: whole, without its family, without its series."""
 
     whole: dict[tuple[str, ...], tuple[Gpu, ...]]
     short: dict[tuple[str, ...], tuple[Gpu, ...]]
     first: dict[str, tuple[Gpu, ...]]
+    """By the first word of the short name."""
+    plain: dict[tuple[str, ...], tuple[Gpu, ...]]
+    boards: dict[tuple[str, ...], tuple[Gpu, ...]]
+    """By all words of the short name but the last, and without `Jetson`."""
 
 
 @cached
 def _index() -> _Index:
-    whole: dict[tuple[str, ...], tuple[Gpu, ...]] = {}
-    short: dict[tuple[str, ...], tuple[Gpu, ...]] = {}
-    first: dict[str, tuple[Gpu, ...]] = {}
-    for gpu in gpus():
-        words, bare = tuple(names.tokens(gpu.name)), tuple(_short(gpu))
-        whole[words] = (*whole.get(words, ()), gpu)
-        if bare:
-            short[bare] = (*short.get(bare, ()), gpu)
-            first[bare[0]] = (*first.get(bare[0], ()), gpu)
-    return _Index(whole, short, first)
+    rows = [(gpu, names.tokens(gpu.name), _short(gpu)) for gpu in gpus()]
+    boards = [(gpu, [word for word in bare if word != "jetson"]) for gpu, _, bare in rows]
+    return _Index(
+        whole=_grouped((tuple(words), gpu) for gpu, words, _ in rows),
+        short=_grouped((tuple(bare), gpu) for gpu, _, bare in rows if bare),
+        first=_grouped((bare[0], gpu) for gpu, _, bare in rows if bare),
+        plain=_grouped((tuple(names.without_series(words)), gpu) for gpu, words, _ in rows),
+        boards=_grouped((tuple(own[:-1]), gpu) for gpu, own in boards if own),
+    )
+
+
+@cached
+def _exact() -> dict[str, tuple[Gpu, ...]]:
+    """Apart from the words, because a name that is typed as it stands needs none of them."""
+    return _grouped((gpu.name, gpu) for gpu in gpus())
+
+
+@cached
+def _pci_ids() -> tuple[dict[str, tuple[Gpu, ...]], dict[str, tuple[Gpu, ...]]]:
+    """The cards by PCI id with its board, if it has one, and by device id alone."""
+    devices = ((device, gpu) for gpu in gpus() for device in {pci.split(":")[0] for pci in gpu.pci_ids})
+    return _grouped((pci, gpu) for gpu in gpus() for pci in gpu.pci_ids), _grouped(devices)
+
+
+def _grouped(pairs: Iterable[tuple[_Key, Gpu]]) -> dict[_Key, tuple[Gpu, ...]]:
+    found: dict[_Key, list[Gpu]] = {}
+    for key, gpu in pairs:
+        found.setdefault(key, []).append(gpu)
+    return {key: tuple(every) for key, every in found.items()}
 
 
 def _loose(text: str, found: tuple[Gpu, ...]) -> bool:
@@ -214,11 +250,7 @@ def _loose(text: str, found: tuple[Gpu, ...]) -> bool:
 
 def _alike(wanted: list[str]) -> tuple[Gpu, ...]:
     """Official cards whose name is this one without its series, or this one and its generation."""
-    others = tuple(
-        gpu
-        for gpu in gpus()
-        if gpu.official and wanted[-1] in gpu.name and names.tokens(gpu.name) == [*wanted, "ada", "generation"]
-    )
+    others = tuple(gpu for gpu in _index().whole.get((*wanted, "ada", "generation"), ()) if gpu.official)
     return (*others, *(_without_series(wanted) if all(word.isdigit() for word in wanted) else ()))
 
 
@@ -235,7 +267,7 @@ def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     return found if model and len({gpu.capability for gpu in found}) == 1 else ()
 
 
-def _as_people_say(text: str) -> Match:
+def _as_people_say(text: str) -> Match | None:
     """A nickname, somebody else's card, a name with a shop's words around it, or one without its series."""
     nicknamed = names.alias(text)
     if nicknamed:
@@ -256,20 +288,19 @@ def _as_people_say(text: str) -> Match:
         found = _inside(words)
         if found and not _misspelled(words, _short(found[0])):
             return _one_of(text, found)
-    raise _unknown(text)
+    return None
 
 
 def _inside(words: list[str]) -> tuple[Gpu, ...]:
     """A name of at least two words somewhere among a shop's: `EVGA GTX 980 Ti SC+ ACX 2.0`. The longest one wins."""
-    best: list[Gpu] = []
-    length = 2
-    for gpu in gpus():
-        own = _short(gpu) if gpu.official else []
-        fits = len(own) >= length and any(words[at : at + len(own)] == own for at in range(len(words)))
-        if fits and any(letter.isdigit() for word in own for letter in word):
-            best = [gpu] if len(own) > length else [*best, gpu]
-            length = len(own)
-    return tuple(best)
+    short = _index().short
+    for length in range(len(words), 1, -1):
+        beginnings = {tuple(words[at : at + length]) for at in range(len(words) - length + 1)}
+        named = [each for each in beginnings if each in short and any(c.isdigit() for word in each for c in word)]
+        found = [gpu for each in named for gpu in short[each] if gpu.official]
+        if found:
+            return tuple(found if len(named) == 1 else sorted(found, key=gpus().index))
+    return ()
 
 
 def _misspelled(words: list[str], name: list[str]) -> bool:
@@ -283,8 +314,7 @@ def _without_series(words: list[str]) -> tuple[Gpu, ...]:
     bare = names.without_series(words)
     if not bare or not ("titan" in bare or any(letter.isdigit() for word in bare for letter in word)):
         return ()
-    possible = [gpu for gpu in gpus() if all(word in gpu.name.lower() for word in bare)]
-    return tuple(gpu for gpu in possible if names.without_series(names.tokens(gpu.name)) == bare)
+    return _index().plain.get(tuple(bare), ())
 
 
 def _of_board(words: list[str]) -> tuple[Gpu, ...]:
@@ -293,12 +323,8 @@ def _of_board(words: list[str]) -> tuple[Gpu, ...]:
     if not short:
         return ()
     lettered = re.compile(re.escape(short[-1]) + r"[a-z]?\Z")
-    found = []
-    for gpu in gpus():
-        own = [word for word in _short(gpu) if word != "jetson"]
-        if len(own) == len(short) and own[:-1] == short[:-1] and lettered.match(own[-1]):
-            found.append(gpu)
-    return tuple(found)
+    possible = _index().boards.get(tuple(short[:-1]), ())
+    return tuple(gpu for gpu in possible if lettered.match([word for word in _short(gpu) if word != "jetson"][-1]))
 
 
 def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
