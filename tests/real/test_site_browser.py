@@ -120,7 +120,7 @@ def expected_route(route: RouteShown) -> dict[str, Any]:
     }
 
 
-def expected(found: AnswerShown, name: str, system: str) -> dict[str, Any]:
+def expected(found: AnswerShown, name: str, system: str, count: int) -> dict[str, Any]:
     rows = {
         "For each chip that was sold under this name": found.chips,
         "What you get": found.best.facts,
@@ -128,6 +128,9 @@ def expected(found: AnswerShown, name: str, system: str) -> dict[str, Any]:
         "Other routes that work": found.others,
     }
     lists = {
+        "What comes next": tuple(
+            "".join(f"Copy{part}" if number else part for number, part in enumerate(step)) for step in found.next
+        ),
         "Why this one": found.best.why,
         "Not supported on this GPU, whatever you install": found.lacks,
         "Reported from real cards": found.reported,
@@ -135,7 +138,7 @@ def expected(found: AnswerShown, name: str, system: str) -> dict[str, Any]:
     more: dict[str, Any] = {title: [list(row) for row in each] for title, each in rows.items() if each}
     more |= {title: list(each) for title, each in lists.items() if each}
     return {
-        "headline": f"{name} on {system.capitalize()}",
+        "headline": f"{f'{count} x ' if count > 1 else ''}{name} on {system.capitalize()}",
         "notes": list(found.notes),
         "routes": [expected_route(each) for each in (found.best, found.cheaper) if each is not None],
         "more": more,
@@ -147,6 +150,7 @@ def spelled(name: str, draw: random.Random) -> str:
     short = re.sub(r"\b(GeForce|Tesla|Quadro) ", "", name)
     bare = re.sub(r"\b(GTX|RTX|GT) ", "", short)
     forms = [name, name.lower(), short, short.replace(" ", ""), short.lower().replace(" ", "-"), f"NVIDIA {name}", bare]
+    forms += [f"8x {short}", f"{short} x2"]
     return draw.choice([*forms, f"ASUS {short} OC", f"my {short} card", f"{short} 12GB", f"{name} (rev a1)"])
 
 
@@ -173,7 +177,7 @@ def test_the_questions_get_the_answers_of_the_command_line(page: Any, folder: Pa
             continue
         asked += 1
         wanted = expected(
-            answers.shown(answers.verdict(gpu, system, python or None, driver or None)), card.name, system
+            answers.shown(answers.verdict(gpu, system, python or None, driver or None)), card.name, system, card.count
         )
         if seen != wanted:
             parts = [key for key in wanted if seen.get(key) != wanted[key]]
@@ -220,7 +224,7 @@ def test_what_is_no_card_of_nvidias_is_said(page: Any) -> None:
     hostile = page.evaluate(READ, ["<img src=x onerror=alert(1)>", "linux", "", ""])
     assert "<img src=x onerror=alert(1)>" in hostile["message"] and page.locator("main img").count() == 0
     assert "is not a driver version" in page.evaluate(READ, ["Tesla K80", "linux", "", "new"])["message"]
-    assert "one card at a time" in page.evaluate(READ, ["K80, P100", "linux", "", ""])["message"]
+    assert "one kind of card at a time" in page.evaluate(READ, ["K80, P100", "linux", "", ""])["message"]
 
 
 def test_an_answer_to_a_change_comes_at_once(page: Any) -> None:

@@ -39,7 +39,8 @@ def test_lto_code_is_listed_but_does_not_count_as_code_that_runs() -> None:
     found = fatbin.scan(container(entry("sm_80", kind=8), entry("sm_75")))[0]
     assert [e.kind for e in found.entries] == [8, 2]
     assert [str(t) for t in found.targets] == ["sm_75"]
-    assert fatbin.gpu_code("x.so", [found]).targets == {"sm_75": 1}
+    code = fatbin.gpu_code("x.so", [found])
+    assert code.targets == {"sm_75": 1} and code.sizes == {"sm_75": found.entries[1].size}
 
 
 def test_the_magic_as_a_constant_in_code_is_no_container() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.formats import ninja_log
@@ -79,6 +80,25 @@ def test_bad_input_is_said(tmp_path: Path, name: str, code: int) -> None:
     assert seen.code == code
     assert "hint:" in seen.err
     assert not (tmp_path / "r.html").exists()
+
+
+def test_what_the_cache_saved_is_on_the_page(tmp_path: Path) -> None:
+    """Two runs, one of them with a note that nobody can read; ten compiles of which five missed took 50 s."""
+    rows = [(1000 * number, 1000 * number + (10_000 if number < 5 else 1), f"{number}.cpp.o") for number in range(10)]
+    (tmp_path / ".ninja_log").write_bytes(log(*rows))
+    note = json.dumps({"launcher": "ccache", "hits": 5, "misses": 5})
+    entries = [{"at": "2026-11-15T10:00:00", "event": "cache", "run": "a", "note": each} for each in (note, "{")]
+    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(each) + "\n" for each in entries), encoding="utf-8")
+    found = report.build_report(tmp_path)
+    assert found.cache.startswith("5 of 10 compiles came out of ccache (50 %), which saved about 50 s of work")
+    assert found.cache in report.html(found)
+
+
+def test_gpu_code_is_shown_in_bytes(tmp_path: Path) -> None:
+    (tmp_path / ".ninja_log").write_bytes(log((0, 5, "a.o")))
+    wheel = report.WheelSummary(name="x.whl", bytes=9, targets={"sm_35": 2, "sm_61": 1}, sizes={"sm_35": 1_500_000})
+    text = report.html(msgspec.structs.replace(report.build_report(tmp_path), wheels=(wheel,)))
+    assert "1.5 MB" in text and "not measured" in text
 
 
 def test_times_and_sizes_as_people_read_them() -> None:

@@ -131,7 +131,10 @@ def scan_stream(chunks: Iterable[bytes], size: int, name: str = "the data") -> l
 def gpu_code(file: str, containers: Iterable[Container]) -> GpuCode:
     """What the containers of one file amount to: the code that can run, per container, and what is set aside."""
     launched, aside = sorted_out(containers)
-    return GpuCode.of(file, map(_code, launched), aside=map(_code, aside))
+    sizes: dict[Target, int] = {}
+    for entry in (entry for container in launched for entry in container.entries if entry.runnable):
+        sizes[entry.target] = sizes.get(entry.target, 0) + entry.size
+    return GpuCode.of(file, map(_code, launched), aside=map(_code, aside), sizes=sizes)
 
 
 def sorted_out(containers: Iterable[Container]) -> tuple[list[Container], list[Container]]:

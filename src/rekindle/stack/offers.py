@@ -126,6 +126,7 @@ def official(system: str, machine: str) -> tuple[Offer, ...]:
     return tuple(found)
 
 
+@cached
 def official_of(version: str, system: str, machine: str) -> tuple[Offer, ...]:
     """The official wheels of one exact version, `2.7.0` as well as `2.7.1`."""
     return tuple(_of_release(releases.torch_release(version), version, system, machine))

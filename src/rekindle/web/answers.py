@@ -18,7 +18,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers, gpus
 from rekindle.knowledge.torch import releases
-from rekindle.stack.resolver import resolve
+from rekindle.stack.resolver import resolve, several_cards
 from rekindle.stack.situation import Card, Wish, machine_of
 from rekindle.stack.verdict import Verdict
 from rekindle.web import spellings
@@ -189,10 +189,18 @@ def marked(found: Verdict, name: str, driver: str) -> str:
     card = found.situation.cards[0]
     own = {*card.notes, found.situation.driver_note}
     bare = msgspec.structs.replace(found, notes=tuple(note for note in found.notes if note not in own))
-    text = codec.to_json(shown(bare), indent=0)
+    text = codec.to_json(msgspec.structs.replace(shown(bare), several=_several(found)), indent=0)
     for said in sorted({name, card.name}, key=len, reverse=True):
         text = text.replace(codec.to_json(said, indent=0)[1:-1], CARD)
     return text.replace(driver, DRIVER) if driver else text
+
+
+def _several(found: Verdict) -> tuple[str, ...]:
+    """What the owner of two or more of the card is told besides. Nothing else of an answer depends on their number."""
+    if found.candidates:
+        return ()
+    cards = tuple(msgspec.structs.replace(card, count=2) for card in found.situation.cards)
+    return tuple(several_cards(msgspec.structs.replace(found.situation, cards=cards), found.recommended))
 
 
 def looked_up(kept: Answers, python: str, driver: str) -> AnswerShown:

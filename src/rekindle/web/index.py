@@ -11,7 +11,7 @@ from rekindle.stack.situation import SYSTEMS, Card
 from rekindle.web import answers, spellings
 from rekindle.web.answers import CARD, DRIVER, CardClass
 
-_SEVERAL = "The picker answers for one card at a time. For several: rekindle plan --gpu A --gpu B"
+_SEVERAL = "The picker answers for one kind of card at a time. For several kinds: rekindle plan --gpu A --gpu B"
 
 
 def cards_index(chosen: list[CardClass]) -> dict[str, Any]:

@@ -6,10 +6,12 @@ the governor measured of each compile.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
 
+from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.governor import governor, record
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
@@ -57,6 +59,8 @@ class WheelSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Unpacked bytes by part: GPU code, libraries, Python, the rest."""
     targets: dict[str, int] = {}
     """How many pieces of GPU code there are for each target."""
+    sizes: dict[str, int] = {}
+    """Bytes of GPU code for each target, as they lie in the files."""
     state: State = State.UNVERIFIED
     checks: tuple[WheelCheck, ...] = ()
     """What `verify` found, from the report beside the wheel; empty where it has not run."""
@@ -74,6 +78,8 @@ class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Plan and machine, of a build by Rekindle."""
     memory: str = ""
     """Where memory was the limit, in a line; empty where nothing waited."""
+    cache: str = ""
+    """What the compiler cache saved, in a line; empty without one."""
     warnings: BuildWarnings = BuildWarnings()
     failures: tuple[str, ...] = ()
 
@@ -96,6 +102,7 @@ def build_report(path: Path, title: str | None = None) -> BuildSummary:
         wheels=tuple(_wheel(wheel) for wheel in wheels),
         overview=shown,
         memory=_memory(entries),
+        cache=_cache(entries, drawn),
         warnings=read_warnings(sorted(folders.logs.glob("*.log"))) if folders else BuildWarnings(),
         failures=tuple(f"{entry.step}: {entry.note}" for entry in entries if entry.event == "failed" and entry.note),
     )
@@ -119,6 +126,22 @@ def _memory(entries: list[journal.JournalEntry]) -> str:
         return governor.summary(codec.from_json(last.encode(), GovernorUse)) or ""
     except BadInput:
         return ""
+
+
+def _cache(entries: list[journal.JournalEntry], drawn: Timeline) -> str:
+    """Of all runs together. What was saved is reckoned by what the compiles that missed took."""
+    used = []
+    for note in (entry.note for entry in entries if entry.event == "cache" and entry.note):
+        with contextlib.suppress(BadInput):
+            used.append(codec.from_json(note.encode(), CacheUse))
+    hits, misses = sum(each.hits for each in used), sum(each.misses for each in used)
+    if not hits + misses:
+        return ""
+    said = f"{hits} of {hits + misses} compiles came out of {used[-1].launcher} ({100 * hits / (hits + misses):.0f} %)"
+    compiled = sum(bar.seconds for bar in drawn.bars if bar.kind in (KINDS["cuda"], KINDS["cxx"], KINDS["c"]))
+    if not hits or misses < 5:
+        return said
+    return f"{said}, which saved about {page.duration(hits * compiled / misses)} of work if they are like the others"
 
 
 def log_of(path: Path) -> Path:
@@ -171,7 +194,10 @@ def _checks(wheel: Path) -> tuple[WheelCheck, ...]:
 def _wheel(wheel: Path) -> WheelSummary:
     seen = inspect(wheel)
     targets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for each in seen.gpu_code:
+        for name, size in each.sizes.items():
+            sizes[name] = sizes.get(name, 0) + size
         for target, count in each.targets.items():
             targets[str(target)] = targets.get(str(target), 0) + count
     return WheelSummary(
@@ -179,6 +205,7 @@ def _wheel(wheel: Path) -> WheelSummary:
         bytes=wheel.stat().st_size,
         parts=dict(seen.parts),
         targets=dict(sorted(targets.items())),
+        sizes=sizes,
         state=worst(seen.findings),
         checks=_checks(wheel),
     )

@@ -56,6 +56,10 @@ class AnswerShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     chips: tuple[tuple[str, ...], ...] = ()
     """For a name that stands for several chips: capability, route, summary of each."""
     notes: tuple[str, ...] = ()
+    next: tuple[tuple[str, ...], ...] = ()
+    """What comes after tonight's command: a sentence, then its commands."""
+    several: tuple[str, ...] = ()
+    """On a page made beforehand: the notes that come with two or more of this card."""
 
 
 def shown(found: Verdict, most: int = 6) -> AnswerShown:
@@ -72,6 +76,7 @@ def shown(found: Verdict, most: int = 6) -> AnswerShown:
         reported=answers.reported(found),
         chips=tuple((str(each.capability), each.route.value, each.summary) for each in found.candidates),
         notes=found.notes,
+        next=tuple((step.text, *step.commands) for step in found.outlook),
     )
 
 

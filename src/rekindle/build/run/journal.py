@@ -23,7 +23,7 @@ from rekindle.core.files import told
 
 EVENTS = (
     "start", "begin", "process", "ended", "done", "failed", "interrupted",
-    "orphans", "governor", "offer", "fix", "finish",
+    "orphans", "governor", "cache", "offer", "fix", "finish",
 )  # fmt: skip
 
 

@@ -178,6 +178,8 @@ def run_compile(context: Context) -> dict[str, str]:
     finally:
         after = cache_use(context.launcher, context.environ) if context.launcher else None
         context.cache = after.since(before) if before and after else None
+        if context.cache and context.cache.rate is not None:
+            context.journal.write("cache", step="compile", note=codec.to_json(context.cache, indent=0))
         # What came out of a cache says nothing about how long a file takes.
         if not (context.cache and context.cache.hits):
             history.keep(context.build / ".ninja_log", folder_of(context.request).name, context.folders.compiles)

@@ -178,6 +178,7 @@ def msvc_components() -> tuple[MsvcComponent, ...]:
     return _tables().msvc
 
 
+@cached
 def providers_of(tool: str, version: Version, system: str, arch: str) -> tuple[tuple[str, bool], ...]:
     """Who may have a tool for a kind of computer, as far as the tables know, and whether that was ever tried.
 

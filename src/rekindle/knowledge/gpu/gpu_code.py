@@ -44,6 +44,8 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
     aside: dict[str, int] = {}
     aside_groups: tuple[Group, ...] = ()
     ptx_isa: dict[str, Version] = {}
+    sizes: dict[str, int] = {}
+    """Bytes in the file for each target, as they lie there: most are compressed. Empty where nobody measured."""
 
     @classmethod
     def of(
@@ -52,6 +54,7 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
         containers: Iterable[Sequence[tuple[Target, Version | None]]],
         *,
         aside: Iterable[Sequence[tuple[Target, Version | None]]] = (),
+        sizes: dict[Target, int] | None = None,
     ) -> GpuCode:
         """From the entries (target, and for PTX its ISA version) of each container that has any that can run."""
         isa: dict[Target, Version] = {}
@@ -65,6 +68,7 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True):
             aside=aside_counts,
             aside_groups=aside_groups,
             ptx_isa={str(target): isa[target] for target in sorted(isa)},
+            sizes={str(target): size for target, size in sorted((sizes or {}).items())},
         )
 
     @property

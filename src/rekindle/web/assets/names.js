@@ -80,7 +80,7 @@ const readName = (() => {
       return number === undefined ? { refusal: known.say.capability.replace("{}", text) } : { number, noted: false };
     }
 
-    // { number, noted }, { refusal }, or null: no such card is known.
+    // { number, noted }, { refusal }, or null: no such card is known. Of `8x A100` also the count, and the name alone.
     return function read(typed) {
       const text = typed.trim();
       if (text === "" || text.length > 200) return null;
@@ -95,7 +95,12 @@ const readName = (() => {
       const short = without(words, family);
       const called = short.length && short.length < words.length ? among(short) : null;
       if (called && called.number !== undefined) return { number: called.number, noted: false };
-      if (whole("count").test(text)) return { refusal: known.say.several };
+      const counted = whole("count").exec(text);
+      if (counted) {
+        const name = (counted[3] || counted[4]).trim();
+        const found = read(name);
+        return found && found.number !== undefined ? { ...found, typed: name, count: Math.max(1, Number(counted[1] || counted[2] || counted[5])) } : found;
+      }
       const lowered = text.toLowerCase().replaceAll("-", " ").split(/\s+/).join(" ");
       const ours = new RegExp(known.patterns.ours).test(lowered);
       const other = known.vendors.find(([pattern, , own]) => (own || !ours) && new RegExp(pattern).test(lowered));

@@ -135,15 +135,28 @@ const REKINDLE = (() => {
     return card;
   }
 
+  // What comes after tonight's command, with commands of its own.
+  function next(steps) {
+    if (steps.length === 0) return [];
+    const items = element("ul");
+    for (const [text, ...commands] of steps) {
+      const item = element("li", text);
+      item.append(...commands.map(command));
+      items.append(item);
+    }
+    return [element("h3", "What comes next"), items];
+  }
+
   function show(answer, question) {
     const { best, cheaper } = answer;
     const works = best.works !== false;
-    byId("headline").textContent = `${question.name} on ${question.os === "windows" ? "Windows" : "Linux"}`;
-    byId("notes").replaceChildren(...[...question.notes, ...(answer.notes || [])].map((note) => element("p", note)));
+    const several = question.count > 1 ? answer.several || [] : [];
+    byId("headline").textContent = `${question.count > 1 ? `${question.count} x ` : ""}${question.name} on ${question.os === "windows" ? "Windows" : "Linux"}`;
+    byId("notes").replaceChildren(...[...question.notes, ...several, ...(answer.notes || [])].map((note) => element("p", note)));
     const title = !works ? "No PyTorch for this" : cheaper ? "Complete: nothing lost" : "Run this";
     byId("routes").replaceChildren(routeCard(best, "best", title), ...(cheaper ? [routeCard(cheaper, "cheaper", "Quicker: ready-made")] : []));
     byId("routes").className = cheaper ? "two" : "";
-    const more = [];
+    const more = next(answer.next || []);
     if (answer.chips) more.push(element("h3", "For each chip that was sold under this name"), table(answer.chips, "For each chip"));
     if (best.facts) more.push(element("h3", "What you get"), table(best.facts, "What you get"));
     more.push(...list("Why this one", best.why), ...list("Not supported on this GPU, whatever you install", answer.lacks));
@@ -198,10 +211,10 @@ const REKINDLE = (() => {
     }
     const name = known.names[found.number];
     const kind = known.classes[found.number];
-    const read = found.noted ? [known.say.read.replace("{typed}", typed).replace("{name}", name)] : [];
+    const read = found.noted ? [known.say.read.replace("{typed}", found.typed || typed).replace("{name}", name)] : [];
     const own = known.quiet.has(kind) ? [] : [...read, ...(known.notes[found.number] || [])];
     const question = {
-      typed, name, os, python: byId("python").value, driver: driver.driver, driverTyped,
+      typed, name, count: found.count || 1, os, python: byId("python").value, driver: driver.driver, driverTyped,
       notes: known.quiet.has(kind) || !driver.note ? own : [...own, driver.note],
       page: known.pages.has(found.number) ? name.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") : "",
     };
