@@ -51,6 +51,8 @@ class FileCode(msgspec.Struct, frozen=True, kw_only=True):
     containers: int
     targets: dict[str, int]
     aside: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    """Bytes in the file for each target."""
     counted: bool = True
     coverage: dict[str, Served] = {}
     kernels: tuple[Kernels, ...] = ()
@@ -291,6 +293,7 @@ def _file_code(
         containers=code.containers,
         targets=code.targets,
         aside=code.aside,
+        sizes=code.sizes,
         counted=counted,
         coverage={str(card): files[code.file] for card, files in table.items()},
         kernels=kernels,
