@@ -28,6 +28,7 @@ def test_the_owner_knows_what_to_do_tonight_and_next_month(card: str, system: st
     assert later["commands"][0].endswith("--torch 2.15.0 -o plan.toml") and "factory init" in later["commands"][1]
     asked = answer(card, system, "--torch", "2.15")
     assert asked["recommended"]["route"] == "source-build"  # type: ignore[index]
+    assert "compiles for" in asked["recommended"]["unverified"][0]  # type: ignore[index]
     tonight = asked["outlook"][0]  # type: ignore[index]
     assert "torch 2.14.1+cu126" in tonight["text"] and tonight["commands"][0].endswith("--torch 2.14.1")
 
@@ -41,3 +42,9 @@ def test_the_commands_keep_the_processor() -> None:
     words = ("plan", "--gpu", "GTX 1080 Ti", "--os", "linux", "--arch", "aarch64", "--torch", "2.15", "--json")
     first = rekindle_command(*words).json()["recommended"]["commands"][0]
     assert first.startswith("rekindle plan") and "--arch aarch64" in first
+
+
+def test_hours_are_for_so_many_cores() -> None:
+    shown = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "linux", "--torch", "2.15").out
+    assert " h on 8 cores" in shown
+    assert "about 8 min\n" in rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "linux").out

@@ -197,7 +197,8 @@ def takes(route: Route) -> str:
     if guess is None:
         return ""
     hours = f"about {guess.minutes} min" if guess.minutes < 90 else f"about {guess.minutes / 60:.1f} h"
-    return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {hours}"
+    on = f" on {guess.cores} core{'s' if guess.cores != 1 else ''}" if guess.cores else ""
+    return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {hours}{on}"
 
 
 def line(route: Route) -> tuple[str, str, str]:

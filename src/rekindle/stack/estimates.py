@@ -18,6 +18,8 @@ class RouteEstimate(msgspec.Struct, frozen=True, kw_only=True):
     download_gb: float
     disk_gb: float
     minutes: int
+    cores: int | None = None
+    """What the minutes of a build are for."""
     memory_gb: float | None = None
     basis: str = ""
 
@@ -43,6 +45,7 @@ def source_build(torch: str, situation: Situation) -> RouteEstimate | None:
         download_gb=row.download_gb,
         disk_gb=row.disk_gb,
         minutes=minutes,
+        cores=cores,
         memory_gb=max(memory.least_gb, memory.gb_per_job),
         basis=f"{cores} cores; {row.source}",
     )

@@ -196,7 +196,7 @@ def _built(
         numpy=numpy_pin(version, situation.system),
         why=(*why, *toolset.why),
         lacks=lacks(situation),
-        unverified=tuple(toolset.unverified),
+        unverified=(*toolset.unverified, *_untried(version, toolkit, situation)),
         missing=(
             *_pieces(toolkit, chosen, toolset, situation),
             *_driver(situation, driving),
@@ -362,6 +362,19 @@ def _proof(version: str, cuda: Version, system: str, oldest: Capability) -> Proo
 def _compiles(version: str, toolkit: Toolkit, situation: Situation) -> str | None:
     """What a sweep of the release's CUDA files found for the oldest card."""
     return seen(version, toolkit.version, min(situation.capabilities))
+
+
+def _untried(version: str, toolkit: Toolkit, situation: Situation) -> tuple[str, ...]:
+    """Upstream's tests compile it with this toolkit for other cards, and nobody has compiled all of it for this one."""
+    upstream = upstream_build(version, toolkit.version)
+    built = building.built_by(version, toolkit.version, situation.system, architecture(situation.oldest))
+    if built is not None or upstream is None or upstream.purpose != "test":
+        return ()
+    return tuple(
+        f"whether every CUDA file of {version} compiles for {one}: nobody is known to have tried them all"
+        for one in situation.capabilities
+        if (swept := sweep(version, toolkit.version, one)) is None or not swept.whole
+    )
 
 
 def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situation: Situation) -> tuple[Missing, ...]:
