@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from rekindle.knowledge import tables
 from support.command import rekindle_command
 from support.observing import METADATA, copy, index, observe, publish, toolkit  # noqa: F401 - fixtures
-from tools.observe import difference
+from tools.observe import difference, gpus
 
 NEW = "2.16.0"
 
@@ -45,6 +45,17 @@ def test_a_deleted_table_comes_back_from_what_was_read_and_follows_its_bytes(
     changed = json.loads(place.read_text(encoding="utf-8"))["toolkits"] if done.returncode == 0 else None
     # A byte changed in a member no longer agrees with its checksum: the script stops, or the row is another.
     assert changed != first
+
+
+@pytest.mark.parametrize(
+    ("listed", "chip"),
+    [
+        *(("TU117GLM", "TU117"), ("TU117BM", "TU117"), ("GK208BM", "GK208B"), ("GK110BGL", "GK110B")),
+        *(("GA107SM", "GA107"), ("GK208B", "GK208B"), ("GM20B", "GM20B"), ("GM108M", "GM108")),
+    ],
+)
+def test_the_chip_is_what_remains_without_the_letters_of_the_board(listed: str, chip: str) -> None:
+    assert gpus.plain_chip(listed, {"TU117", "GK208", "GK208B", "GK110", "GK110B", "GA107", "GM108"}) == chip
 
 
 def test_a_row_that_vanished_stops_the_script(index: tuple[Path, str], copy: Path) -> None:
@@ -91,12 +102,16 @@ def test_the_next_release_and_a_new_card_are_taken_up_by_the_maintainers_command
     assert done.returncode == 0, done.stderr
     assert "+ minor 2.16" in done.stdout
     pci = tmp_path / "pci.ids"
-    pci.write_text("10de  NVIDIA Corporation\n\tfeed  GB202 [GeForce RTX 9090]\n10df  Emulex\n", encoding="utf-8")
+    pci.write_text(
+        "10de  NVIDIA Corporation\n\tfeed  GB202 [GeForce RTX 9090]\n\tfade  GB202 [Reserved Dev ID A]\n10df  Emulex\n",
+        encoding="utf-8",
+    )
     listed = tmp_path / "supported-gpus.json"
     listed.write_text(json.dumps({"chips": [{"devid": "0xFEED", "name": "NVIDIA GeForce RTX 9090"}]}), encoding="utf-8")
     done = observe(copy, "gpus", str(pci), str(listed))
     assert done.returncode == 0, done.stderr
     assert "+ name GeForce RTX 9090, capability 12.0, chip GB202" in done.stdout
+    assert "1 new, 0 changed, 0 gone" in done.stdout
     bundle = tmp_path / "bundle.zip"
     assert observe(copy, "bundle", str(bundle)).returncode == 0
     monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path / "updates"))

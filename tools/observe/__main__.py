@@ -18,6 +18,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -124,7 +125,7 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
         raise SystemExit(f"`{name}` needs {' and '.join(TABLES[name])}")
     print(f"== {name}", file=sys.stderr, flush=True)
     module = importlib.import_module(f"tools.observe.{name}")
-    needs = arguments[: len(TABLES[name]) + (name in OPTIONAL)]
+    needs: list[Any] = arguments[: len(TABLES[name]) + (name in OPTIONAL)]
     if name == "linux_libraries":
         needs = [[]]
     try:

@@ -43,7 +43,7 @@ def observe(base: str, device_info: str, pci_ids: str) -> dict[str, list[dict[st
         if about is None:
             raise SystemExit(f"no architecture of {STATED.name} has chips called {row['name']}")
         row |= {"architecture": about["name"], "last_driver_branch": about.get("last_driver_branch")}
-    seen = {plain_chip(chip) for chip, _ in read_pci_ids(Path(pci_ids)).values()}
+    seen = {plain_chip(chip, rows) for chip, _ in read_pci_ids(Path(pci_ids)).values()}
     for chip in sorted(chip for chip in seen - set(rows) if COMPUTE.match(chip)):
         print(f"no source gives the capability of {chip}: state it in {STATED.name}", file=sys.stderr)
     return {"chips": sorted(rows.values(), key=_order)}

@@ -13,6 +13,7 @@ import copy
 import json
 import re
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tools.observe import table
 _NVIDIA = re.compile(r"^10de  .*?$(.*?)^(?=[0-9a-f]{4}  )", re.MULTILINE | re.DOTALL)
 # Fermi to Blackwell, and what follows in the same pattern.
 COMPUTE = re.compile(r"(?:G[FKMPVAHBR]|TU|AD)\d+[A-Z]*$")
+# Switches, ids that are only reserved, and placeholders for boards without a name.
+_NO_CARD = re.compile(r"NVSwitch|Reserved Dev ID|Generic-GPU")
 _DEVICE = re.compile(r"^\t([0-9a-f]{4})  (\w+) \[([^\]]+)\]", re.MULTILINE)
 
 
@@ -32,9 +35,9 @@ def observe(pci_ids: str, supported: str) -> dict[str, list[dict[str, Any]]]:
     devices = read_pci_ids(Path(pci_ids))
     unknown: set[str] = set()
     for device, (chip, called) in sorted(devices.items()):
-        if device in known or "NVSwitch" in called:
+        if device in known or _NO_CARD.search(called):
             continue
-        own = plain_chip(chip)
+        own = plain_chip(chip, chips)
         if own in chips:
             _add(rows, chips[own], official.get(device) or called, device, official=device in official)
         elif COMPUTE.match(own):
@@ -44,9 +47,10 @@ def observe(pci_ids: str, supported: str) -> dict[str, list[dict[str, Any]]]:
     return {"gpus": rows}
 
 
-def plain_chip(name: str) -> str:
-    """`TU117GLM` is a TU117 on a board for laptops."""
-    return re.sub(r"(?<=\d)(?:[BCS]?(?:GL|M)+)$", "", name)
+def plain_chip(name: str, known: Container[str]) -> str:
+    """`TU117GLM` is a TU117 on a board for laptops, `TU117BM` another board; `GK208BM` has a GK208B."""
+    chip = re.sub(r"(?<=[\dBCS])(?:GL|M)+$", "", name)
+    return chip if chip in known or chip == name else re.sub(r"(?<=\d)[BCS]$", "", chip)
 
 
 def read_pci_ids(path: Path) -> dict[str, tuple[str, str]]:

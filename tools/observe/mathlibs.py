@@ -4,7 +4,8 @@
 
 The index lists them; of each package the first and the last version are opened, since the code of a major only loses
 old targets and gains new ones between the two. A wheel is read by ranges, headers of the code only; it takes a few
-minutes and some hundred megabytes each. With `--tape` a run that was broken off goes on where it stopped.
+minutes and some hundred megabytes each. With `--tape` a run that was broken off goes on where it stopped. A file on the
+index never changes, so a wheel that the table has rows of is not opened again; delete the table to open them all.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ LINES = ("-cu11", "-cu12", "")
 
 def observe() -> dict[str, list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
+    current = table.read("mathlibs")["libraries"] if table.place("mathlibs").exists() else []
     for package in [f"nvidia-{library}{line}" for library in LIBRARIES for line in LINES]:
         for version, url in _ends(package):
+            if known := [row for row in current if (row["package"], row["version"]) == (package, version)]:
+                rows += known
+                continue
             print(package, version, file=sys.stderr, flush=True)
             with web.opened(url) as wheel:
                 found = library_code.targets(wheel, _is_library)
