@@ -1,6 +1,6 @@
 """Types what the README and the guides print, as a reader would, and holds the answer against what they show.
 
-    python -m tools.typed_docs readme           the README's first block, in a fresh clone and a fresh environment
+    python -m tools.typed_docs readme           the README's blocks, in a fresh clone and a fresh environment
     python -m tools.typed_docs guides [FILE …]  every other `console` block, each in an empty folder
     python -m tools.typed_docs list             what is not typed, and why
 
@@ -192,12 +192,12 @@ def _type(command: str, folder: Path, env: dict[str, str], seconds: float) -> su
 
 
 def type_readme() -> int:
-    """The README's first block, verbatim: in one shell, in an empty folder, with an environment of nothing but Python.
+    """The README's blocks in turn, verbatim: in one shell, in an empty folder, with an environment of only Python.
 
     A machine without a card ends `rekindle` with its own code for that (5 or 9), which is no failure of the command.
     """
-    first = next(blocks(PROJECT / "README.md"))
-    lines = [each.command.replace(PLACEHOLDER, PROJECT.as_uri()) for each in first.commands]
+    typed = [block for block in blocks(PROJECT / "README.md") if not block.reason]
+    lines = [each.command.replace(PLACEHOLDER, PROJECT.as_uri()) for block in typed for each in block.commands]
     with tempfile.TemporaryDirectory(prefix="readme-") as folder:
         bare = Path(folder) / "bare"
         subprocess.run([sys.executable, "-m", "venv", str(bare)], check=True)

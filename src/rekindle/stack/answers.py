@@ -144,6 +144,10 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         lines += ["", console.wrap(f"what would help: {route.change.text}", indent="  ")]
         if route.change.torch:
             lines.append(f"    then {route.change.route.value}: torch {route.change.torch}, CUDA {route.change.cuda}")
+            if route.change.what == "torch":
+                cards = " ".join(f'--gpu "{card.name}"' for card in answer.situation.cards)
+                place = f"--os {answer.situation.system} --torch {route.change.torch}"
+                lines += ["", f"Next: rekindle plan {cards} {place}"]
     if route.commands:
         lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
     return lines
