@@ -64,13 +64,16 @@ def test_no_other_module_decides_it_again(said: str) -> None:
     assert [path.relative_to(SOURCE).as_posix() for path in files] in ([], ["core/paths.py"])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only there the folder is worked out without platformdirs")
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the folders are worked out without platformdirs")
 @pytest.mark.parametrize("set_to", [None, "", " ", "/somewhere/else"])
-def test_the_data_folder_is_the_one_platformdirs_names(set_to: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_are_those_that_platformdirs_names(set_to: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     import platformdirs
 
-    if set_to is None:
-        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    else:
-        monkeypatch.setenv("XDG_DATA_HOME", set_to)
+    monkeypatch.delenv("REKINDLE_CACHE", raising=False)
+    for variable in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        if set_to is None:
+            monkeypatch.delenv(variable, raising=False)
+        else:
+            monkeypatch.setenv(variable, set_to)
     assert paths.data_folder("shelf") == Path(platformdirs.user_data_dir("rekindle", appauthor=False), "shelf")
+    assert paths.cache_folder("audit") == Path(platformdirs.user_cache_dir("rekindle", appauthor=False), "audit")

@@ -15,6 +15,12 @@ class AuditedCard(msgspec.Struct, frozen=True, kw_only=True):
     capability: Capability
 
 
+def label(card: AuditedCard, cards: tuple[AuditedCard, ...]) -> str:
+    """A card's name, with its architecture where several chips were sold under the same one."""
+    same = sum(other.name == card.name for other in cards) > 1
+    return f"{card.name} ({card.capability.sm})" if same else card.name
+
+
 class Rebuild(msgspec.Struct, frozen=True, kw_only=True):
     distribution: str
     version: str

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import AuditedCard
+from rekindle.audit.answer import AuditedCard, label
 from rekindle.audit.contents import Contents, Module, is_nvidias, normal
 from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
 from rekindle.core.findings import Finding, Fix, State
@@ -77,12 +77,6 @@ def coverage(place: AuditContext, module: Module) -> dict[str, str]:
         label(card, place.cards): answer.coverage.value + (" by JIT" if answer.by_jit else "")
         for card, answer in answers.items()
     }
-
-
-def label(card: AuditedCard, cards: tuple[AuditedCard, ...]) -> str:
-    """A card's name, with its architecture where several chips were sold under the same one."""
-    same = sum(other.name == card.name for other in cards) > 1
-    return f"{card.name} ({card.capability.sm})" if same else card.name
 
 
 def _served(place: AuditContext, module: Module, card: AuditedCard) -> Served:

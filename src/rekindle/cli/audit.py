@@ -66,7 +66,7 @@ def _show(answer: Audit) -> None:
 
 def _table(answer: Audit) -> str:
     """One column for each GPU, in the order of the GPUs; the path last, since it is the longest."""
-    from rekindle.audit.module_checks import label
+    from rekindle.audit.answer import label
 
     cards = [label(card, answer.cards) for card in answer.cards]
     rows = [

@@ -24,9 +24,17 @@ def cache_folder(*inside: str) -> Path:
     named = os.environ.get("REKINDLE_CACHE")
     if named:
         return Path(named, *inside)
+    if system() == "linux":
+        return _home("XDG_CACHE_HOME", "~/.cache").joinpath("rekindle", *inside)
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("rekindle", appauthor=False), *inside)
+
+
+def _home(variable: str, usual: str) -> Path:
+    """What platformdirs answers on Linux, without its import: every answer asks for one of these folders."""
+    named = os.environ.get(variable, "").strip()
+    return Path(named) if named else Path(usual).expanduser()
 
 
 def shelf_folder() -> Path:
@@ -38,9 +46,7 @@ def shelf_folder() -> Path:
 def data_folder(*inside: str) -> Path:
     """Where what must not be lost is kept: the shelf, keys."""
     if system() == "linux":
-        # What platformdirs answers there, without its import: every answer that reads a table asks for this folder.
-        home = os.environ.get("XDG_DATA_HOME", "").strip()
-        return (Path(home) if home else Path("~/.local/share").expanduser()).joinpath("rekindle", *inside)
+        return _home("XDG_DATA_HOME", "~/.local/share").joinpath("rekindle", *inside)
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("rekindle", appauthor=False), *inside)
