@@ -19,6 +19,7 @@ from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings
 from rekindle.toolchain.providers.registry import provider, providers
 from rekindle.toolchain.store import Store
+from rekindle.toolchain.verify import does_not_start
 
 _AT_ONCE = 4
 _PULSE = 5.0
@@ -61,7 +62,11 @@ def install(store: Store, offering: Offering, how: Installation, *, say: Callabl
     _room(store, offering)
     archives = bring(store, offering, how, say=say)
     kit = assemble(store, offering, archives, say=say)
-    store.publish(kit)
+    root = store.publish(kit)
+    if (fault := does_not_start(root, kit)) is not None:
+        store.remove(kit)
+        message = f"{offering.name} {offering.version} was fetched and taken away again: {fault}"
+        raise NoRoute(message, hint="take an older one, or build in a container of a newer system")
     remember(store, offering)
     return kit
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+from rekindle.core import run
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.machine.host import Host
@@ -35,7 +37,23 @@ def verify(store: Store, kit: Kit) -> tuple[Finding, ...]:
     host = Host()
     if kit.name == "cuda" and kit.place == KitPlatform(system=host.os, arch=host.arch):
         found.append(_answers(host, root, kit, again))
+    if (fault := does_not_start(root, kit)) is not None:
+        text = f"the compiler of {kit.id} does not start here: {fault}"
+        found.append(Finding(id=f"{kit.id}-gcc", state=State.FAIL, found=text))
     return tuple(found)
+
+
+def does_not_start(root: Path, kit: Kit) -> str | None:
+    """Why a private compiler made for this kind of computer does not run on it; None when nothing speaks against it.
+
+    Packages of a newer release than the system's ask its C library for what it does not have yet.
+    """
+    host = Host()
+    if kit.name != "gcc" or kit.place != KitPlatform(system=host.os, arch=host.arch):
+        return None
+    said = run.call([str(root / "bin" / "g++"), "--version"], timeout=60)
+    needs = None if said.ok else re.search(r"version `(GLIBC(?:XX)?_[\d.]+)' not found", said.err)
+    return f"it needs {needs[1]}, which this system's C library does not have" if needs else None
 
 
 def _changed(root: Path, kit: Kit) -> list[str]:
