@@ -288,6 +288,18 @@ def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pyte
         assert "triton-pascal" not in " ".join(json.loads(capsys.readouterr().out)["notes"]), (card, system)
 
 
+def test_nccl_is_on_linux_only_and_not_for_kepler() -> None:
+    """Two cards that must train together: Windows has no NCCL, WSL 2 has; a K80 has none anywhere."""
+    seen = rekindle_command("plan", "--gpu", "2x RTX 3090", "--os", "windows", "--needs", "nccl", "--json").json()
+    assert seen["recommended"]["route"] == "wsl"
+    notes = " ".join(seen["notes"])
+    assert "this build has NCCL" in notes and "no NCCL" not in notes
+    here = rekindle_command("plan", "--gpu", "2x RTX 3090", "--os", "linux", "--needs", "nccl", "--json").json()
+    assert here["recommended"]["route"] == "official-wheel" and "this build has NCCL" in " ".join(here["notes"])
+    kepler = rekindle_command("plan", "--gpu", "2x K80", "--os", "linux", "--needs", "nccl", "--json")
+    assert kepler.code == 5 and "NCCL" in kepler.json()["recommended"]["summary"]
+
+
 def test_a_folder_of_machines_shares_the_newest_stack_that_serves_most() -> None:
     """Two K40c, two GTX 1080 Ti and an RTX 3050 have 2.7.1 with CUDA 11.8 in common, each on its own Python; the RTX
     5070 needs CUDA 12.8. They were sent to 1.12.1, because the Pythons had to be the same."""

@@ -30,6 +30,7 @@ from rekindle.stack.situation import Card, Situation, Wish
 
 _ARM_ONLY = (Capability(8, 7), Capability(10, 1), Capability(11, 0))
 BY_JIT = "wheel-jit"
+_NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl"}
 """The rule of a build that reaches a card only through PTX."""
 
 
@@ -71,11 +72,17 @@ def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate)
         )
     if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
         found.append(broken("wheel-index", candidate, wheel=offer.label))
-    if "compile" in wish.needs and situation.system == "windows":
-        found.append(broken("windows-triton", candidate))
+    found += not_on_windows(situation, wish, candidate)
     if offer.cpu_floor and situation.cpu is not None and offer.cpu_floor.lower() not in situation.cpu:
         found.append(broken("cpu-floor", candidate, row=offer.row, wheel=offer.label, floor=offer.cpu_floor))
     return found
+
+
+def not_on_windows(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
+    """What is wished for and no PyTorch for Windows has, whoever built it."""
+    if situation.system != "windows":
+        return []
+    return [broken(rule, candidate) for need, rule in _NOT_ON_WINDOWS.items() if need in wish.needs]
 
 
 def _code(

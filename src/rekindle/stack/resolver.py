@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import old_wheels, projects
@@ -23,7 +23,6 @@ from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
 from rekindle.stack.verdict import AnswerFor, Verdict
 
-_NCCL_FLOOR = Capability(5, 0)
 """No NCCL of these wheels has code for Kepler (see the table of capabilities)."""
 
 
@@ -175,10 +174,10 @@ def several_cards(situation: Situation, route: Route) -> list[str]:
             "CUDA numbers cards by speed and nvidia-smi by slot: set CUDA_DEVICE_ORDER=PCI_BUS_ID, then "
             f"CUDA_VISIBLE_DEVICES=N chooses one (in the order given here, {order})"
         )
-    if situation.system == "windows":
+    if situation.system == "windows" and route.route is not RouteKind.WSL:
         found.append("this build has no NCCL: on Windows several cards train together with `gloo` only")
-    elif route.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CONDA_FORGE):
-        without = [card.name for card in situation.cards if min(card.capabilities) < _NCCL_FLOOR]
+    elif route.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CONDA_FORGE, RouteKind.WSL):
+        without = [card.name for card in situation.cards if min(card.capabilities) < capabilities.need("nccl").floor]
         if without:
             found.append(f"NCCL has no code for {without[0]}: several cards train together with `gloo` only")
         else:

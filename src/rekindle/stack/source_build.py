@@ -21,6 +21,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, upstream_build
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
+from rekindle.stack.prebuilt import driver_missing, not_on_windows
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
@@ -169,9 +170,8 @@ def _built(
     loses: list[str] = []
     if chosen is None:
         loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
-    if "compile" in wish.needs and situation.system == "windows":
-        candidate = Candidate(name=f"torch {version}", route=RouteKind.SOURCE_BUILD, torch=version)
-        loses.append(broken("windows-triton", candidate).sentence)
+    candidate = Candidate(name=f"torch {version}", route=RouteKind.SOURCE_BUILD, torch=version)
+    loses += [each.sentence for each in not_on_windows(situation, wish, candidate)]
     compiles = _compiles(version, toolkit, situation)
     why = [proof.text, *([compiles] if compiles else [])]
     if choice.why:
@@ -435,8 +435,6 @@ def cudnn_is_here(wanted: Version, situation: Situation) -> bool:
 
 
 def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
-    from rekindle.stack.prebuilt import driver_missing
-
     return (driver_missing(driving),) if situation.here and situation.driver is None else ()
 
 
