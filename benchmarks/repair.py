@@ -6,7 +6,8 @@ neither may share blocks with its source. Prints medians and peak memory; ends w
     python benchmarks/repair.py                 --add against cp: at most 3 times as long, under 300 MB
     python benchmarks/repair.py --unpack        and against `wheel unpack` + `wheel pack`: 40 times faster
     python benchmarks/repair.py --closure       the whole repair against inflating every library once: at most 1.3
-    python benchmarks/repair.py --slim          a wheel with NVIDIA's libraries inside, and one that requires them
+    python benchmarks/repair.py --slim          a wheel with NVIDIA's libraries inside, and one that requires them,
+                                                beside cp; then one for Windows, beside cp and delvewheel
     python benchmarks/repair.py --peers         the Windows wheel: delvewheel and repairwheel, where installed; each is
                                                 ended after REKINDLE_BENCH_LIMIT seconds (900)
 """
@@ -73,19 +74,49 @@ def main() -> int:
 
 
 def _slim() -> int:
-    """torchvision for Linux carries CUDA's runtime and nvJPEG: the wheel as it is, and slim."""
-    wheel = artefacts.wheel("torchvision==0.22.1", platform=LINUX)
+    """torchvision: for Linux it carries CUDA's runtime and nvJPEG; for Windows it is what delvewheel is made for."""
+    linux = artefacts.wheel("torchvision==0.22.1", platform=LINUX)
+    windows = artefacts.wheel("torchvision==0.22.1", platform="win_amd64")
+    print(f"load {os.getloadavg()[0]:.1f}; median of five, the files read before")
     with tempfile.TemporaryDirectory(dir=os.environ.get("REKINDLE_BENCH_DIR")) as folder:
         place = Path(folder)
-        command = [sys.executable, "-m", "rekindle", "repair", str(wheel), "--slim", "-o", str(place / "out")]
-        copied = statistics.median(_timed(lambda: _copy(wheel, place / "copy.whl"), place) for _ in range(5))
-        run = lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: E731
-        slimmed = statistics.median(_timed(run, place) for _ in range(5))
-        made = next((place / "out").glob("*.whl"))
-        print(f"fat {wheel.stat().st_size / 1e6:.1f} MB, slim {made.stat().st_size / 1e6:.1f} MB")
-        print(f"cp + fsync              {copied:7.2f} s")
-        print(f"rekindle repair --slim  {slimmed:7.2f} s")
-        return int(made.stat().st_size >= wheel.stat().st_size)
+        out = ["-o", str(place / "out")]
+        own = [sys.executable, "-m", "rekindle", "repair"]
+        print(f"for Linux, {linux.stat().st_size / 1e6:.1f} MB")
+        _row("cp + fsync", lambda: _copy(linux, place / "copy.whl"), place)
+        _row("rekindle repair --slim", lambda: _quiet([*own, str(linux), "--slim", *out]), place)
+        slim = next((place / "out").glob("*.whl")).stat().st_size
+        print(f"for Windows, {windows.stat().st_size / 1e6:.1f} MB")
+        _row("cp + fsync", lambda: _copy(windows, place / "copy.whl"), place)
+        redist = _redist(place)
+        _row("rekindle repair", lambda: _quiet([*own, str(windows), "--from", redist, "--no-index", *out]), place)
+        if (delvewheel := shutil.which("delvewheel")) is None:
+            print("delvewheel                UNVERIFIED: it is not installed here")
+        else:
+            # It does not know what comes with torch: that is named, so that it has as much to do.
+            words = [word for name in _TORCHS for word in ("--exclude", name)] + ["--add-path", redist, "-w", out[1]]
+            inside = ["repair", "--ignore-existing", "--analyze-existing"]
+            _row("delvewheel repair", lambda: _quiet([delvewheel, *inside, str(windows), *words]), place)
+        return int(slim >= linux.stat().st_size)
+
+
+_TORCHS = ("c10.dll", "c10_cuda.dll", "torch.dll", "torch_cpu.dll", "torch_cuda.dll", "torch_python.dll")
+
+
+def _quiet(command: list[str]) -> None:
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LIMIT)
+
+
+def _row(name: str, action: Callable[[], object], place: Path) -> None:
+    action()
+    took, spent = [], []
+    for _ in range(5):
+        used = _used()
+        took.append(_timed(action, place))
+        spent.append(_used() - used)
+    made = next(iter([*(place / "out").glob("*.whl"), *place.glob("copy.whl")]), None)
+    size = f"{made.stat().st_size / 1e6:6.1f} MB" if made else "no wheel came out"
+    print(f"  {name:<24} {statistics.median(took):7.2f} s  {statistics.median(spent):6.2f} s of processor  {size}")
 
 
 def _closure() -> int:
@@ -113,12 +144,7 @@ def _peers() -> int:
     wheel = artefacts.wheel("torch==2.7.1", platform="win_amd64")
     with tempfile.TemporaryDirectory(dir=os.environ.get("REKINDLE_BENCH_DIR")) as folder:
         place = Path(folder)
-        with zipfile.ZipFile(artefacts.wheel("msvc-runtime==14.44.35112", platform="win_amd64")) as zipped:
-            for info in zipped.infolist():
-                if info.filename.endswith("140.dll") or info.filename.endswith("140_1.dll"):
-                    (place / "redist").mkdir(exist_ok=True)
-                    (place / "redist" / Path(info.filename).name).write_bytes(zipped.read(info))
-        redist = str(place / "redist")
+        redist = _redist(place)
         with zipfile.ZipFile(wheel) as zipped:
             members = [name for name in zipped.namelist() if name.startswith("torch/lib/") and name.endswith(".dll")]
             zipped.extractall(place / "unpacked", members)
@@ -152,6 +178,17 @@ def _peers() -> int:
                 more = len({info.filename for info in zipped.infolist()} - before)
             print(f"{name:<12} {took:6.1f} s {used:8.1f} s {made.stat().st_size / 1e6:5.0f} MB  {more} new files")
     return 0
+
+
+def _redist(place: Path) -> str:
+    """A folder with Microsoft's C++ libraries, which neither tool may take from the air."""
+    folder = place / "redist"
+    folder.mkdir()
+    with zipfile.ZipFile(artefacts.wheel("msvc-runtime==14.44.35112", platform="win_amd64")) as zipped:
+        for info in zipped.infolist():
+            if info.filename.endswith(("140.dll", "140_1.dll")):
+                (folder / Path(info.filename).name).write_bytes(zipped.read(info))
+    return str(folder)
 
 
 def _processor(command: list[str], *, check: bool = True, limit: float | None = None) -> float:

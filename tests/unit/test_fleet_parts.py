@@ -13,11 +13,14 @@ import pytest
 
 from rekindle.core.errors import BadInput, Locked, NotFound, UnknownName, UsageError
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import certs, journal, planning, scheduler, state, view, work
+from rekindle.fleet import certs, journal, planning, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
-from rekindle.fleet.job import FleetJob
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.fleet.journal import FleetJournal, event
+from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState
+from rekindle.wheels.shelf import shelf
+from support import fatbins, small_wheels
 from support.command import rekindle_command
 from support.cuda import project
 
@@ -287,3 +290,36 @@ def test_the_disk_is_asked_once_for_many_lines(tmp_path: Path, monkeypatch: pyte
     log.settle()
     assert len(asked) == 1 and not log.unsettled
     assert len(journal.read(tmp_path / "journal.jsonl")) == 51
+
+
+def static_wheel(folder: Path, payload: bytes) -> Path:
+    """A wheel with GPU code that says nothing of its CUDA: it is linked statically."""
+    tag = "cp311-cp311-linux_x86_64"
+    files = {
+        "demo/kernels.fatbin": fatbins.container(fatbins.entry("sm_86", payload=payload)),
+        "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+        "demo-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
+    }
+    return small_wheels.make(folder, files, name=f"demo-1.0-{tag}.whl")
+
+
+def test_two_jobs_of_one_name_lie_side_by_side_and_none_replaces_the_other(tmp_path: Path) -> None:
+    place = tmp_path / "shelf"
+    jobs = [
+        FleetLock(project="demo", kind=JobKind.CMAKE, cuda=cuda, arch_list="8.6", system="linux", machine="x86_64")
+        for cuda in ("11.8", "13.0")
+    ]
+    made = []
+    for number, lock in enumerate(jobs):
+        wheel = static_wheel(tmp_path / str(number), bytes([number]) * 64)
+        (entry,) = shelf.add(place, [wheel], shelved.addition(place, lock.key, lock))
+        shelved.record(place, ShelvedJob(key=lock.key, wheel=entry.file, sha256=entry.sha256, lock=lock))
+        made.append(entry.version)
+    assert made == ["1.0+cu118.sm86", "1.0+cu130.sm86"]
+    assert set(shelved.jobs_on(place)) == {lock.key for lock in jobs}
+    stranger = msgspec.structs.replace(jobs[0], profile="portable")
+    with pytest.raises(UsageError, match="another build"):
+        shelf.add(place, [static_wheel(tmp_path / "new", b"\7" * 64)], shelved.addition(place, stranger.key, stranger))
+    own = shelved.addition(place, jobs[0].key, jobs[0])
+    (entry,) = shelf.add(place, [static_wheel(tmp_path / "own", b"\x08" * 64)], own)
+    assert entry.version == "1.0+cu118.sm86", "a job may replace its own"

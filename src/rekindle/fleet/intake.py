@@ -112,7 +112,8 @@ class Intake:
         if result.signature:
             await self._fetch(client, address, job.key, result.signature, place)
         trusted = (signing.public_key(key),) if key else ()
-        how = shelf.Addition(report=report, trusted=trusted, replace=True, build=result.facts)
+        known = shelved.addition(self.shelf, job.key, job.lock)
+        how = msgspec.structs.replace(known, report=report, trusted=trusted, build=result.facts)
         async with self._one_at_a_time:
             (entry,) = await asyncio.to_thread(shelf.add, self.shelf, [wheel], how)
         done = ShelvedJob(

@@ -158,7 +158,7 @@ def _copy(source: Path, target: Path) -> None:
 def _shelved(job: FleetJob, result: JobResult, folder: Path, place: Path) -> OneJob:
     assert job.key is not None and job.lock is not None and result.wheel is not None
     report = folder / result.report.name if result.report else None
-    how = shelf.Addition(report=report, replace=True, build=result.facts)
+    how = msgspec.structs.replace(shelved.addition(place, job.key, job.lock), report=report, build=result.facts)
     (entry,) = shelf.add(place, [folder / result.wheel.name], how)
     minutes = round(result.seconds / 60, 2)
     shelved.record(

@@ -16,6 +16,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.fleet.job import FleetLock
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.shelf.shelf import Addition
 
 FOLDER = "fleet"
 _KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
@@ -44,6 +45,12 @@ def jobs_on(folder: Path) -> dict[str, ShelvedJob]:
     wheels = {entry.file: entry.sha256 for entry in shelf.entries(folder) if entry.yanked is None}
     found = (_read(path) for path in sorted(place.iterdir()) if _KEY.match(path.name))
     return {job.key: job for job in found if job and wheels.get(job.wheel) == job.sha256}
+
+
+def addition(folder: Path, key: str, lock: FleetLock) -> Addition:
+    """How a job's wheel comes onto the shelf: in place of an earlier one of its own, never of another job's."""
+    others = frozenset(job.wheel for job in jobs_on(folder).values() if job.key != key)
+    return Addition(replace=True, kept=others, cuda=lock.cuda_version)
 
 
 def entry_of(folder: Path, job: ShelvedJob) -> ShelvedWheel | None:

@@ -51,6 +51,10 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
     trusted: tuple[PublicKey, ...] = ()
     against: Path | None = None
     replace: bool = False
+    kept: frozenset[str] = frozenset()
+    """Files that are not replaced even so: they are somebody else's."""
+    cuda: Version | None = None
+    """The CUDA it was built with, where its builder says so: a wheel that links CUDA statically does not."""
     run: bool = False
     labels: bool = True
     build: BuildFacts | None = None
@@ -247,7 +251,7 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
     store.file_name(wheel.name)
     store.project_name(known.project or "", str(stated[0]))
     verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
-    cuda = known.cuda or _cuda(known, linked, how.against)
+    cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
     version = label.labelled(known, cuda) if how.labels else known.version or "0"
     with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
         source = wheel if version == known.version else label.relabel(wheel, version, Path(work))
@@ -256,7 +260,7 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
         entry = msgspec.structs.replace(entry, code=code)
         with store.locked(folder):
             if _another(folder, entry):
-                if not how.replace:
+                if not how.replace or entry.file in how.kept:
                     message = f"there is another build of `{entry.file}` on the shelf"
                     hint = "`--replace` puts this one in its place and keeps the other in `replaced`"
                     raise UsageError(message, hint=hint)
