@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from support import elves, fatbins, packages
-from support.observing import copy, index, observe, publish, rows  # noqa: F401 - fixtures
+from support.observing import KNOWLEDGE, copy, index, observe, publish, rows  # noqa: F401 - fixtures
 from support.repositories import git
-from tools.observe import difference, mathlibs, toolkits
+from tools.observe import difference, host_compilers, mathlibs, toolkits
 
 GIT = shutil.which("git")
 
@@ -338,25 +338,25 @@ def test_linux_libraries_are_the_directory_of_the_wheel(index: tuple[Path, str],
 def test_host_compilers_are_the_numbers_of_the_header(index: tuple[Path, str], copy: Path) -> None:
     folder, url = index
     place = copy / "cuda" / "host_compilers.json"
-    whole = json.loads(place.read_text(encoding="utf-8"))
-    whole["cuda"] = [next(row for row in whole["cuda"] if row["packages"])]
-    package, _, version = whole["cuda"][0]["packages"][-1].partition("==")
-    place.write_text(json.dumps(whole), encoding="utf-8")
-    stem = package.replace("-", "_")
-    inside = f"{stem}-{version}.dist-info"
-    about = {
-        f"{inside}/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n",
-        f"{inside}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-manylinux1_x86_64\n",
-        f"{inside}/RECORD": "",
-    }
-    for newest in (12, 13):
+    for package in host_compilers.PACKAGES:
+        publish(folder, package, {})
+
+    def read(newest: int) -> dict[str, dict[str, Any]]:
         header = f"#if _MSC_VER < 1910 || _MSC_VER >= 1950\n#error\n#endif\n#if __GNUC__ > {newest}\n#error\n#endif\n"
-        files = {"nvidia/cuda_nvcc/include/crt/host_config.h": header, **about}
-        publish(folder, package, {f"{stem}-{version}-py3-none-manylinux1_x86_64.whl": files})
-        done = observe(copy, "host_compilers", url=url)
-        assert done.returncode == 0, done.stderr
-        row = json.loads(place.read_text(encoding="utf-8"))["cuda"][0]
-        assert (row["msc_ver_min"], row["msc_ver_below"], row["gcc_max"]) == (1910, 1950, newest)
+        files = {"nvidia/cuda_nvcc/include/crt/host_config.h": header}
+        names = (f"nvidia_cuda_nvcc_cu12-12.9.{patch}-py3-none-manylinux1_x86_64.whl" for patch in (41, 100, 86))
+        publish(folder, "nvidia-cuda-nvcc-cu12", {name: files if ".100-" in name else {} for name in names})
+        return {row["cuda"]: row for row in regenerated(place, url=url)}
+
+    first = read(12)
+    row = first["12.9"]
+    assert (row["msc_ver_min"], row["msc_ver_below"], row["gcc_max"]) == (1910, 1950, 12)
+    assert row["packages"] == [f"nvidia-cuda-nvcc-cu12==12.9.{patch}" for patch in (41, 86, 100)]
+    assert (first["11.0"]["gcc_max"], first["11.0"]["evidence"], first["11.0"]["packages"]) == (9, "notes", [])
+    before = json.loads((KNOWLEDGE / "cuda" / "host_compilers.json").read_text(encoding="utf-8"))
+    after = json.loads(place.read_text(encoding="utf-8"))
+    assert [after[name] for name in ("toolsets", "stl")] == [before[name] for name in ("toolsets", "stl")]
+    assert read(13)["12.9"]["gcc_max"] == 13
 
 
 def test_wheel_platforms_are_the_names_on_the_index(index: tuple[Path, str], copy: Path) -> None:

@@ -83,6 +83,7 @@ def _state(rows: dict[str, dict[str, Any]], one: dict[str, Any]) -> None:
     print(f"UNVERIFIED: {name} ({said or 'capability unknown'}) is read from {one['source']}", file=sys.stderr)
     uncertain = one.get("uncertain", False)
     rows[name] = _row(name, said, source=one["source"], evidence="notes", uncertain=uncertain)
+    rows[name]["observed_at"] = one["observed_at"]
 
 
 def _row(name: str, capability: str | None, *, source: str, evidence: str, uncertain: bool = False) -> dict[str, Any]:

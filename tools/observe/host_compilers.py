@@ -1,19 +1,33 @@
-"""Regenerates the CUDA rows of `cuda/host_compilers.json` from the real `crt/host_config.h` of each toolkit.
+"""Regenerates `cuda/host_compilers.json`: which compilers each toolkit takes, from its real `crt/host_config.h`.
 
-The header comes from the packages that carry it on the index (`nvidia-cuda-nvcc-cu11`, `-cu12`, `nvidia-cuda-crt`) or
-from a toolkit on this machine (`--header FILE`). Rows of toolkits whose header cannot be had stay as they are.
+    python -m tools.observe host_compilers
+
+The header is read by ranges out of the packages that carry it on the index. Toolkits before 11.7 and the numbers of
+Visual Studio were read by a person, off installers and pages: `stated/host_compilers.toml` holds them and their source,
+and they are called UNVERIFIED here.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import tempfile
-import zipfile
+import sys
 from pathlib import Path
 from typing import Any
 
-from tools.observe import index, table
+import msgspec
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
+
+from tools.observe import table, web
+
+STATED = Path(__file__).parent / "stated" / "host_compilers.toml"
+PACKAGES = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt")
+SOURCE = "crt/host_config.h inside the wheels of the Python index"
+_ABOUT = ("source", "observed_at", "evidence")
+_LIMITS = ("msc_ver_min", "msc_ver_below", "gcc_max", "clang_min", "clang_below")
+FIELDS = ("cuda", *_LIMITS, "packages", "note", *_ABOUT)
+TOOLSET = ("visual_studio", "release", "toolset", "msc_ver", *_ABOUT)
+STL = ("first_toolset", "last_toolset", "min_cuda", *_ABOUT)
 
 
 def limits(header: str) -> dict[str, Any]:
@@ -43,41 +57,41 @@ def _clang(header: str) -> tuple[int, int, int] | None:
     return max(found) if found else None
 
 
-def header_of(package: str, system: str = "linux") -> str | None:
-    """The header inside a package of the index; None when it cannot be had."""
-    with tempfile.TemporaryDirectory() as folder:
-        wheel = index.download(package, system, "3.11", Path(folder))
-        if wheel is None:
-            return None
-        with zipfile.ZipFile(wheel) as archive:
-            name = next((name for name in archive.namelist() if name.endswith("crt/host_config.h")), None)
-            return archive.read(name).decode("utf-8", "replace") if name else None
+def header_of(url: str) -> str | None:
+    """The header inside a wheel of the index, read by ranges; None when it has none."""
+    archive = web.archive(url)
+    name = next((name for name in archive.members if name.endswith("crt/host_config.h")), None)
+    return archive.read(name).decode("utf-8", "replace") if name else None
 
 
-def observe(cudas: list[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-    current = table.read("host_compilers")
-    read = 0
-    for row in current["cuda"]:
-        if not row["packages"] or (cudas and row["cuda"] not in cudas):
-            continue
-        header = header_of(row["packages"][-1])
+def listed() -> dict[str, list[tuple[str, str]]]:
+    """By toolkit: the packages that carry the header, oldest first, each with the address of its wheel for Linux."""
+    found: dict[str, dict[Version, tuple[str, str]]] = {}
+    for package in PACKAGES:
+        for name, url, _ in web.wheels(package):
+            _, version, _, tags = parse_wheel_filename(name)
+            if any(re.fullmatch(r"manylinux.*_x86_64", tag.platform) for tag in tags):
+                cuda = f"{version.major}.{version.minor}"
+                found.setdefault(cuda, {})[version] = (f"{package}=={version}", url)
+    return {cuda: [versions[one] for one in sorted(versions)] for cuda, versions in found.items()}
+
+
+def observe() -> dict[str, list[dict[str, Any]]]:
+    stated = msgspec.toml.decode(STATED.read_bytes())
+    rows: dict[str, dict[str, Any]] = {}
+    for cuda, packages in listed().items():
+        header = header_of(packages[-1][1])
         if header:
-            read += 1
-            row |= {**limits(header), "observed_at": table.today(), "evidence": "binary"}
-    table.nothing_read("host_compilers", read)
-    return current
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cuda", action="append", help="only these toolkits")
-    parser.add_argument("--header", type=Path, help="read this header and print what it accepts")
-    arguments = parser.parse_args()
-    if arguments.header:
-        print(limits(arguments.header.read_text(encoding="utf-8", errors="replace")))
-    else:
-        table.write("host_compilers", observe(arguments.cuda))
-
-
-if __name__ == "__main__":
-    main()
+            print(f"CUDA {cuda} ({packages[-1][0]})", file=sys.stderr, flush=True)
+            rows[cuda] = {"cuda": cuda, **limits(header), "packages": [pin for pin, _ in packages], "note": None}
+            rows[cuda] |= {"source": SOURCE, "observed_at": table.today(), "evidence": "binary"}
+    table.nothing_read("host_compilers", len(rows))
+    for one in stated["cuda"]:
+        print(f"UNVERIFIED: CUDA {one['cuda']} is read from {one['source']}", file=sys.stderr)
+        rows.setdefault(one["cuda"], {name: one.get(name) for name in FIELDS} | {"packages": []})
+    print("UNVERIFIED: the numbers of Visual Studio are Microsoft's, as a person read them", file=sys.stderr)
+    return {
+        "cuda": [rows[cuda] for cuda in sorted(rows, key=Version)],
+        "toolsets": [{name: one.get(name) for name in TOOLSET} for one in stated["toolsets"]],
+        "stl": [{name: one.get(name) for name in STL} for one in stated["stl"]],
+    }

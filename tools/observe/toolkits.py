@@ -64,7 +64,8 @@ def _row(
     read = {name: about.get(name) for name in _DRIVERS}
     read["min_drivers"] = [{name: update[name] for name in order} for update in updates]
     source = "; ".join(part for part in (asked["source"], about.get("drivers_from")) if part)
-    told = {"source": source, "observed_at": table.today(), "evidence": asked.get("evidence", "binary")}
+    read_on = asked.get("observed_at") or table.today()
+    told = {"source": source, "observed_at": read_on, "evidence": asked.get("evidence", "binary")}
     taken = {"version": version, "targets": asked["targets"], "ptx_isa": asked["ptx_isa"]}
     return {**taken, **read, "note": about.get("note"), **told}
 
@@ -141,14 +142,13 @@ def targets(ptxas: Path) -> list[str]:
 
 def ptx_isa(ptxas: Path, target: str) -> str | None:
     """The newest PTX version this assembler takes."""
-    best = None
-    candidates = [(major, minor) for major in (7, 8, 9, 10) for minor in range(10)]
+    candidates = [f"{major}.{minor}" for major in (10, 9, 8, 7) for minor in range(9, -1, -1)]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "a.ptx"
-        for major, minor in candidates:
-            text = f".version {major}.{minor}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+        for version in candidates:
+            text = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
             source.write_text(text, encoding="ascii")
             command = [ptxas, f"-arch={target}", source, "-o", Path(folder) / "a.cubin"]
             if subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0:
-                best = f"{major}.{minor}"
-    return best
+                return version
+    return None
