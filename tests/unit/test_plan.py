@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -316,3 +317,18 @@ def test_how_a_driver_was_read_is_said_also_where_nothing_works() -> None:
     seen = rekindle_command("plan", "--gpu", "RTX 5090", "--os", "linux", "--arch", "x86_64", "--driver", "530")
     assert seen.code == NoRoute.exit_code
     assert "driver 530 is taken as" in seen.out
+
+
+def test_machines_that_are_alike_share_a_line_and_say_what_to_run(tmp_path: Path) -> None:
+    from support.command import rekindle_command
+
+    machines = Path(__file__).parents[1] / "machines"
+    for number in range(40):
+        shutil.copy(machines / "k40c-windows.json", tmp_path / f"node{number:02}.json")
+    shutil.copy(machines / "mixed-linux.json", tmp_path / "odd.json")
+    said = rekindle_command("plan", "--machine", str(tmp_path)).out
+    assert "node00 and 39 more" in said
+    assert "node01" not in said
+    assert "Run on node00 and 39 more\n    rekindle plan" in said
+    assert "odd: no driver drives all of these cards" in said
+    assert said.rstrip().endswith("40 of 41 machines served: 1 stack")

@@ -61,7 +61,8 @@ def ready(
     torch = installed_torch(environment)
     if torch is None:
         message = f"there is no torch in `{environment.root}`"
-        raise NotFound(message, hint="an extension is built for one torch: install that first with `rekindle install`")
+        hint = "an extension is built for one torch: install that first with `rekindle install` (`--gpu` names a card)"
+        raise NotFound(message, hint=hint)
     found = prepare(
         environment,
         torch,

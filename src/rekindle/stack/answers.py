@@ -17,7 +17,7 @@ from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 if TYPE_CHECKING:
-    from rekindle.stack.nodes import Nodes
+    from rekindle.stack.nodes import Node, Nodes
 
 _FEW = 3
 
@@ -81,21 +81,39 @@ def once_written(answer: Verdict, plan: Path) -> Verdict:
 
 
 def nodes(answer: Nodes) -> str:
-    """A line for each machine."""
+    """A line for the machines that are alike, then what to run on them, or why nothing works there."""
+    alike: dict[tuple[object, ...], list[Node]] = {}
+    for node in answer.nodes:
+        key = (node.cards, node.route, node.torch, node.variant, node.python, node.commands, node.summary)
+        alike.setdefault(key, []).append(node)
     rows = [
         (
-            node.name,
-            ", ".join(node.cards) or "no card",
-            f"torch {node.torch}{'+' + node.variant if node.variant else ''}" if node.torch else "nothing works",
-            node.route.value,
-            f"Python {node.python}" if node.python else "",
+            _several(same),
+            ", ".join(first.cards) or "no card",
+            f"torch {first.torch}{'+' + first.variant if first.variant else ''}" if first.torch else "nothing works",
+            first.route.value,
+            f"Python {first.python}" if first.python else "",
         )
-        for node in answer.nodes
+        for same in alike.values()
+        for first in same[:1]
     ]
+    lines = [console.table(rows, head=("machines", "cards", "stack", "route", "python"))]
+    for same in alike.values():
+        first = same[0]
+        if first.commands:
+            lines += ["", f"Run on {_several(same)}", *(f"    {line}" for line in first.commands)]
+        else:
+            lines += ["", console.wrap(f"{_several(same)}: {first.summary}", first="", indent="  ")]
+    count = len(answer.nodes)
     served = sum(node.route is not RouteKind.NONE for node in answer.nodes)
-    said = "one stack serves all of them" if answer.stacks == 1 and served == len(rows) else f"{answer.stacks} stacks"
-    head = ("machine", "cards", "stack", "route", "python")
-    return "\n".join([console.table(rows, head=head), "", f"{served} of {len(rows)} machines served: {said}"])
+    several = f"{answer.stacks} stack{'' if answer.stacks == 1 else 's'}"
+    said = "one stack serves all of them" if answer.stacks == 1 and served == count else several
+    return "\n".join([*lines, "", f"{served} of {count} machines served: {said}"])
+
+
+def _several(same: list[Node]) -> str:
+    """`node1`, or `node1 and 36 more`."""
+    return same[0].name + (f" and {len(same) - 1} more" if len(same) > 1 else "")
 
 
 def heading(situation: Situation) -> str:
