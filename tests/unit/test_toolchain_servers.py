@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -13,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from rekindle.core import fetch
+from rekindle.core import fetch, run
 from rekindle.core.errors import BadInput, FetchFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import manifest
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import KitPlatform, Offering, ToolSpec
-from rekindle.toolchain.providers import conda, folder, redistrib
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.providers import conda, debian, folder, redistrib
 from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import verify
@@ -278,6 +279,48 @@ def test_the_profile_is_ours_where_nvidias_installer_did_not_run(store: Store, n
         kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
     text = (store.folder(kit) / "bin" / "nvcc.profile").read_text(encoding="utf-8")
     assert "$(TOP)/nvvm/bin:$(_HERE_):" in text and "targets" not in text
+
+
+# --- apt's packages ------------------------------------------------------------------------------------------------
+
+
+def said(out: str) -> run.Result:
+    return run.Result(args=("apt-get",), code=0, out=out)
+
+
+def test_a_large_package_goes_on_where_a_killed_run_stopped(
+    site: Path, store: Store, address: str, trouble: Trouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`apt-get download` throws away what is there of a file; seen with a run that was killed at 33 of 667 MB."""
+    body = os.urandom(900_000)
+    (site / "g_1_arm64.deb").write_bytes(body)
+    part = Part(
+        name="g", version="1", file="g_1_arm64.deb", size=len(body), sha256=hashlib.sha256(body).hexdigest(),
+        origin="apt:bookworm/g=1:arm64",
+    )  # fmt: skip
+    monkeypatch.setattr(debian, "_read_origin", lambda _: ("bookworm", "g", "1", "arm64"))
+    monkeypatch.setattr(debian._State, "make", lambda _: None)
+    monkeypatch.setattr(debian._State, "has_proxy", lambda _: False)
+    named = f"'{address}/g_1_arm64.deb' g_1_arm64.deb {len(body)} SHA256:{part.sha256}\n"
+    monkeypatch.setattr(debian._State, "apt", lambda *_, **__: said(named))
+    (tmp_path / "g_1_arm64.deb.part").write_bytes(body[:400_000])
+    (found,) = debian.fetch([part], tmp_path, settings(store))
+    assert found.read_bytes() == body
+    assert trouble.asked == [("/g_1_arm64.deb", "bytes=400000-")]
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ('Acquire::http::Proxy "http://10.0.0.1:3142";', True),
+        ('Acquire::http::Proxy-Auto-Detect "/usr/bin/detect";', True),
+        ('Acquire::http::Proxy "false";', False),
+        ('Acquire::http::Proxy "";', False),
+        ('Acquire::Check-Valid-Until "false";', False),
+    ],
+)
+def test_a_proxy_that_only_apt_knows_is_left_to_apt(text: str, own: bool) -> None:
+    assert bool(debian._PROXY.search(text)) is own
 
 
 # --- a manifest, a folder, an adopted toolkit ----------------------------------------------------------------------

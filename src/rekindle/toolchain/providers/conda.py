@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rekindle.core import fetch as fetching
+from rekindle.core import files
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
@@ -144,16 +146,19 @@ def _part(row: CondaSet, folder: str, file: str, record: Record) -> Part:
 
 
 def _records(folder: str, settings: ProviderSettings) -> dict[str, Record]:
-    target = settings.state / "conda" / (folder.replace("/", "-") + ".json")
-    target.unlink(missing_ok=True)
-    target.with_name(target.name + ".part").unlink(missing_ok=True)
     try:
-        path = fetching.download(f"{_base(settings)}/{folder}/repodata.json", target, most=512 << 20)
+        settings.state.mkdir(parents=True, exist_ok=True)
+        # A folder of its own: another run at the same time asks for the same list.
+        with tempfile.TemporaryDirectory(dir=settings.state, prefix="conda-") as own:
+            target = Path(own) / "repodata.json"
+            data = fetching.download(f"{_base(settings)}/{folder}/repodata.json", target, most=512 << 20).read_bytes()
     except FetchFailed:
         if folder.endswith("noarch"):
             return {}
         raise
-    return read(path.read_bytes(), f"{folder}/repodata.json")
+    except OSError as error:
+        raise files.not_writable(settings.state, error) from error
+    return read(data, f"{folder}/repodata.json")
 
 
 def _base(settings: ProviderSettings) -> str:

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from filelock import FileLock
+
+from rekindle.core import fetch as fetching
 from rekindle.core import files, run
 from rekindle.core.errors import FetchFailed, MissingTool, NotFound
 from rekindle.core.processes import which
@@ -27,6 +30,7 @@ GROUP = 12
 _MAKING = threading.Lock()
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 _KEYRINGS = ("-archive-keyring.gpg", "-archive-keyring.pgp")
+_PROXY = re.compile(r'^Acquire::https?::Proxy\S* "(?!false)[^"]+"', re.MULTILINE | re.IGNORECASE)
 _MOVING = re.compile(r".*(-security|-updates|-backports|-proposed|/updates)\Z")
 
 
@@ -54,7 +58,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
 
 
 def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
-    """Download packages. apt goes on where it stopped, and checks the hashes that the signed index states."""
+    """Download packages. A large one goes on where an earlier run stopped; small ones come together, by apt."""
     origins = [_read_origin(part.origin) for part in parts]
     suite, _, _, arch = origins[0]
     row = next((row for row in debian_sets() if row.suite == suite), None)
@@ -62,6 +66,8 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
         raise NotFound(f"`{parts[0].origin}` is of a release that is not in the tables", hint="update Rekindle")
     state = _State(row, KitPlatform(system="linux", arch=_place(arch)), settings)
     state.make()
+    if len(parts) == 1 and (whole := _resumed(state, parts[0], folder)):
+        return [whole]
     said = state.apt("download", *(f"{name}={version}" for _, name, version, _ in origins), cwd=folder, timeout=3600)
     found = [next(iter(sorted(folder.glob(f"{name}_*.deb"))), None) for _, name, _, _ in origins]
     if not said.ok or None in found:
@@ -69,6 +75,22 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
         message = f"apt could not download `{origins[0][1]}`: {' '.join(tail)}"
         raise FetchFailed(message, hint="check apt's sources and proxy, then rerun the command to resume")
     return [path for path in found if path]
+
+
+def _resumed(state: _State, part: Part, folder: Path) -> Path | None:
+    """One archive from the address that apt names: `apt-get download` begins anew, whatever is there of it already.
+
+    Its hash is that of apt's signed index. None where only apt can bring it: by a proxy of its own, by other protocols.
+    """
+    _, name, version, _ = _read_origin(part.origin)
+    said = state.apt("download", "--print-uris", f"{name}={version}", cwd=folder)
+    named = re.match(r"'(https?://[^'\s]+)' (\S+\.deb) ", said.out)
+    if not said.ok or named is None or state.has_proxy():
+        return None
+    try:
+        return fetching.download(named[1], folder / part.file, sha256=part.sha256, most=part.size or None)
+    except FetchFailed:
+        return None
 
 
 def distribution() -> str:
@@ -112,7 +134,9 @@ class _State:
 
     def make(self) -> None:
         """Write apt's configuration and bring its lists, once: downloads side by side wait for the first of them."""
-        with _MAKING:
+        self.root.mkdir(parents=True, exist_ok=True)
+        # Two locks: one for the downloads of this run, one for another run at the same time.
+        with _MAKING, FileLock(self.root / "lock"):
             self._make()
 
     def _make(self) -> None:
@@ -139,6 +163,14 @@ class _State:
         tool = "apt-cache" if words[0] == "show" else "apt-get"
         command = [tool, "-c", str(self.root / "apt.conf"), *words]
         return run.call(command, env={**os.environ, "LC_ALL": "C"}, cwd=cwd, timeout=timeout)
+
+    def has_proxy(self) -> bool:
+        """Does apt go by a proxy, or a program, that only its own configuration names?"""
+        command = ["apt-config", "-c", str(self.root / "apt.conf"), "dump"]
+        said = run.call(command, env={**os.environ, "LC_ALL": "C"})
+        return not said.ok or bool(
+            re.search(r'^Acquire::https?::Proxy\S* "(?!false)[^"]+"', said.out, re.MULTILINE | re.I)
+        )
 
     def closure(self, *, full: bool) -> list[dict[str, str]]:
         """The root packages, and what they depend on as long as it belongs to the same sources."""

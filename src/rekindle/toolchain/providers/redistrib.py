@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from rekindle.core import fetch as fetching
-from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
+from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -67,10 +67,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     if settings.offline:
         return FoundOffering(why="it is asked over the network, and `--offline` was given")
     try:
-        listed = read(_listed(row, label, settings).read_bytes(), f"redistrib_{label}.json")
-    except NotWritable:
-        # A full disk here is no answer about what NVIDIA has.
-        raise
+        listed = read(_listed(row, label, settings), f"redistrib_{label}.json")
     except RekindleError as error:
         return FoundOffering(why=error.message)
     variant = f"cuda{settings.cuda.major}" if settings.cuda else None
@@ -132,13 +129,9 @@ def _archive(common: dict[str, str], platform: str, variant: str | None, value: 
     )
 
 
-def _listed(row: RedistribSet, label: str, settings: ProviderSettings) -> Path:
-    """The list, fetched anew: a release's list is sometimes corrected."""
-    base = settings.mirror or row.address
-    target = settings.state / "redistrib" / f"{row.tool}-{label}.json"
-    target.unlink(missing_ok=True)
-    target.with_name(target.name + ".part").unlink(missing_ok=True)
-    return fetching.download(f"{base}/redistrib_{label}.json", target, most=16 << 20)
+def _listed(row: RedistribSet, label: str, settings: ProviderSettings) -> bytes:
+    """The list, fetched anew: a release's list is sometimes corrected. No file: two runs at once would share it."""
+    return fetching.fetch_small(f"{settings.mirror or row.address}/redistrib_{label}.json", most=16 << 20)
 
 
 def _offering(
