@@ -116,13 +116,19 @@ def write_row(options: argparse.Namespace) -> int:
                 "compiled": sum(own.get(name, {}).get("ok", False) for name in every),
                 "refused": sorted(name for name in every if own.get(name, {}).get("ok") is False),
                 "dropped": sorted(name for name in every if own.get(name, {}).get("dropped")),
-                "source": f"tools/sweep.py: nvcc to PTX and ptxas of the CUDA files of v{torch}; nothing linked or run",
+                "seconds": {name: own[name]["seconds"] for name in every if own.get(name, {}).get("ok")},
+                "source": f"tools/sweep.py: {_made(options.arch, arch)} of v{torch}'s CUDA files; not linked or run",
                 "observed_at": table.today(),
                 "evidence": "binary",
             }
         )
     table.write("sweeps", {"sweeps": rows})
     return 0
+
+
+def _made(virtual: str, arch: str) -> str:
+    """With `--also` the source was compiled for the first card, and only ptxas knew of the other."""
+    return "nvcc to PTX and ptxas" if virtual == arch else f"the PTX for {virtual} through ptxas for {arch}"
 
 
 def read(results: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.sweep import counted
+from tools.sweep import _made, counted
 
 WORKS = """
 .visible .entry works(
@@ -33,3 +33,8 @@ def test_a_kernel_that_the_source_dropped_for_an_architecture_is_counted() -> No
     assert counted(WORKS) == (1, [])
     assert counted(WORKS + EMPTY) == (2, ["_Z7droppedv"])
     assert counted(EMPTY.replace("_Z7droppedv", "_ZN3cub11EmptyKernelIvEEvv")) == (1, [])
+
+
+def test_the_row_of_another_card_says_whose_ptx_it_was() -> None:
+    assert _made("6.1", "6.1") == "nvcc to PTX and ptxas"
+    assert _made("6.1", "7.0") == "the PTX for 6.1 through ptxas for 7.0"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
@@ -19,6 +21,9 @@ class Sweep(Row, frozen=True, kw_only=True):
     refused: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     """Files that compile, with kernels that the source leaves empty for this card: they would run and do nothing."""
+
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """What each file took, to PTX and through ptxas, one at a time on a shared machine: proportions, not speeds."""
 
     @property
     def whole(self) -> bool:
