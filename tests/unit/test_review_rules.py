@@ -94,3 +94,46 @@ def test_no_word_in_braces_is_left_in_a_sentence() -> None:
         for remark in reviewed(case["name"], case["text"], gpu=case["gpu"], torch=case["torch"]).remarks:
             for sentence in (remark.found, remark.why, remark.source or ""):
                 assert "{" not in sentence.replace("${", "").replace("{0}", ""), (remark.id, sentence)
+
+
+BRANCHES = """\
+#!/bin/bash
+set -e
+git clone --recursive --branch v2.5.1 https://github.com/pytorch/pytorch
+cd pytorch
+if [ "$1" = "old" ]; then
+  export CUDA_HOME=/usr/local/cuda-11.8
+  export TORCH_CUDA_ARCH_LIST="3.7"
+else
+  export CUDA_HOME=/usr/local/cuda-12.4
+  export TORCH_CUDA_ARCH_LIST="8.6"
+fi
+export MAX_JOBS=4
+python setup.py bdist_wheel
+"""
+
+
+def test_values_of_both_branches_count_as_either() -> None:
+    never = {"architecture-not-the-card", "toolkit-cannot-target", "toolkit-not-for-the-card", "two-toolkits"}
+    for gpu in ("3.7", "8.6"):
+        assert not never & {rule for rule, _ in found("build.sh", BRANCHES, gpu=gpu)}
+    assert "architecture-not-the-card" in {rule for rule, _ in found("build.sh", BRANCHES, gpu="9.0")}
+    only = BRANCHES.replace("/usr/local/cuda-11.8", "/usr/local/cuda-12.6")
+    assert ("toolkit-cannot-target", 7) in found("build.sh", only)
+
+
+def test_a_fault_in_the_first_branch_is_found_too() -> None:
+    script = BRANCHES.replace("cuda-11.8", "cuda-13.0")
+    assert ("toolkit-too-new-for-torch", 6) in found("build.sh", script)
+
+
+def test_what_an_env_reads_and_nobody_set_is_told() -> None:
+    text = (
+        "FROM ubuntu:22.04\nARG JOBS\nENV MAX_JOBS=$JOBS ARCHS=$CARD_LIST PATH=/opt/bin:$PATH\nRUN pip install torch\n"
+    )
+    assert found("Dockerfile", text).count(("undefined", 3)) == 1
+
+
+def test_a_switch_that_asks_for_the_compiled_part_makes_a_build() -> None:
+    text = "#!/bin/bash\nset -e\npip install torch==2.5.1\nBUILD_EXT=1 pip install colossalai\n"
+    assert {"isolation", "isolation-maybe"} & {rule for rule, _ in found("build.sh", text)}

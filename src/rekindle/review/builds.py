@@ -23,6 +23,11 @@ _TORCH_ONLY = re.compile(
 )
 
 
+# Switches of projects whose setup.py compiles CUDA code only when asked to.
+_ASKS_FOR_CUDA = ("BUILD_EXT", "CUDA_EXT", "BUILD_CUDA_EXT", "MMCV_WITH_OPS", "DS_BUILD_OPS", "WITH_CUDA")
+_TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio", "pip", "setuptools", "wheel", "ninja", "numpy"})
+
+
 class ScriptBuild(msgspec.Struct, frozen=True, kw_only=True):
     """A command that compiles. `what`: torch, extension or other. `how`: setup.py, build, pip, cmake."""
 
@@ -171,6 +176,8 @@ class ScriptBuilds:
                     what, certain = ("extension", True) if row is not None and what != "torch" else (what, certain)
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
                 what, certain = "extension", True
+            elif self._asked_to_compile(item) and wanted.name not in _TORCH_FAMILY and not found.binary:
+                what, certain = "extension", False
             else:
                 continue
             name = wanted.name if wanted.name.strip("-.") else self._folder(item, wanted.source or "") or "this folder"
@@ -220,12 +227,16 @@ class ScriptBuilds:
 
     def _compiles(self, item: Invocation) -> bool:
         """The script prepares a CUDA compile: an architecture list or FORCE_CUDA is in sight."""
-        names = ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA")
+        names = ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA", *_ASKS_FOR_CUDA)
         if any(each.name in names and each.order < item.order for each in self.trace.assignments):
             return True
         if any(own.name in names for own in item.prefix):
             return True
         return any(self.trace.value(name, item) is not None for name in ("CUDA_HOME", "DISTUTILS_USE_SDK"))
+
+    def _asked_to_compile(self, item: Invocation) -> bool:
+        """`BUILD_EXT=1 pip install x`: the switch stands before this very command, and is on."""
+        return any(own.name in _ASKS_FOR_CUDA and own.value not in ("", "0") for own in item.prefix)
 
     def _within_extension(self, item: Invocation, path: str) -> script_rules.ExtensionRow | None:
         """`flash-attention/csrc/rotary` is part of flash-attention."""

@@ -137,12 +137,23 @@ class Subject(ScriptBuilds):
             return None
 
     def cuda_at(self, item: Invocation) -> Known | None:
-        """The toolkit that this command compiles with."""
+        """The toolkit that this command compiles with; of several branches, that of the last."""
+        return next(iter(self.cudas_at(item)), None)
+
+    def cudas_at(self, item: Invocation) -> list[Known]:
+        """Every toolkit that this command may compile with: one for each branch that names another."""
         for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"):
-            value = self.trace.value(name, item)
-            number = toolkit_in(value.text) if value is not None else None
-            if value is not None and number is not None:
-                return Known(number, self.written(str(number), value.line))
+            found: dict[Version, Known] = {}
+            for value in self.trace.values(name, item):
+                number = toolkit_in(value.text)
+                if number is not None:
+                    found.setdefault(number, Known(number, self.written(str(number), value.line)))
+            if found:
+                return list(found.values())
+        around = self._cuda_by_option(item) or self._cuda_around(item)
+        return [around] if around is not None else []
+
+    def _cuda_by_option(self, item: Invocation) -> Known | None:
         for setting in reversed(self.trace.assignments):
             if setting.how == "cmake" and setting.name in (
                 "CUDA_TOOLKIT_ROOT_DIR",
@@ -152,7 +163,7 @@ class Subject(ScriptBuilds):
                 number = toolkit_in(setting.value)
                 if number is not None and item.line <= setting.line <= item.last:
                     return Known(number, setting.line)
-        return self._cuda_around(item)
+        return None
 
     def written(self, number: str, line: int) -> int:
         """The line where a number stands that reached `line` through variables."""

@@ -124,11 +124,14 @@ class Slip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Value(msgspec.Struct, frozen=True):
+    """`branch`: it was set inside of a condition, so that what was set before may hold just as well."""
+
     text: str
     known: bool
     line: int
     exported: bool
     order: int
+    branch: bool = False
 
 
 class Scope:
@@ -165,6 +168,19 @@ class Scope:
             at = min(at, scope.at)
         return None
 
+    def either(self, name: str, at: int, *, windows: bool = False) -> list[Value]:
+        """Every value that it may have, the last one first: branches of an `if` count as either."""
+        name = _folded(name) if windows else name
+        found: list[Value] = []
+        for scope in self.chain():
+            orders = scope._orders.get(name)
+            for value in reversed(scope._values[name][: bisect_right(orders, at)] if orders else []):
+                found.append(value)
+                if not value.branch:
+                    return found
+            at = min(at, scope.at)
+        return found
+
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """A base image of a container."""
@@ -199,6 +215,7 @@ class Trace:
         self.not_understood: list[NotUnderstood] = []
         self.slips: list[Slip] = []
         self.missing: dict[tuple[str, Dialect], int] = {}
+        self.empty: dict[str, int] = {}  # what an ENV of a Dockerfile reads and nobody set before
         self.asked: set[str] = set()
         self.options: dict[str, int] = {}
         self.systems: dict[int, str] = {}
@@ -253,6 +270,16 @@ class Trace:
             if own.name == name:
                 return Value(own.value, own.known, own.line, True, own.order)
         return self.scopes[item.scope].get(name, item.order, windows=item.dialect.windows)
+
+    def values(self, name: str, item: Invocation) -> list[Value]:
+        """All that a variable may be where this command sees it, the last one first.
+
+        A command inside of a condition sees what its own branch set.
+        """
+        last = self.value(name, item)
+        if last is None or not last.branch or item.conditional:
+            return [last] if last is not None else []
+        return self.scopes[item.scope].either(name, item.order, windows=item.dialect.windows)
 
 
 def program_of(text: str) -> str:

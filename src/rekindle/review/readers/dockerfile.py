@@ -114,6 +114,8 @@ class _DockerReader:
             return
         for pair in pairs:
             raw = pair[2]
+            if name == "ENV" and raw[:1] != "'":
+                self._missed(recorder, pair[1], raw, self._row(pair[1], start, end))
             text, known = self._filled(raw[1:-1] if raw[:1] in "\"'" else raw)
             recorder.set(
                 Assignment(
@@ -122,6 +124,14 @@ class _DockerReader:
             )
             if name == "ARG":
                 self.trace.asked.add(pair[1])
+
+    def _missed(self, recorder: Recorder, name: str, raw: str, line: int) -> None:
+        """What ENV reads and nobody set is empty; a base image sets PATH and its like, and X may add to itself."""
+        for match in re.finditer(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))", raw):
+            used = match[1] or match[2]
+            if used != name and self.scope.get(used, self.trace.order) is None:
+                recorder.missed(used, line)
+                self.trace.empty.setdefault(used, line)
 
     def _row(self, name: str, start: int, end: int) -> int:
         """ENV over several lines: the line on which a name stands."""

@@ -106,7 +106,8 @@ class Recorder:
         )
         self.trace.assignments.append(item)
         if item.how in ("environment", "shell"):
-            self.scope.put(item.name, Value(value, known, item.line, item.how == "environment", item.order))
+            exported = item.how == "environment"
+            self.scope.put(item.name, Value(value, known, item.line, exported, item.order, item.conditional))
         return item
 
     def run(self, seen: Invocation) -> Invocation | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
@@ -71,10 +71,15 @@ def seen_by(subject: Subject, step: ScriptBuild, settings: list[Assignment]) -> 
     own += [item for item in settings if item.how == "cmake" and step.item.line <= item.line <= step.item.last]
     if own:
         return own[-1]
-    value = subject.visible(NAME, step.item)
-    if value is None:
-        return None
-    return next((item for item in reversed(settings) if item.order == value.order), None)
+    either = _either(subject, step, settings)
+    return either[0] if either else None
+
+
+def _either(subject: Subject, step: ScriptBuild, settings: list[Assignment]) -> list[Assignment]:
+    """The lists of the environment that a build may see, the last one first: one for each branch of an `if`."""
+    orders = [value.order for value in subject.trace.values(NAME, step.item)]
+    found = {item.order: item for item in settings}
+    return [found[order] for order in orders if order in found]
 
 
 def _judged(subject: Subject, settings: list[Assignment]) -> list[tuple[Assignment, ScriptBuild | None]]:
@@ -82,8 +87,11 @@ def _judged(subject: Subject, settings: list[Assignment]) -> list[tuple[Assignme
     found: dict[int, tuple[Assignment, ScriptBuild | None]] = {}
     for step in subject.builds:
         item = seen_by(subject, step, settings)
-        if item is not None and item.line not in found:
-            found[item.line] = (item, step)
+        if item is not None and item.how != "environment":
+            found.setdefault(item.line, (item, step))
+        elif item is not None:
+            for each in reversed(_either(subject, step, settings)):
+                found.setdefault(each.line, (each, step))
     if not found and settings and not any(step.what != "other" for step in subject.builds):
         found = {item.line: (item, None) for item in settings}
     elif not found and settings:
@@ -130,10 +138,13 @@ def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
         row = known_toolkit(cuda)
         if cuda is None or row is None or not item.known:
             continue
+        others = [known_toolkit(known) for known in (subject.cudas_at(step.item)[1:] if step is not None else ())]
         for target in _reader(subject, item).targets:
             key = (str(cuda.version), str(target.capability))
             if target.ptx or row.has_target(target.capability) or key in told:
                 continue
+            if any(other is None or other.has_target(target.capability) for other in others):
+                continue  # the list may be meant for the toolkit of another branch
             told.add(key)
             line = cuda.line if target.capability in subject.gpus else item.line
             yield raised(
@@ -141,17 +152,19 @@ def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
                 range=able(target.capability), also=_also(subject, cuda), source=row.source,
             )  # fmt: skip
     for step in subject.builds or ():
-        cuda = subject.cuda_at(step.item)
-        yield from _card_toolkit(subject, cuda, told)
+        yield from _card_toolkit(subject, subject.cudas_at(step.item), told)
     if not subject.builds:
-        yield from _card_toolkit(subject, _any_cuda(subject), told)
+        last = _any_cuda(subject)
+        yield from _card_toolkit(subject, [last] if last is not None else [], told)
 
 
-def _card_toolkit(subject: Subject, cuda: Known | None, told: set[tuple[str, str]]) -> Iterator[Raised]:
-    row = known_toolkit(cuda)
-    for card in subject.gpus if cuda is not None and row is not None else ():
-        key = (str(cuda.version), str(card)) if cuda else ("", "")
-        if cuda is None or row is None or row.compiles_for(card) or key in told:
+def _card_toolkit(subject: Subject, either: Sequence[Known], told: set[tuple[str, str]]) -> Iterator[Raised]:
+    """`either`: the toolkits of the branches; enough when one of them serves the card."""
+    rows = [known_toolkit(cuda) for cuda in either]
+    for card in subject.gpus if either else ():
+        cuda, row = either[0], rows[0]
+        key = (str(cuda.version), str(card))
+        if row is None or key in told or any(each is None or each.compiles_for(card) for each in rows):
             continue
         told.add(key)
         yield raised(

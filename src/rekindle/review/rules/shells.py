@@ -46,6 +46,10 @@ def _slips(subject: Subject) -> Iterator[Raised]:
         index += 1
 
 
+# What base images set themselves.
+_OF_IMAGES = re.compile(r"(?:CUDA|NV|NVIDIA|CUDNN|NCCL|CONDA|MAMBA|LD|LIBRARY|PYTHON|PYTORCH|VIRTUAL|ROCM|HIP)(?:_|\Z)")
+
+
 def _undefined(subject: Subject) -> Iterator[Raised]:
     own = {item.name.upper() for item in subject.trace.assignments}
     plain = {re.sub(r"_", "", name): name for name in own}
@@ -76,6 +80,8 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
             and _matters(subject, name, line)
         ):
             yield raised("undefined", line, shown=shown)
+        elif name in subject.trace.empty and not _OF_IMAGES.match(upper):
+            yield raised("undefined", subject.trace.empty[name], shown=shown)
 
 
 def _apart(one: str, other: str) -> bool:

@@ -28,12 +28,13 @@ _VCVARS = re.compile(
 def check(subject: Subject) -> Iterator[Raised]:
     told: set[str] = set()
     for step in subject.builds:
-        cuda = subject.cuda_at(step.item)
-        for found in (*_release(subject, step, cuda), *_gcc(subject, step, cuda), *_msvc(subject, step, cuda)):
-            key = f"{found.rule} {found.line}"
-            if key not in told:
-                told.add(key)
-                yield found
+        either: list[Known | None] = [*subject.cudas_at(step.item)]
+        for cuda in either or [None]:
+            for found in (*_release(subject, step, cuda), *_gcc(subject, step, cuda), *_msvc(subject, step, cuda)):
+                key = f"{found.rule} {found.line}"
+                if key not in told:
+                    told.add(key)
+                    yield found
     yield from _pairs(subject)
     yield from _two_toolkits(subject)
     yield from _cudnn(subject)
@@ -105,7 +106,9 @@ def _pairs(subject: Subject) -> Iterator[Raised]:
 def _two_toolkits(subject: Subject) -> Iterator[Raised]:
     told: set[int] = set()
     for step in subject.builds if not subject.notes else ():
-        cuda = subject.cuda_at(step.item)
+        either = subject.cudas_at(step.item)
+        cuda = either[0] if either else None
+        versions = {known.version for known in either}
         for name in (
             "CUDA_HOME",
             "CUDA_PATH",
@@ -117,7 +120,7 @@ def _two_toolkits(subject: Subject) -> Iterator[Raised]:
         ):
             value = subject.visible(name, step.item)
             other = toolkit_in(value.text) if value is not None else None
-            if cuda is None or value is None or other is None or other == cuda.version or value.line in told:
+            if cuda is None or value is None or other is None or other in versions or value.line in told:
                 continue
             told.add(value.line)
             yield raised("two-toolkits", value.line, name=name, other=other, cuda=cuda.version, line_cuda=cuda.line)
