@@ -164,6 +164,21 @@ def test_a_download_fails_for_different_reasons(log: str, label: str) -> None:
     assert {"tls": "root certificate", "proxy": "HTTPS_PROXY", "ssl": "no ssl module"}[label] in found.fix.text
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        # 2.7 to 2.13, by setup.py, and 2.14 on, by CMake.
+        "-- Checkout nccl release tag: v2.27.5-1\nCloning into 'nccl'...",
+        "[1/9] Performing download step (git clone) for 'nccl-populate'\nCloning into 'nccl'...",
+    ],
+)
+def test_a_clone_of_nccl_that_fails_names_the_ways_without_it(command: str) -> None:
+    said = "fatal: unable to access 'https://github.com/NVIDIA/nccl/': Could not resolve host: github.com"
+    found = first(f"{command}\n{said}\n-- Configuring incomplete, errors occurred!\n")
+    assert found.label == "network_download_failed"
+    assert "USE_NCCL=0" in found.fix.text and "USE_SYSTEM_NCCL=1" in found.fix.text and "pip" not in found.fix.text
+
+
 PLACEHOLDERS = re.compile(r"\b(?:PACKAGE|NAME|VERSION|FILE|SCRIPT)\b|\{\w+\}|/folder/")
 
 

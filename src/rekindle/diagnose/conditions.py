@@ -24,7 +24,7 @@ CONDITIONS = frozenset({
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
     "cufft", "deepspeed", "driver_open", "fbgemm", "glibc_itself", "libstdcxx", "libuv", "libuv_build",
     "library_header", "runtime_header",
-    "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
+    "nccl_clone", "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
     "python_32_bit", "shm", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack", "torch_package",
     "torch_package_open", "triton", "zlib",
@@ -67,6 +67,7 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
     no_ssl = "ssl module" in said.lower()
     proxy = not no_ssl and "proxy" in said.lower()
     tls = not no_ssl and not proxy and any(word in said for word in ("CERTIFICATE", "certificate", "SSLError", "x509"))
+    nccl = "github.com/nvidia/nccl" in said.lower()
     return {
         "triton": facts.triton is True,
         "nvrtc_in_torch": nvrtc and known,
@@ -90,7 +91,8 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "no_ssl": no_ssl,
         "proxy": proxy,
         "tls": tls,
-        "plain_network": not (no_ssl or proxy or tls),
+        "nccl_clone": nccl and not (no_ssl or proxy or tls),
+        "plain_network": not (no_ssl or proxy or tls or nccl),
     }
 
 
