@@ -17,7 +17,7 @@ import pytest
 from support import elves, fatbins, packages
 from support.observing import KNOWLEDGE, copy, index, observe, publish, rows  # noqa: F401 - fixtures
 from support.repositories import git
-from tools.observe import difference, host_compilers, mathlibs, toolkits
+from tools.observe import difference, dlls, host_compilers, mathlibs, toolkits
 
 GIT = shutil.which("git")
 
@@ -50,15 +50,15 @@ def test_library_hashes_are_those_of_the_listing(index: tuple[Path, str], copy: 
 def test_dlls_are_the_directory_of_the_wheel(index: tuple[Path, str], copy: Path) -> None:
     folder, url = index
     place = copy / "cuda" / "dlls.json"
-    name = "tbb-2099.1.0-py3-none-win_amd64.whl"
-    place.write_text(json.dumps({"wheels": [{"wheel": name, "package": "tbb", "version": "2099.1.0"}]}), "utf-8")
-    publish(folder, "tbb", {name: {"tbb-2099.1.0.data/data/Library/bin/tbb12.dll": "MZ bytes"}})
-    assert observe(copy, "dlls", url=url).returncode == 0
-    (first,) = rows(place)
-    assert first["files"] == {"tbb-2099.1.0.data/data/Library/bin/tbb12.dll": [8, f"{_crc(b'MZ bytes'):08x}"]}
-    publish(folder, "tbb", {name: {"tbb-2099.1.0.data/data/Library/bin/tbb12.dll": "MZ bytez"}})
-    assert observe(copy, "dlls", url=url).returncode == 0
-    assert rows(place)[0]["files"] != first["files"]
+    for package in dlls.PACKAGES:
+        publish(folder, package, {})
+    path = "tbb-2099.1.0.data/data/Library/bin/tbb12.dll"
+    wheels = ("tbb-2099.1.0-py2-none-win_amd64.whl", "tbb-2099.1.0-py3-none-win_amd64.whl")
+    publish(folder, "tbb", {wheels[0]: {path: "not read"}, wheels[1]: {path: "MZ bytes"}})
+    (first,) = regenerated(place, url=url)
+    assert (first["wheel"], first["files"]) == (wheels[1], {path: [8, f"{_crc(b'MZ bytes'):08x}"]})
+    publish(folder, "tbb", {wheels[1]: {path: "MZ bytez"}})
+    assert regenerated(place, url=url)[0]["files"] == {path: [8, f"{_crc(b'MZ bytez'):08x}"]}
 
 
 def _crc(data: bytes) -> int:

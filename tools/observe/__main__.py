@@ -65,12 +65,10 @@ OPTIONAL = {
 }
 # Why a table does not come back from its source alone: the script goes by the rows that are there.
 KEEPS = {
-    "dlls": "older versions of a package stay listed only while the table names them",
     "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
     "cudnn": "families and versions that were never opened; new versions are opened",
     "torch_options": "what a person decided about an option; its releases are read anew",
     "gpus": "capabilities of names that neither list has; names and ids are read anew",
-    "conda_forge": "builds of branches that the clone lacks",
 }
 # Written by their own programs, because they download whole wheels or read records of builds.
 OTHERS = ("torch_wheels", "torch_wheels_aarch64", "compile_times", "compile_memory", "sweeps (tools/sweep.py)")

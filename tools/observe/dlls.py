@@ -2,14 +2,16 @@
 
     python -m tools.observe dlls
 
-Only the directory at the end of each wheel is read. Listed are the versions that the table has, and every newer one of
-the same packages: a wheel that an older build was made with stays a provider.
+Only the directory at the end of each wheel is read. Of each version of a package the wheel that the index lists last is
+taken: those for other Pythons hold the same libraries. A file on the index never changes, so a wheel that the table has
+is not read again; delete the table to read them all.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,11 +24,12 @@ _DLL = re.compile(r"(?i)\.dll$")
 
 
 def observe() -> dict[str, list[dict[str, Any]]]:
-    known = table.read("dlls")["wheels"] if table.place("dlls").exists() else []
-    packages = sorted({row["package"] for row in known}) or list(PACKAGES)
-    jobs = [job for package in packages for job in _wanted(package, known)]
+    current = table.read("dlls")["wheels"] if table.place("dlls").exists() else []
+    known = {row["wheel"]: row for row in current}
+    packages = sorted({*PACKAGES, *(row["package"] for row in current)})
     with ThreadPoolExecutor(4) as pool:
-        rows = [row for row in pool.map(lambda job: _row(*job), jobs) if row]
+        jobs = [job for wanted in pool.map(lambda package: _wanted(package, known), packages) for job in wanted]
+        rows = [row for row in pool.map(lambda job: _kept(known, job) or _row(*job), jobs) if row]
     return {"wheels": sorted(rows, key=lambda row: (row["package"], Version(row["version"]), row["wheel"]))}
 
 
@@ -36,22 +39,31 @@ PACKAGES = (
     *(f"nvidia-{name}-cu12" for name in ("cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")),
     *(f"nvidia-cuda-{name}-{line}" for line in ("cu11", "cu12") for name in ("cupti", "nvrtc", "runtime", "nvcc")),
     *(f"nvidia-{name}" for name in ("cublas", "cufft", "curand", "cusolver", "cusparse", "nvjitlink", "nvfatbin")),
+    *("nvidia-cusparselt-cu12", "nvidia-cusparselt-cu13", "nvidia-nvfatbin-cu12"),
+    *("cupy-cuda117", "cupy-cuda11x", "cupy-cuda12x", "torch"),
     *("nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-nvvm", "nvidia-cudnn-cu13"),
 )
 
 
-def _wanted(package: str, known: list[dict[str, Any]]) -> list[tuple[str, str, str, bool]]:
-    """Wheels to list: those of the table, and one of each version that is newer than all of them."""
-    own = {row["wheel"] for row in known if row["package"] == package}
-    newest = max((Version(row["version"]) for row in known if row["package"] == package), default=Version("0"))
-    found: dict[str, tuple[str, str, str, bool]] = {}
+Job = tuple[str, str, str, bool]
+"""Package, wheel, address, and whether it was withdrawn."""
+
+
+def _wanted(package: str, known: Container[str]) -> list[Job]:
+    """One wheel for Windows of each version: that of the table, so that one for a newer Python changes nothing."""
+    found: dict[Version, Job] = {}
     for name, url, yanked in web.wheels(package):
         _, version, _, tags = parse_wheel_filename(name)
-        if name in own:
-            found[name] = (package, name, url, yanked)
-        elif version > newest and any(tag.platform == "win_amd64" for tag in tags):
-            found[str(version)] = (package, name, url, yanked)
+        there = found.get(version, ("", "", "", False))[1]
+        if any(tag.platform == "win_amd64" for tag in tags) and there not in known:
+            found[version] = (package, name, url, yanked)
     return list(found.values())
+
+
+def _kept(known: dict[str, dict[str, Any]], job: Job) -> dict[str, Any] | None:
+    """The row of a wheel that was read before; only whether it was withdrawn can change."""
+    row = known.get(job[1])
+    return {**row, "yanked": job[3]} if row and "files" in row else None
 
 
 def _row(package: str, name: str, url: str, yanked: bool) -> dict[str, Any] | None:
