@@ -42,7 +42,7 @@ def render() -> str:
         "What `rekindle doctor` looks at. `rekindle doctor --explain ID` says the same for this machine; `--only ID`",
         "or `--only GROUP` runs a part. A check that does not apply to a machine is not shown.",
         "",
-        "*Written by `tools/checks.py` from `knowledge/checks.toml`.*",
+        "*Written by `tools/checks.py` from `knowledge/builds/checks.toml`.*",
     ]
     group = ""
     for row in checks.checks():

@@ -25,7 +25,7 @@ def audit(
 ) -> Audit:
     """Read the environment and judge it. Nothing in it is imported or run.
 
-    `remembered.audit` is the same, and gives the last answer again while nothing has changed.
+    `cache.audit` is the same, and gives the last answer again while nothing has changed.
     """
     environment = find_environment(where)
     found = contents.read(environment, cache=kept_file(cache, environment, "modules"))
