@@ -530,3 +530,29 @@ def test_a_rehearsal_does_not_ask_for_what_it_was_given(tmp_path: Path, monkeypa
     seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
     assert "would install cuda==9.1" in seen.err
     assert "without `--dry-run` they are installed first" in seen.err and "add `--provision`" not in seen.err
+
+
+@pytest.mark.skipif(not hasattr(os, "confstr"), reason="UNVERIFIED: only a Linux has a glibc to compare")
+def test_a_compiler_that_needs_a_newer_libc_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GCC 13 of trixie was installed on bookworm, and did not start: `GLIBC_2.38' not found."""
+    monkeypatch.setattr(os, "confstr", lambda _: "glibc 2.36")
+    gcc = {"Package": "gcc-13", "Depends": "libc6 (>= 2.38), libgcc-s1 (>= 3.0)"}
+    libc = {"Package": "libc6-dev", "Source": "glibc", "Depends": "libc6 (>= 2.41)"}
+    assert debian._newer_libc([gcc, libc]) == "needs glibc 2.38, and this computer has 2.36"
+    assert debian._newer_libc([{**gcc, "Depends": "libc6 (>= 2.34)"}, libc]) is None
+
+
+def test_the_next_gcc_is_taken_where_the_newest_does_not_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def find(spec: ToolSpec, how: object) -> Offering:
+        asked.append(str(spec))
+        if str(spec) == "gcc==13":
+            raise NoRoute("that of trixie needs glibc 2.38", hint="")
+        return offering_of([], layout="debian-gcc", version="12.2.0")
+
+    monkeypatch.setattr(installing, "find", find)
+    wanted = command.InstallCommand(tools=("cuda==12.4",))
+    specs = [ToolSpec.parse(text) for text in ("gcc==13", "gcc==12", "gcc==11")]
+    assert len(command._newest(specs, store, wanted, wanted.how(store))) == 1
+    assert asked == ["gcc==13", "gcc==12"]

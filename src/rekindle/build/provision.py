@@ -50,8 +50,11 @@ def provision(
     if not needs.tools:
         say("nothing to provision: everything that the build needs is here")
         return False
+    brings_gcc = any(tool.startswith("cuda==") for tool in needs.tools)
+    # A CUDA brings the newest GCC that it takes and that starts here; named, it would have to be the newest of all.
+    tools = tuple(tool for tool in needs.tools if not (brings_gcc and tool.startswith("gcc==")))
     command = toolchain.InstallCommand(
-        tools=needs.tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
+        tools=tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
     )
     done = toolchain.install(command, say=say, ask=ask or (lambda _: False))
     for kit in done.kits:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import NoRoute, NotFound, UsageError
+from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import cudnn
@@ -136,11 +136,22 @@ def _companions(
         if any(accepts_gcc(offering.version, each.version.major).accepted for each in have):
             continue
         fitting = [major for major in range(20, 4, -1) if accepts_gcc(offering.version, major).accepted]
-        for major in fitting[:1]:
-            spec = ToolSpec(name="gcc", version=Version(str(major)))
-            how = msgspec.structs.replace(command.how(store), provider=None)
-            more.append(installing.remembered(store, spec, how) if command.offline else installing.find(spec, how))
+        how = msgspec.structs.replace(command.how(store), provider=None)
+        more += _newest([ToolSpec(name="gcc", version=Version(str(major))) for major in fitting], store, command, how)
     return more
+
+
+def _newest(specs: Sequence[ToolSpec], store: Store, command: InstallCommand, how: Installation) -> list[Offering]:
+    """The first of these that can be had: the newest GCC that a CUDA takes may be one that does not start here."""
+    refused: RekindleError | None = None
+    for spec in specs:
+        try:
+            return [installing.remembered(store, spec, how) if command.offline else installing.find(spec, how)]
+        except (NoRoute, NotFound) as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return []
 
 
 def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:

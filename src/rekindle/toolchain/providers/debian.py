@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from rekindle.core import fetch as fetching
-from rekindle.core import files, run
+from rekindle.core import files, paths, run
 from rekindle.core.errors import FetchFailed, MissingTool, NotFound
 from rekindle.core.processes import which
 from rekindle.core.version import Version
@@ -30,6 +30,7 @@ GROUP = 12
 _MAKING = threading.Lock()
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 _KEYRINGS = ("-archive-keyring.gpg", "-archive-keyring.pgp")
+_LIBC = re.compile(r"\blibc6 \(>= (\d+(?:\.\d+)+)")
 _PROXY = re.compile(r'^Acquire::https?::Proxy\S* "(?!false)[^"]+"', re.MULTILINE | re.IGNORECASE)
 _MOVING = re.compile(r".*(-security|-updates|-backports|-proposed|/updates)\Z")
 
@@ -51,6 +52,9 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             continue
         state = _State(row, place, settings)
         packages = state.closure(full=settings.full)
+        if packages and row.tool == "gcc" and place == _here() and (newer := _newer_libc(packages)):
+            why.append(f"that of {row.suite} {newer}")
+            continue
         if packages:
             return FoundOffering(offering=_offering(row, place, packages, full=settings.full))
         why.append(f"`{row.suite}` has no `{row.roots[0]}` for {_ARCH[place.arch]}")
@@ -91,6 +95,26 @@ def _resumed(state: _State, part: Part, folder: Path) -> Path | None:
         return fetching.download(named[1], folder / part.file, sha256=part.sha256, most=part.size or None)
     except FetchFailed:
         return None
+
+
+def _newer_libc(packages: Sequence[dict[str, str]]) -> str | None:
+    """Why programs of a newer release do not start here: their C library is newer. Said before the download."""
+    own = os.confstr("CS_GNU_LIBC_VERSION") if hasattr(os, "confstr") else None
+    have = Version.find(own) if own else None
+    needs = [
+        Version(number)
+        for stanza in packages
+        if _source(stanza) != "glibc"
+        for number in _LIBC.findall(stanza.get("Depends", ""))
+    ]
+    newest = max(needs, default=None)
+    if have is None or newest is None or newest <= have:
+        return None
+    return f"needs glibc {newest}, and this computer has {have}"
+
+
+def _here() -> KitPlatform:
+    return KitPlatform(system=paths.system(), arch=paths.architecture())
 
 
 def distribution() -> str:
