@@ -13,7 +13,7 @@ from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
 from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
-from support import small_wheels
+from support import small_wheels, torch_like
 from support.command import Seen, rekindle_command
 
 MARK = trial.MARK
@@ -225,3 +225,14 @@ def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
     assert answer.state is (State.UNVERIFIED if state == "PASS" else State.FAIL)
     with verify.static_checks.opened(wheel) as read:
         assert verify.static_checks.modules(read) == ("glow", "spark")
+
+
+def test_without_a_card_the_measurements_that_were_asked_for_are_unverified_by_name(tmp_path: Path) -> None:
+    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/kernels.fatbin": (("sm_61",),)})
+    asked = ("bench-fp32", "bench-fp16", "bench-conv", "peer-copy", "all-reduce")
+    done = verify.verify(wheel, expected=verify.Expected(bench=True, all_gpus=True), run=False)
+    states = {check.id: check.state for check in done.checks}
+    assert [states[name] for name in asked] == [State.UNVERIFIED] * 5
+    assert [check.number for check in done.checks] == list(range(1, len(done.checks) + 1))
+    plain = verify.verify(wheel, run=False)
+    assert not {check.id for check in plain.checks} & set(asked)

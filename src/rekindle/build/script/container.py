@@ -14,6 +14,7 @@ from rekindle.core import files
 from rekindle.core.errors import UsageError
 from rekindle.stack import plan as plans
 
+_PACKAGES = "ccache cmake g++ git ninja-build"
 _VENV = "python3 -c 'import ensurepip' 2>/dev/null"
 """An image of Python's brings it; Debian's own has none, or one that cannot make environments."""
 _HEAD = "# Written by `rekindle build --container`."
@@ -61,7 +62,7 @@ def text(made: ContainerFile, plan: str, rekindle: str) -> str:
 {terms}ARG BASE={made.base}
 FROM ${{BASE}} AS build
 RUN apt-get update \\
- && apt-get install -y --no-install-recommends ccache g++ git $({_VENV} || echo python3 python3-venv) \\
+ && apt-get install -y --no-install-recommends {_PACKAGES} $({_VENV} || echo python3 python3-venv) \\
  && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/rekindle && /opt/rekindle/bin/pip install --no-cache-dir {json.dumps(rekindle)}
 ENV PATH=/opt/rekindle/bin:$PATH REKINDLE_SHELF=/shelf CCACHE_DIR=/ccache

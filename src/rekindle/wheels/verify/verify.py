@@ -135,15 +135,15 @@ def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expecte
     if not run or failed:
         asked = "not run: only static checks were requested"
         why = f"not run, because the check `{failed}` failed" if failed and run else asked
-        return _Outcome(checks=_numbered(findings, seconds, (), why))
+        return _Outcome(checks=_numbered(findings, seconds, expected, (), why))
     with trial.environment(place) as environment:
         findings["install"] = environment.finding
         seconds["install"] = environment.seconds
         if environment.python is None:
             why = "not run, because there is no environment to run it in"
-            return _Outcome(checks=_numbered(findings, seconds, (), why))
+            return _Outcome(checks=_numbered(findings, seconds, expected, (), why))
         seen = _run(environment, read, expected, findings, seconds)
-        return _Outcome(checks=_numbered(findings, seconds, seen, None), facts=environment.facts)
+        return _Outcome(checks=_numbered(findings, seconds, expected, seen, None), facts=environment.facts)
 
 
 def _stops(read: OpenedSubject, findings: Mapping[str, Finding], *, installed: bool) -> str | None:
@@ -238,7 +238,11 @@ def _cuda_finding(facts: dict[str, object]) -> Finding:
 
 
 def _numbered(
-    findings: dict[str, Finding], seconds: dict[str, float], seen: Sequence[NumberedCheck], why: str | None
+    findings: dict[str, Finding],
+    seconds: dict[str, float],
+    expected: Expected,
+    seen: Sequence[NumberedCheck],
+    why: str | None,
 ) -> tuple[NumberedCheck, ...]:
     """All checks in order; one that did not happen is UNVERIFIED with the reason."""
     checks = []
@@ -249,11 +253,14 @@ def _numbered(
     if seen:
         return (*checks, *seen)
     first = len(checks) + 1
+    every = enumerate((*ON_CARD, *speed.BENCH, *speed.TOGETHER), start=first)
+    left_out = (() if expected.bench else speed.BENCH) + (() if expected.all_gpus else speed.TOGETHER)
     return (
         *checks,
         *(
             _check(Finding(id=name, state=State.UNVERIFIED, found=reason), number, None, None)
-            for number, name in enumerate(ON_CARD, start=first)
+            for number, name in every
+            if name not in left_out
         ),
     )
 
