@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -9,23 +10,30 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 import rekindle
+from rekindle import api
 from rekindle.web import answers
 from support import browser as browsers
+from support.pace import seconds
 
 MACHINE = Path(__file__).parents[1] / "machines" / "k40c-windows.json"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    shelf = tmp_path_factory.mktemp("shelf")
+class Served(NamedTuple):
+    address: str
+    process: int
+
+
+@contextlib.contextmanager
+def serve(shelf: Path, *words: str) -> Iterator[Served]:
     env = {**os.environ, "PYTHONPATH": str(Path(rekindle.__file__).parents[1]), "REKINDLE_SHELF": str(shelf)}
-    words = ["serve", "--port", "0", "--machine", str(MACHINE)]
-    run = subprocess.Popen([sys.executable, "-m", "rekindle", *words], env=env, stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "rekindle", "serve", "--port", "0", *words]
+    run = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
     assert run.stdout is not None
     place = run.stdout.readline().decode().strip()
     port = int(place.rstrip("/").rpartition(":")[2])
@@ -35,10 +43,57 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             break
         except OSError:
             time.sleep(0.1)
-    yield place
+    yield Served(place, run.pid)
     run.terminate()
     run.wait(timeout=30)
     run.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serve(tmp_path_factory.mktemp("shelf"), "--machine", str(MACHINE)) as found:
+        yield found
+
+
+@pytest.fixture
+def address(served: Served) -> str:
+    return served.address
+
+
+def test_the_audit_of_this_computer_is_shown(browser: Any, tmp_path: Path) -> None:
+    """Of the environment that the server runs in, as `rekindle audit` has it."""
+    said = api.audit()
+    with serve(tmp_path / "shelf") as here:
+        page = browser.new_page(viewport={"width": 360, "height": 800})
+        faults = browsers.watched(page)
+        page.goto(f"{here.address}audit.html", timeout=300_000)
+        text = page.inner_text("main")
+        assert said.state.value in page.inner_text("h1") and f"checked {said.examined} modules" in text
+        assert page.locator("main tbody tr").count() == sum(1 for _ in findings(said))
+        assert page.evaluate("document.documentElement.scrollWidth <= 360")
+        assert browsers.violations(page) == []
+        page.close()
+    assert faults == []
+
+
+def findings(said: Any) -> Iterator[Any]:
+    yield from said.findings
+    for module in said.modules:
+        yield from module.findings
+
+
+def test_the_matrix_is_there_at_once(browser: Any, served: Served) -> None:
+    """The first time, when nothing is kept yet: under 3 s of processor time."""
+    server = psutil.Process(served.process)
+    before = sum(server.cpu_times()[:2])
+    page = browser.new_page()
+    faults = browsers.watched(page)
+    page.goto(f"{served.address}matrix.html", timeout=300_000)
+    took = sum(server.cpu_times()[:2]) - before
+    print(f"matrix: {took:.1f} s of processor time")
+    assert page.locator("td").count() > 500
+    page.close()
+    assert took < seconds(3) and faults == []
 
 
 @pytest.mark.parametrize("path", ["", "index.html", "doctor.html", "shelf.html", "gpu/tesla-k80.html"])
