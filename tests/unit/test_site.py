@@ -16,6 +16,7 @@ import pytest
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.logs import signatures
 from rekindle.web import answers, grid, page, site, spellings
 from rekindle.web.answers import CARD, DRIVER
 from rekindle.web.index import cards_index
@@ -120,6 +121,16 @@ def test_the_computer_that_makes_the_site_is_not_in_its_answers(monkeypatch: pyt
         monkeypatch.setattr(paths, "architecture", lambda own=own: own)
         found = answers.verdict("GeForce GTX 1080 Ti", "linux", None, None)
         assert found.notes == () and found.situation.machine == "x86_64"
+
+
+def test_code_in_a_sentence_is_marked_and_nothing_else() -> None:
+    assert page.sentence("run `a <b> {c}` & go") == "run <code>a &lt;b&gt; {c}</code> &amp; go"
+    assert page.gaps("set `X={arch}`") == "set <code>X=<var>ARCH</var></code>"
+    for cause in signatures.causes():
+        text = page.render_linked("cause.html", root="../", cause=cause)
+        assert not re.search(r"[^\\$]\{[a-z_]+\}", text.partition("<h2>What to do</h2>")[2].partition("<h2>")[0]), (
+            cause.id
+        )
 
 
 def test_a_name_with_quotes_and_tags_stays_text() -> None:

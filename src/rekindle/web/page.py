@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 
 def render(template: str, /, *, script: str | None = None, **values: Any) -> str:
@@ -76,7 +77,19 @@ def _templates() -> jinja2.Environment:
     )
     made.filters["duration"] = duration
     made.filters["size"] = size
+    made.filters["sentence"] = sentence
+    made.filters["gaps"] = gaps
     return made
+
+
+def sentence(text: str) -> Markup:
+    """A sentence of the command line: what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def gaps(text: str) -> Markup:
+    """A sentence with gaps such as `{arch}`, which only a log can fill: their names in capitals."""
+    return Markup(re.sub(r"\{(\w+)\}", lambda found: f"<var>{found[1].upper()}</var>", sentence(text)))
 
 
 def duration(seconds: float) -> str:

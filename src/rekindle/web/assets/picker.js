@@ -24,6 +24,13 @@ const REKINDLE = (() => {
     return made;
   }
 
+  // What stands between backticks in a sentence of the command line is code here.
+  function sentence(name, text, options = {}) {
+    const made = element(name, "", options);
+    text.split(/`([^`]+)`/).forEach((part, at) => made.append(at % 2 ? element("code", part) : part));
+    return made;
+  }
+
   // Names with all of the typed words in them, for a click.
   function nearest(text) {
     const wanted = text.toLowerCase().split(/[^a-z0-9]+/).filter(Boolean);
@@ -67,7 +74,7 @@ const REKINDLE = (() => {
   function list(title, items) {
     if (!items || items.length === 0) return [];
     const ul = element("ul");
-    ul.append(...items.map((item) => element("li", item)));
+    ul.append(...items.map((item) => sentence("li", item)));
     return [element("h3", title), ul];
   }
 
@@ -76,7 +83,7 @@ const REKINDLE = (() => {
     made.append(element("caption", title, { className: "hidden" }));
     for (const [head, ...cells] of rows) {
       const row = made.insertRow();
-      row.append(element("th", head, { scope: "row" }), ...cells.map((cell) => element("td", cell)));
+      row.append(element("th", head, { scope: "row" }), ...cells.map((cell) => sentence("td", cell)));
     }
     return made;
   }
@@ -125,7 +132,10 @@ const REKINDLE = (() => {
 
   function routeCard(route, name, title) {
     const card = element("section", "", { className: "card", id: name });
-    card.append(element("h3", title), element("p", `${route.route}: ${route.summary}`, { className: "summary" }));
+    const state = route.works === false ? "no" : route.route === "source-build" ? "build" : route.loses ? "part" : "yes";
+    const head = element("h3", title);
+    head.append(" ", element("span", route.works === false ? "not possible" : route.route.replaceAll("-", " "), { className: `badge ${state}` }));
+    card.append(head, sentence("p", route.summary, { className: "summary" }));
     if (route.forms) card.append(...forms(route, name));
     if (route.takes) card.append(element("p", `Takes ${route.takes}`, { className: "takes" }));
     card.append(...list("You lose", route.loses), ...list("Missing on your computer", route.missing));
@@ -135,12 +145,22 @@ const REKINDLE = (() => {
     return card;
   }
 
+  // Each heading with what follows it as one block, so that wide screens can have two side by side.
+  function sections(parts) {
+    const made = [];
+    for (const part of parts) {
+      if (part.tagName === "H3") made.push(element("section"));
+      made[made.length - 1].append(part);
+    }
+    return made;
+  }
+
   // What comes after tonight's command, with commands of its own.
   function next(steps) {
     if (steps.length === 0) return [];
     const items = element("ul");
     for (const [text, ...commands] of steps) {
-      const item = element("li", text);
+      const item = sentence("li", text);
       item.append(...commands.map(command));
       items.append(item);
     }
@@ -152,7 +172,7 @@ const REKINDLE = (() => {
     const works = best.works !== false;
     const several = question.count > 1 ? answer.several || [] : [];
     byId("headline").textContent = `${question.count > 1 ? `${question.count} x ` : ""}${question.name} on ${question.os === "windows" ? "Windows" : "Linux"}`;
-    byId("notes").replaceChildren(...[...question.notes, ...several, ...(answer.notes || [])].map((note) => element("p", note)));
+    byId("notes").replaceChildren(...[...question.notes, ...several, ...(answer.notes || [])].map((note) => sentence("p", note)));
     const title = !works ? "No PyTorch for this" : cheaper ? "Complete: nothing lost" : "Run this";
     byId("routes").replaceChildren(routeCard(best, "best", title), ...(cheaper ? [routeCard(cheaper, "cheaper", "Quicker: ready-made")] : []));
     byId("routes").className = cheaper ? "two" : "";
@@ -163,7 +183,7 @@ const REKINDLE = (() => {
     if (answer.advice) more.push(element("h3", `How to use this GPU (${answer.advice_from})`), table(answer.advice, "How to use this GPU"));
     more.push(...list("Reported from real cards", answer.reported));
     if (answer.others) more.push(element("h3", "Other routes that work"), table(answer.others, "Other routes that work"));
-    byId("more").replaceChildren(...more);
+    byId("more").replaceChildren(...sections(more));
     const own = question.page ? [element("a", `Page of the ${question.name}`, { href: `gpu/${question.page}.html` })] : [];
     byId("own").replaceChildren(...own);
     byId("same").textContent = `rekindle plan --gpu "${question.typed}" --os ${question.os}`
