@@ -12,6 +12,9 @@ from rekindle.core.findings import Finding, Fix, State
 from rekindle.formats import fatbin
 from rekindle.knowledge.gpu.capability import Target
 
+_LIMIT = 900
+"""Seconds for one small file. On an idle machine it takes two; a busy one has been seen to take minutes."""
+
 CODE = """\
 #include <cstdio>
 #include <vector>
@@ -38,8 +41,12 @@ def smoke(request: BuildRequest, folder: Path, environ: Mapping[str, str], *, gp
     files.write_text(source, CODE)
     built.unlink(missing_ok=True)
     common = command(request)
-    said = programs.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=300)
+    said = programs.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=_LIMIT)
     names = ", ".join(map(str, request.gpu_targets))
+    if said.timed_out:
+        text = f"a small CUDA file was not compiled for {names} within {_LIMIT // 60} minutes"
+        fix = Fix(text="this machine is too busy to build on: rerun the command when it is not")
+        return (Finding(id="smoke-compile", state=State.FAIL, found=text, fix=fix),)
     if not said.ok or not built.exists():
         tail = "\n".join((said.err.strip() or said.out.strip()).splitlines()[-6:]) or "it said nothing"
         why = f"nvcc {request.cuda.version} with `{request.compiler.cuda_host}` says: {tail}"
@@ -73,7 +80,7 @@ def command(request: BuildRequest) -> list[str]:
 
 def _ran(common: list[str], source: Path, folder: Path, environ: Mapping[str, str]) -> Finding:
     program = folder / "smoke.exe"
-    linked = programs.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=300)
+    linked = programs.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=_LIMIT)
     if not linked.ok:
         tail = linked.err.strip()[-400:]
         return Finding(id="smoke-run", state=State.FAIL, found="a small CUDA program does not link", why=tail)
