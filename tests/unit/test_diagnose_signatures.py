@@ -78,7 +78,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"fits_toolset", "fits_gcc", "gpu_sm", "last_cudnn", "last_branch", "driver", "package", "package_name"}
     known |= {"failing", "failing_distribution", "distribution", "test_library", "toolkit"}
     known |= {"studio_toolset", "part_option", "companions", "variant", "index_story", "early_cuda"}
-    known |= {"cudnn_pip", "cudnn_old", "symbol_library", "owner_package"}
+    known |= {"cudnn_pip", "cudnn_old", "symbol_library", "owner_package", "from_source"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))

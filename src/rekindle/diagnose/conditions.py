@@ -26,8 +26,8 @@ CONDITIONS = frozenset({
     "library_header", "runtime_header",
     "nccl_clone", "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
-    "python_32_bit", "shm", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack", "torch_package",
-    "torch_package_open", "triton", "zlib",
+    "python_32_bit", "shm", "system_open", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack",
+    "torch_package", "torch_package_open", "triton", "zlib",
 })
 # fmt: on
 
@@ -50,6 +50,7 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "card_is_old": judged is not None and judged < _TRITON_FLOOR,
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,
+        "system_open": facts.os is None,
         "toolkit_open": facts.toolkit is None and "first_folder" not in fields,
     }
     needs = fields.get("ptx_needs")

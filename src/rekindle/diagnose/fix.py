@@ -13,6 +13,7 @@ from rekindle.core.version import Version
 from rekindle.diagnose import advice, coverage, pairs, symbols
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.logs.import_names import distribution
@@ -167,4 +168,7 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         known = distribution(values[name]) if name in values else None
         if known:
             more[target] = known
+            row = extension(known) if target == "failing_distribution" else None
+            if row is not None and row.from_source:
+                more["from_source"] = known
     return more
