@@ -156,6 +156,14 @@ class TestSeveralCards:
         the("mixed-linux", "memory.enough", State.WARN, "8 GB")
 
 
+class TestNewEnvironment:
+    def test_it_is_made_by_the_python_that_is_there(self) -> None:
+        """The fix named python3.11, which that Ubuntu does not have."""
+        (fix,) = (finding.fix for finding in found("wsl", "python.one-environment"))
+        assert fix is not None
+        assert fix.commands == ("/usr/bin/python3 -m venv ~/rk/env", ". ~/rk/env/bin/activate")
+
+
 class TestHalfActivated:
     def test_the_environment_that_is_active_is_not_the_python_that_runs(self) -> None:
         the(

@@ -254,7 +254,7 @@ def runs_on(cuda: Version, driver: Version, system: str, what: str) -> tuple[Sta
     try:
         row = toolkits.toolkit(cuda)
     except RekindleError:
-        return State.UNVERIFIED, f"{what} is not in my tables, so what driver it needs is not known"
+        return State.UNVERIFIED, f"{what} is not in Rekindle's data, so what driver it needs is not known"
     full, floor = row.full_driver(system), row.minor_floor(system)
     if full is not None and driver >= full:
         return State.PASS, f"driver {driver} runs {what} fully"

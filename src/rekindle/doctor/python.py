@@ -27,7 +27,7 @@ def the_python(machine: Machine) -> Iterator[Finding]:
         yield say("python.version", State.UNVERIFIED, f"no Python could be asked: {reason}")
         return
     minor = str(python.version.major_minor)
-    fitting = [row for row in releases.torch_releases() if minor in row.pythons(machine.os)]
+    fitting = _fitting(machine, minor)
     where = f"Python {python.version} ({python.kind}, {python.path})"
     if python.tag and python.tag.endswith("t"):
         yield say("python.version", State.WARN, f"{where} is the free-threaded build, which few wheels are made for")
@@ -38,7 +38,7 @@ def the_python(machine: Machine) -> Iterator[Finding]:
         newest = releases.torch_releases()[-1]
         beyond = python.version.major_minor > max(Version(p) for p in newest.pythons(machine.os))
         more = (
-            "newer than any in my tables"
+            "newer than any in Rekindle's data"
             if beyond
             else f"no torch since {releases.torch_releases()[0].minor} has wheels for it"
         )
@@ -139,7 +139,7 @@ def build_tools(machine: Machine) -> Iterator[Finding]:
         )
         return
     minor = str(python.version.major_minor)
-    rows = [row for row in releases.torch_releases() if minor in row.pythons(machine.os)]
+    rows = _fitting(machine, minor)
     unfit = [row.minor for row in rows if not _within(setuptools, row.setuptools)]
     if not unfit:
         yield say("tools.setuptools", State.PASS, f"setuptools {setuptools} fits every torch of this Python")
@@ -243,6 +243,17 @@ def _within(version: str, spec: str) -> bool:
 
 
 def _new_environment(machine: Machine) -> tuple[str, ...]:
-    if machine.os == "windows":
-        return ("py -3.11 -m venv C:\\rk\\env", "C:\\rk\\env\\Scripts\\activate")
-    return ("python3.11 -m venv ~/rk/env", ". ~/rk/env/bin/activate")
+    """By the Python that is here if PyTorch has wheels for it, else by uv, which brings one that it has."""
+    windows = machine.os == "windows"
+    folder = r"C:\rk\env" if windows else "~/rk/env"
+    activate = rf"{folder}\Scripts\activate" if windows else f". {folder}/bin/activate"
+    python = machine.python
+    if python is not None and python.version is not None and _fitting(machine, str(python.version.major_minor)):
+        program = f'"{python.path}"' if " " in python.path else python.path
+        return (f"{program} -m venv {folder}", activate)
+    wanted = building.preferred_python(releases.torch_releases()[-1].pythons(machine.os))
+    return (f"uv venv --seed --python {wanted} {folder}", activate)
+
+
+def _fitting(machine: Machine, minor: str) -> list[releases.TorchRelease]:
+    return [row for row in releases.torch_releases() if minor in row.pythons(machine.os)]

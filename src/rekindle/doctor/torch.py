@@ -93,7 +93,7 @@ def numpy(machine: Machine) -> Iterator[Finding]:
     try:
         row = releases.torch_release(torch.version)
     except RekindleError:
-        yield say("torch.numpy", State.UNVERIFIED, f"torch {torch.version} is not in my tables")
+        yield say("torch.numpy", State.UNVERIFIED, f"torch {torch.version} is not in Rekindle's data")
         return
     first = row.numpy2_from(machine.os)
     plain = Version.find(torch.version)
