@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
-import sys
 import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from rekindle.wheels.repair import repair
 from support import small_wheels
-from support.artefacts import cache, unverified
-from support.wine import CannotSetUp, debian_mirror
+from support.artefacts import unverified
+from support.debians import minimal_debian
 
 SOURCE = """
 #define Py_LIMITED_API 0x03080000
@@ -33,22 +30,7 @@ PyMODINIT_FUNC PyInit__web(void) { return PyModule_Create(&module); }
 @pytest.fixture(scope="module")
 def minimal() -> Path:
     """A minimal Debian 12 with python3, made once."""
-    if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("debootstrap"):
-        unverified("a minimal Debian needs Linux, root and debootstrap")
-    root = cache() / "bookworm-python"
-    with FileLock(f"{root}.lock"):
-        if not (root / "whole").exists():
-            shutil.rmtree(root, ignore_errors=True)
-            try:
-                mirror = debian_mirror()
-            except CannotSetUp as error:
-                unverified(str(error))
-            command = ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(root), mirror]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-            if done.returncode:
-                unverified(f"debootstrap: {done.stdout.strip()[-200:]}")
-            (root / "whole").touch()
-    return root
+    return minimal_debian()
 
 
 def _import(root: Path, site: str) -> subprocess.CompletedProcess[str]:

@@ -23,6 +23,7 @@ from rekindle.wheels.shelf.report import install_command
 from rekindle.wheels.shelf.serve import ShelfServer
 from support import small_wheels
 from support.artefacts import unverified
+from support.cuda import machine
 from support.fatbins import container
 
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -42,13 +43,27 @@ def _extension(folder: Path, card: str, cuda: str, torch: str, level: str) -> Pa
     info = f"ext-1.0+{local}.dist-info"
     files = {
         "ext/__init__.py": f"built_for = {(card, cuda, torch, level)!r}\n".encode(),
-        "ext/kernels.fatbin": container(card),
+        "ext/kernels.fatbin": _code(folder, card, cuda),
         f"{info}/METADATA": (
             f"Metadata-Version: 2.1\nName: ext\nVersion: 1.0+{local}\nRequires-Dist: torch=={torch}\n"
         ).encode(),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}-{TAG}-{PLATFORM}\n".encode(),
     }
     return small_wheels.make(folder, files, name=f"ext-1.0+{local}-{TAG}-{TAG}-{PLATFORM}.whl")
+
+
+def _code(folder: Path, card: str, cuda: str) -> bytes:
+    """What the nvcc of that CUDA makes for the card, where there is one here; else a container with its header."""
+    kit = next((each for each in machine().toolkits if each.nvcc and str(each.version).startswith(f"{cuda}.")), None)
+    if kit is None or card not in map(str, kit.targets):
+        return container(card)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "k.cu").write_text("__global__ void k(int *x) { *x += 1; }\n", encoding="utf-8")
+    programs = f"{kit.root}/bin{os.pathsep}{os.environ['PATH']}"
+    gcc = ["-ccbin", "g++-11"] if shutil.which("g++-11") else []
+    words = [str(kit.nvcc), "-fatbin", f"-arch={card}", *gcc, "-o", "k.fatbin", "k.cu"]
+    subprocess.run(words, cwd=folder, env={**os.environ, "PATH": programs}, check=True, timeout=300)
+    return (folder / "k.fatbin").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -509,6 +509,26 @@ def test_without_acceptance_nothing_is_downloaded(store: Store, stage: Stage, mo
     command.install(wanted, say=asked.append, ask=lambda _: False)
 
 
+def test_the_terms_are_asked_for_before_a_worker_offers_a_tool(
+    store: Store, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offering = staged(stage)
+    parts = tuple(msgspec.structs.replace(part, licence="nvidia-cuda") for part in offering.parts)
+    offering = msgspec.structs.replace(offering, parts=parts, place=KitPlatform(system="windows", arch="x86_64"))
+    found: list[str] = []
+    monkeypatch.setattr(installing, "find", lambda wanted, how: found.append(str(wanted)) or offering)
+    wanted = command.InstallCommand(tools=("cuda==11.8",), platform="windows-x86_64")
+    with pytest.raises(UsageError, match="was not accepted"):
+        command.agree(wanted, say=lambda _: None, ask=lambda _: False)
+    command.agree(msgspec.structs.replace(wanted, accept_licence=True), say=lambda _: None, ask=lambda _: False)
+    command.agree(wanted, say=lambda _: None, ask=lambda _: False)
+    assert not stage.asked, "nothing was downloaded"
+    monkeypatch.setattr(Store, "find", lambda self, wanted: object())
+    found.clear()
+    command.agree(wanted, say=lambda _: None, ask=lambda _: False)
+    assert found == [], "what is there needs no network"
+
+
 def test_of_two_toolkits_the_whole_one_builds() -> None:
     half = FoundToolkit(root="/usr", nvcc="/usr/bin/nvcc", version=Version("13.0.88"), missing=("cuBLAS",))
     whole = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("13.0.88"), found_by=("rekindle",))

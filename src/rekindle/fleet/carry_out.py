@@ -263,6 +263,12 @@ class Running:
         if cuda is None or any(kit.version == cuda for kit in self._have.toolkits):
             return
         if f"cuda=={cuda}" in self._have.provisions:
+            from rekindle.toolchain.model import ToolSpec
+            from rekindle.toolchain.store import Store
+
+            if Store().find(ToolSpec.parse(f"cuda=={cuda}")) is not None:
+                # A job before this one has brought it.
+                return
             self._tell("toolchain")
             self._rekindle(["toolchain", "install", f"cuda=={cuda}", "--json"])
 

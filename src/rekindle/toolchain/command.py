@@ -95,9 +95,12 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
 
 
 def agree(command: InstallCommand, *, say: Say, ask: Ask) -> None:
-    """Ask now for what an installation of these tools would ask for later, when nobody is there to answer."""
+    """Ask now for what an installation of these tools would ask for later, when nobody is there to answer.
+
+    What is there already needs neither a network nor an answer.
+    """
     store = Store()
-    wanted = [ToolSpec.parse(text) for text in command.tools]
+    wanted = [spec for spec in map(ToolSpec.parse, command.tools) if store.find(spec) is None]
     offerings = [_found(store, spec, command, wanted) for spec in wanted]
     offerings += _companions(store, offerings, command, wanted)
     _accepted(store, offerings, command, say=say, ask=ask)
