@@ -5,13 +5,16 @@ Long: CUDA 11.8 of Debian is 1.3 GB, 12.4 is 1.7 GB, 13.0 of the Python index 1.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -179,3 +182,41 @@ def test_a_manifest_gives_the_same_files_elsewhere(home: Path, tmp_path: Path) -
     wanted = json.loads(written.read_text(encoding="utf-8"))["kits"][0]["digest"]
     assert json.loads(done.stdout)["kits"][0]["digest"] == wanted
     shutil.rmtree(other, ignore_errors=True)
+
+
+def test_a_killed_download_goes_on(tmp_path: Path) -> None:
+    """The real server, a real package of hundreds of MB, and a kill that lets nothing be tidied up."""
+    if shutil.which("apt-get") is None:
+        pytest.skip("UNVERIFIED: there is no apt-get here")
+    archives = tmp_path / "t" / "archives"
+
+    def begun() -> subprocess.Popen[bytes]:
+        environ = {**os.environ, "REKINDLE_TOOLCHAIN": str(tmp_path / "t"), "PYTHONPATH": str(PROJECT / "src")}
+        words = [sys.executable, "-m", "rekindle", "toolchain", "install", "cuda==11.8", "--accept-licence"]
+        return subprocess.Popen(
+            words, env=environ, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def until(process: subprocess.Popen[bytes], name: str, least: int) -> list[tuple[str, int]]:
+        """Watch until a part of a package has so many bytes, then kill the run and all that it began."""
+        seen: list[tuple[str, int]] = []
+        try:
+            end = time.monotonic() + seconds(900)
+            while time.monotonic() < end and process.poll() is None:
+                for path in archives.glob(f"partial/*/{name}.part"):
+                    with contextlib.suppress(FileNotFoundError):
+                        seen.append((path.name, path.stat().st_size))
+                if seen and seen[-1][1] >= least:
+                    return seen
+                time.sleep(0.02)
+            pytest.skip("UNVERIFIED: no package of CUDA 11.8 came in time")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    name, _ = until(begun(), "nvidia-cuda-dev_*.deb", 10 << 20)[-1]
+    (left,) = archives.glob(f"partial/*/{name}")
+    size = left.stat().st_size
+    again = until(begun(), name.removesuffix(".part"), size + (5 << 20))
+    assert min(each for _, each in again) >= size, "what was there was not thrown away"
