@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rekindle.doctor.report import DoctorReport
     from rekindle.review.review import Review
     from rekindle.stack.card import CardAnswer
-    from rekindle.stack.situation import Situation
+    from rekindle.stack.situation import Situation, Wish
     from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
 
@@ -71,19 +71,17 @@ def plan(
     """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer."""
     from rekindle.stack.from_machine import asked
 
+    wish = _wish(torch, cuda, wishes)
     situation = asked(gpus=gpus, system=os, machine=wishes.get("arch"), driver=driver, python=python, snapshot=machine)
-    return _resolved(situation, torch, cuda, wishes)
+    return _resolved(situation, wish, wishes.get("why_not"))
 
 
-def _resolved(situation: Situation, torch: str | None, cuda: str | None, wishes: PlanWishes) -> Verdict:
-    import msgspec
-
-    from rekindle.stack.resolver import resolve
+def _wish(torch: str | None, cuda: str | None, wishes: PlanWishes) -> Wish:
     from rekindle.stack.situation import Prefer, Wish
     from rekindle.stack.typed import torch_of, version_of
 
     release, line = torch_of(torch, cuda)
-    wish = Wish(
+    return Wish(
         torch=release,
         torchvision=wishes.get("torchvision"),
         cuda=line,
@@ -93,12 +91,19 @@ def _resolved(situation: Situation, torch: str | None, cuda: str | None, wishes:
         prefer=Prefer(wishes.get("prefer", "newest")),
         community=wishes.get("community", False),
     )
+
+
+def _resolved(situation: Situation, wish: Wish, other: str | None) -> Verdict:
+    import msgspec
+
+    from rekindle.stack.resolver import resolve
+
     verdict = resolve(situation, wish)
-    if "why_not" not in wishes:
+    if other is None:
         return verdict
     from rekindle.stack.why_not import why_not
 
-    return msgspec.structs.replace(verdict, why_not=why_not(wishes["why_not"], situation, wish, verdict))
+    return msgspec.structs.replace(verdict, why_not=why_not(other, situation, wish, verdict))
 
 
 def gpu(name: str) -> CardAnswer:
