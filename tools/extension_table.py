@@ -62,7 +62,7 @@ LIST = (
     Wanted(name="detectron2", requirement="detectron2", folder=True, after=("torchvision",), asked_by="LayoutParser"),
     Wanted(name="pytorch3d", requirement="pytorch3d", folder=True, asked_by="3D research"),
     Wanted(name="gsplat", requirement="gsplat==1.5.3", asked_by="nerfstudio"),
-    Wanted(name="xformers", requirement="xformers==0.0.29.post3", asked_by="Stable Diffusion", least="5.0"),
+    Wanted(name="xformers", requirement="xformers==0.0.29.post3", asked_by="Stable Diffusion"),
     Wanted(name="flash-attn", requirement="flash-attn==2.8.3", asked_by="language models", least="8.0"),
 )
 
@@ -173,14 +173,10 @@ def page(results: list[Built]) -> str:
     """The table as Markdown."""
     known = {each.name: each for each in results}
     built = [each for each in results if each.wheel]
-    first = results[0]
     lines = [
         "# Extensions for an old card, built and inspected",
         "",
-        f"Built with `rekindle extension build` for a {first.gpu}: a card below compute capability 7.5, which CUDA 13",
-        f"does not serve. torch {first.torch} with CUDA {first.cuda}, Python {first.python} on {first.processor},",
-        "no GPU. The seconds are wall time on two cores that others used as well. *Inspect* is",
-        "what `rekindle inspect` reads off the wheel; nothing here was run on the card: UNVERIFIED.",
+        *(_about(results[0]) if results else ("No extension of this list was built yet: every row is UNVERIFIED.",)),
         "",
         f"{len(built)} of {len(LIST)} were built. Install them in this order: what another needs stands above it.",
         "",
@@ -197,7 +193,16 @@ def page(results: list[Built]) -> str:
     return "\n".join([*lines, "", _FOOT, ""])
 
 
-_FOOT = """Projects without an sdist on the index (fused-ssim, nvdiffrast, detectron2, pytorch3d) were built from a
+def _about(first: Built) -> tuple[str, ...]:
+    return (
+        f"Built with `rekindle extension build` for a {first.gpu}: a card below compute capability 7.5, which CUDA 13",
+        f"does not serve. torch {first.torch} with CUDA {first.cuda}, Python {first.python} on {first.processor},",
+        "no GPU. The seconds are wall time on two cores that others used as well. *Inspect* is",
+        "what `rekindle inspect` reads off the wheel; nothing here was run on the card: UNVERIFIED.",
+    )
+
+
+_FOOT = """Projects without an sdist on the index (fused-ssim, nvdiffrast, detectron2, pytorch3d) are built from a
 folder with their source: give `rekindle extension build` that folder.
 
 This page is written by `python -m tools.extension_table`; its `--help` shows how to make it again."""

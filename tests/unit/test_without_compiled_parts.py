@@ -76,3 +76,18 @@ def test_zlib_stands_in_for_isal() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert zlib.decompress(done.stdout, -15) == b"rekindle" * 99
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_zstandard_is_read_frame_after_frame_and_damage_is_told(frames: int) -> None:
+    import io
+
+    import zstandard
+
+    from rekindle.formats.unpacking import zstandard_error, zstandard_opened
+
+    plain = bytes(range(256)) * 5000
+    packed = zstandard.compress(plain)
+    assert zstandard_opened(io.BytesIO(packed * frames)).read() == plain * frames
+    with pytest.raises(zstandard_error()):
+        zstandard_opened(io.BytesIO(packed[:4] + b"\xff" * 40)).read()
