@@ -105,11 +105,17 @@ def pictures() -> dict[str, str]:
 
 
 PAGES = {
-    "picker": ("index.html#gpu=k80&os=linux&python=3.11", 900, 620, "light"),
-    "picker-phone": ("index.html#gpu=1080ti&os=windows", 360, 760, "dark"),
-    "matrix": ("matrix.html#line=", 1100, 700, "light"),
+    "picker": ("index.html#gpu=k80&os=linux&python=3.11", 900, 800, "light", ""),
+    "picker-phone": ("index.html#gpu=1080ti&os=windows", 360, 760, "dark", ""),
+    "matrix": (
+        "matrix.html#system=linux",
+        1100,
+        760,
+        "light",
+        "[data-name=Linux] [data-generation='3.7'] td:nth-child(6)",
+    ),
 }
-"""Picture -> the page, the window's width and height, and the colours."""
+"""Picture -> the page, the window's width and height, the colours, and what is clicked on."""
 
 
 def screenshots(site: Path) -> list[str]:
@@ -121,11 +127,13 @@ def screenshots(site: Path) -> list[str]:
     with sync_playwright() as play:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        for name, (page, width, height, colours) in PAGES.items():
+        for name, (page, width, height, colours, clicked) in PAGES.items():
             opened = browser.new_page(viewport={"width": width, "height": height}, color_scheme=colours)
             opened.goto(f"{site.resolve().as_uri()}/{page}")
             opened.wait_for_timeout(1000)
             opened.evaluate("document.activeElement.blur()")
+            if clicked:
+                opened.click(clicked)
             opened.screenshot(path=str(IMAGES / f"{name}.png"))
         browser.close()
     return sorted(PAGES)

@@ -66,6 +66,22 @@ def test_what_is_looked_up_is_what_the_resolver_says(
         assert [note for note in two if note not in own] == [*several, *plain["notes"]], (python, driver)
 
 
+def test_cards_with_several_chips_share_an_answer_but_not_the_ids(
+    classes: tuple[answers.CardClass, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page for a GeForce 710M named the PCI ids of another card with the same chips."""
+    monkeypatch.setattr(answers, "pythons", lambda: ("",))
+    monkeypatch.setattr(answers, "driver_steps", lambda _: ("", "0", "470"))
+    cards = next(each for each in classes if "GeForce 710M" in each.names)
+    kept = answers.looked_up(answers.answers_of(cards, "linux"), "", "")
+    for name in ("GeForce 710M", cards.sample):
+        expected = answers.shown(answers.verdict(name, "linux", None, None))
+        assert answers.filled(kept, name).best == expected.best and "10de:" in expected.best.change
+    index = cards_index([cards])
+    number = index["names"].index("GeForce 710M")
+    assert index["which"][number] == answers.shown(answers.verdict("GeForce 710M", "linux", None, None)).best.change
+
+
 def test_packed_answers_come_out_as_they_went_in(classes: tuple[answers.CardClass, ...]) -> None:
     answer = answers.shown(answers.verdict("Tesla K80", "windows", "3.11", None))
     kept = answers.Answers(drivers=("",), cells={"": (0,)}, answers=(answer, answer))

@@ -26,6 +26,8 @@ from rekindle.web.shown import AnswerShown, shown
 
 CARD = "\u27e6card\u27e7"
 DRIVER = "\u27e6driver\u27e7"
+CHIPS = "\u27e6chips\u27e7"
+"""How to tell which chip a card has: it names the PCI ids of exactly this card."""
 _UNUSED = "98765"
 _OLDEST_PYTHON = Version("3.9")
 """Older ones are asked for on the command line; the picker would only be longer."""
@@ -190,9 +192,28 @@ def marked(found: Verdict, name: str, driver: str) -> str:
     own = {*card.notes, found.situation.driver_note}
     bare = msgspec.structs.replace(found, notes=tuple(note for note in found.notes if note not in own))
     text = codec.to_json(msgspec.structs.replace(shown(bare), several=_several(found)), indent=0)
+    if card.ambiguous:
+        text = text.replace(_inside(which_chip(card.name)), CHIPS)
     for said in sorted({name, card.name}, key=len, reverse=True):
-        text = text.replace(codec.to_json(said, indent=0)[1:-1], CARD)
+        text = text.replace(_inside(said), CARD)
     return text.replace(driver, DRIVER) if driver else text
+
+
+def filled(answer: AnswerShown, name: str) -> AnswerShown:
+    """The answer of a class for one of its cards."""
+    text = codec.to_json(answer, indent=0)
+    if CHIPS in text:
+        text = text.replace(CHIPS, _inside(which_chip(name)))
+    return codec.from_json(text.replace(CARD, _inside(name)).encode(), AnswerShown)
+
+
+def which_chip(name: str) -> str:
+    return gpus.which_chip(gpus.find(name))
+
+
+def _inside(text: str) -> str:
+    """As it stands inside a text of JSON."""
+    return codec.to_json(text, indent=0)[1:-1]
 
 
 def _several(found: Verdict) -> tuple[str, ...]:

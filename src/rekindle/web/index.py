@@ -9,13 +9,14 @@ from rekindle import __version__
 from rekindle.knowledge.gpu import drivers, gpus, names
 from rekindle.stack.situation import SYSTEMS, Card
 from rekindle.web import answers, spellings
-from rekindle.web.answers import CARD, DRIVER, CardClass
+from rekindle.web.answers import CARD, CHIPS, DRIVER, CardClass
 
 _SEVERAL = "The picker answers for one kind of card at a time. For several kinds: rekindle plan --gpu A --gpu B"
 
 
 def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
     order = sorted((name, each.id) for each in chosen for name in each.every)
+    quiet = {each.id for each in chosen if len(each.capabilities) > 1}
     places = _Places(chosen, {pair: number for number, pair in enumerate(order)})
     known = {each.key: found for each in spellings.every() if (found := _meaning(each, places)) is not None}
     among = {each.key: found for each in spellings.every() if (found := places.of(each.among)) is not None}
@@ -25,10 +26,12 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
         "version": __version__,
         "card": CARD,
         "driver": DRIVER,
+        "chips": CHIPS,
+        "which": {number: answers.which_chip(name) for number, (name, kind) in enumerate(order) if kind in quiet},
         "names": [name for name, _ in order],
         "pages": [places.number[name, each.id] for each in chosen for name in each.names],
         "classes": [kind for _, kind in order],
-        "quiet": [each.id for each in chosen if len(each.capabilities) > 1],
+        "quiet": sorted(quiet),
         "notes": {number: said for number, (name, _) in enumerate(order) if (said := _notes(name))},
         "keys": known,
         "among": among,

@@ -24,7 +24,7 @@ from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.tables import overlay_folder, use_overlay
 from rekindle.stack.situation import SYSTEMS
 from rekindle.web import answers, page
-from rekindle.web.answers import CARD, Answers, CardClass
+from rekindle.web.answers import Answers, CardClass
 from rekindle.web.grid import Grid, SharedTexts, grid
 from rekindle.web.index import cards_index
 from rekindle.web.shown import AnswerShown
@@ -125,15 +125,10 @@ def matrix_page(grids: dict[str, Grid]) -> str:
 
 
 def card_page(name: str, cards: CardClass, found: dict[str, AnswerShown]) -> str:
-    shown = {system: _filled(answer, name) for system, answer in found.items()}
+    shown = {system: answers.filled(answer, name) for system, answer in found.items()}
     return page.render_linked(
         "card.html", root="../", name=name, cards=cards, answers=shown, date=date.today(), version=__version__
     )
-
-
-def _filled(answer: AnswerShown, name: str) -> AnswerShown:
-    own = codec.to_json(name, indent=0)[1:-1]
-    return codec.from_json(codec.to_json(answer, indent=0).replace(CARD, own).encode(), AnswerShown)
 
 
 def capability_page(capability: Capability, chosen: list[CardClass]) -> str:

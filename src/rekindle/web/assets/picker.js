@@ -65,7 +65,7 @@ const REKINDLE = (() => {
       const mine = numbers(question.driver);
       data.drivers.forEach((step, index) => { if (step !== "" && atMost(numbers(step), mine)) at = index; });
     }
-    const fill = (number) => data.texts[number].replaceAll(known.card, question.name).replaceAll(known.driver, question.driver);
+    const fill = (number) => data.texts[number].replaceAll(known.card, question.name).replaceAll(known.driver, question.driver).replaceAll(known.chips, question.which);
     return unpacked(data.answers[data.cells[question.python][at]], fill);
   }
 
@@ -234,7 +234,7 @@ const REKINDLE = (() => {
     const read = found.noted ? [known.say.read.replace("{typed}", found.typed || typed).replace("{name}", name)] : [];
     const own = known.quiet.has(kind) ? [] : [...read, ...(known.notes[found.number] || [])];
     const question = {
-      typed, name, count: found.count || 1, os, python: byId("python").value, driver: driver.driver, driverTyped,
+      typed, name, which: known.which[found.number] || "", count: found.count || 1, os, python: byId("python").value, driver: driver.driver, driverTyped,
       notes: known.quiet.has(kind) || !driver.note ? own : [...own, driver.note],
       page: known.pages.has(found.number) ? name.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") : "",
     };
