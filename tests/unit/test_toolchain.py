@@ -23,12 +23,12 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
 from rekindle.machine.toolchain import private
-from rekindle.toolchain import command, msvc
+from rekindle.toolchain import command, finish, msvc
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.install import Installation
 from rekindle.toolchain.layout import Layout
-from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.model import Kit, KitFile, KitPlatform, Offering, Part, ToolSpec
 from rekindle.toolchain.providers import debian, registry
 from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
 from rekindle.toolchain.store import Store
@@ -576,3 +576,16 @@ def test_the_next_gcc_is_taken_where_the_newest_does_not_start(store: Store, mon
     specs = [ToolSpec.parse(text) for text in ("gcc==13", "gcc==12", "gcc==11")]
     assert len(command._newest(specs, store, wanted, wanted.how(store))) == 1
     assert asked == ["gcc==13", "gcc==12"]
+
+
+def test_openblas_brings_fortrans_library_to_every_link(store: Store) -> None:
+    """GCC with a sysroot did not find libgfortran.so.5 beside OpenBLAS: undefined reference to _gfortran_etime."""
+    names = ("libopenblasp-r0.3.21.so", "libgfortran.so.5.0.0")
+    files = {f"lib/{name}": KitFile(path=f"lib/{name}", sha256="0" * 64) for name in names}
+    for name, link in (("libopenblas.so.0", names[0]), ("libopenblas.so", names[0]), ("libgfortran.so.5", names[1])):
+        files[f"lib/{name}"] = KitFile(path=f"lib/{name}", link=link)
+    offering = msgspec.structs.replace(offering_of([], layout="debian-library"), name="openblas")
+    (script,) = finish.written(store, offering, files)
+    assert script.path == "lib/libopenblas.so" and script.link is None
+    kept = next(path for path in store.objects.rglob("*") if path.is_file())
+    assert "INPUT ( libopenblas.so.0 libgfortran.so.5 )" in kept.read_text(encoding="utf-8")

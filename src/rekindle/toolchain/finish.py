@@ -54,6 +54,8 @@ def written(store: Store, offering: Offering, files: dict[str, KitFile]) -> Iter
         yield from _wrappers(store, files)
     if offering.name == "cuda" and offering.place.system == "linux":
         yield from _either_lib(files)
+    if offering.name == "openblas" and offering.place.system == "linux":
+        yield from _with_fortran(store, files)
     if offering.layout == "debian-gcc":
         yield from (
             KitFile(path=name, link=f"usr/{name}")
@@ -75,6 +77,17 @@ def _wrappers(store: Store, files: dict[str, KitFile]) -> Iterable[KitFile]:
                 yield KitFile(path=f"bin/{other}", link=f"{name}-{version}")
         elif match := _BINUTILS.match(path):
             yield _file(store, f"bin/{match[1]}", _PROGRAM.format(program=program), executable=True)
+
+
+def _with_fortran(store: Store, files: dict[str, KitFile]) -> Iterable[KitFile]:
+    """Debian's OpenBLAS asks for Fortran's library without saying where it is: the link name says both.
+
+    A compiler with a sysroot does not find it beside OpenBLAS, and every program that CMake tries fails to link.
+    """
+    fortran = [name for name in ("libgfortran.so.5", "libquadmath.so.0") if f"lib/{name}" in files]
+    if "lib/libopenblas.so.0" in files and fortran:
+        text = f"/* GNU ld script */\nINPUT ( libopenblas.so.0 {' '.join(fortran)} )\n"
+        yield _file(store, "lib/libopenblas.so", text, executable=False)
 
 
 def _either_lib(files: dict[str, KitFile]) -> Iterable[KitFile]:
