@@ -9,15 +9,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from support import elves, fatbins, packages
 from support.observing import KNOWLEDGE, copy, index, observe, publish, rows  # noqa: F401 - fixtures
 from support.repositories import git
-from tools.observe import difference, dlls, host_compilers, mathlibs, toolkits
+from tools.observe import chips, difference, dlls, host_compilers, mathlibs, toolkits
 
 GIT = shutil.which("git")
 
@@ -256,6 +259,27 @@ NOTES = """<table><caption>Table 3 CUDA Toolkit and Corresponding Driver Version
 <tr><th>CUDA Toolkit</th><th>Linux x86_64 Driver Version</th><th>Windows x86_64 Driver Version</th></tr>
 <tr><td><p>CUDA 12.4 Update 1</p></td><td><p>&gt;=550.54.99</p></td><td><p>&gt;=551.78</p></td></tr>
 <tr><td><p>CUDA 12.4 GA</p></td><td><p>&gt;=550.54.14</p></td><td><p>N/A</p></td></tr></table>"""
+
+
+def test_what_a_person_stated_is_what_the_tables_say() -> None:
+    def told(module: ModuleType, name: str, key: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        stated = msgspec.toml.decode(module.STATED.read_bytes())
+        found = json.loads((KNOWLEDGE / f"{name}.json").read_text(encoding="utf-8"))
+        for part, listed in found.items():
+            by_key = {row.get(key): row for row in listed}
+            for one in stated.get(part, stated.get(part.removesuffix("s"), [])):
+                if key in one:
+                    yield one, by_key[one[key]]
+
+    for one, row in told(chips, "gpu/chips", "name"):
+        assert (row["capability"], row["source"], row["evidence"]) == (one.get("capability"), one["source"], "notes")
+    for one, row in told(toolkits, "cuda/toolkits", "version"):
+        assert row["minor_floor_windows"] == one.get("minor_floor_windows")
+        assert [update["linux"] for update in row["min_drivers"]] == [each["linux"] for each in one["min_drivers"]]
+        assert row["targets"] == one.get("targets", row["targets"])
+    compilers = list(told(host_compilers, "cuda/host_compilers", "cuda"))
+    assert len(compilers) == 9
+    assert all(row["gcc_max"] == one.get("gcc_max") and row["source"] == one["source"] for one, row in compilers)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it asks a program for Linux")
