@@ -512,3 +512,17 @@ def test_all_says_of_each_table_whether_it_was_read(copy: Path, tmp_path: Path) 
     assert states["host_compilers"].startswith("UNVERIFIED: nvidia-cuda-nvcc")
     assert states["gpus"].startswith("UNVERIFIED: it needs pci.ids")
     assert {path: path.read_bytes() for path in copy.rglob("*.json")} == before
+
+
+@pytest.mark.parametrize("said", ["torch==2.16.0", "torch ==2.16.0", "torch (==2.16.0)", "torch (==2.16.0.post1)"])
+def test_a_companion_names_its_torch_in_any_spelling(index: tuple[Path, str], copy: Path, said: str) -> None:
+    folder, url = index
+    metadata = f"Metadata-Version: 2.1\nName: torchvision\nVersion: 0.31.0\nRequires-Dist: {said}\n"
+    files = {
+        "torchvision-0.31.0.dist-info/METADATA": metadata,
+        "torchvision/version.py": "__version__ = '0.31.0+cu132'\n",
+    }
+    publish(folder, "torchvision", {"torchvision-0.31.0-cp312-cp312-manylinux_2_28_x86_64.whl": files})
+    publish(folder, "torchaudio", {})
+    (row,) = regenerated(copy / "torch" / "companions.json", url=url)
+    assert (row["version"], row["torch"], row["line"]) == ("0.31.0", "2.16.0", "cu132")

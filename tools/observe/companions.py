@@ -83,7 +83,7 @@ def _read(project: str, version: str, wheels: list[tuple[str, str]]) -> dict[str
     metadata = next((text for name, text in texts.items() if name.endswith("METADATA")), "")
     said = re.search(r"__version__ = '[^'+]*\+(\w+)'", texts.get(f"{project}/version.py", ""))
     line = said[1] if said else _line_of_libraries(archive)
-    wanted = re.search(r"^Requires-Dist: torch \(?(==|>=) ?([\d.]+?)(?:\.post\d+)?\)?\s*$", metadata, re.MULTILINE)
+    wanted = re.search(r"^Requires-Dist: torch ?\(?(==|>=) ?([\d.]+?)(?:\.post\d+)?\)?\s*$", metadata, re.MULTILINE)
     exact = wanted is not None and wanted[1] == "=="
     return {
         "torch": _torch(version, wanted, line),
