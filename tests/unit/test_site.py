@@ -129,6 +129,33 @@ def test_the_pages_of_one_kind_of_card(tmp_path: Path, monkeypatch: pytest.Monke
         assert not re.search(r"<script(?! src=| type=\"application/json\")|\son\w+=", text), html
 
 
+def test_processes_give_the_answers_of_one(
+    classes: tuple[answers.CardClass, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a pool is asked, and in which order, without the minutes that real ones take."""
+    asked: list[tuple[int, str]] = []
+
+    class Pool:
+        def __init__(self, jobs: int, *rest: Any) -> None:
+            self.jobs = jobs
+
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            return None
+
+        def map(self, ask: Any, every: list[answers.CardClass]) -> list[Any]:
+            asked.extend((self.jobs, each.id) for each in every)
+            return [ask(each) for each in every]
+
+    monkeypatch.setattr(site, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(answers, "answers_of", lambda cards, system: (cards.id, system))
+    chosen = list(classes[:3])
+    assert list(site._answered(chosen, 64)) == list(site._answered(chosen, 1))
+    assert asked == [(3, each.id) for each in chosen]
+
+
 def test_the_computer_that_makes_the_site_is_not_in_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made on an Arm machine the answers had a note about that machine."""
     from rekindle.core import paths

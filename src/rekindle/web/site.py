@@ -81,7 +81,7 @@ def _answered(chosen: list[CardClass], jobs: int) -> Iterator[tuple[CardClass, d
             yield cards, _on_each_system(cards)
         return
     started = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, started, use_overlay, (overlay_folder(),)) as pool:
+    with ProcessPoolExecutor(min(jobs, len(chosen)), started, use_overlay, (overlay_folder(),)) as pool:
         yield from zip(chosen, pool.map(_on_each_system, chosen), strict=True)
 
 
