@@ -20,7 +20,7 @@ import pytest
 from support import elves, fatbins, packages
 from support.observing import KNOWLEDGE, copy, index, observe, publish, rows  # noqa: F401 - fixtures
 from support.repositories import git
-from tools.observe import chips, difference, dlls, host_compilers, mathlibs, toolkits
+from tools.observe import chips, difference, dlls, host_compilers, mathlibs, toolkits, torch_wheels
 
 GIT = shutil.which("git")
 
@@ -526,3 +526,12 @@ def test_a_companion_names_its_torch_in_any_spelling(index: tuple[Path, str], co
     publish(folder, "torchaudio", {})
     (row,) = regenerated(copy / "torch" / "companions.json", url=url)
     assert (row["version"], row["torch"], row["line"]) == ("0.31.0", "2.16.0", "cu132")
+
+
+def test_the_wheel_of_one_release_is_added_to_those_that_were_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = [{"version": version, "wheel": "old"} for version in ("2.9.1", "2.10.0", "2.15.0")]
+    monkeypatch.setattr(torch_wheels.table, "read", lambda _: {"wheels": current})
+    read = [{"version": "2.16.0", "wheel": "new"}, {"version": "2.15.1", "wheel": "new"}]
+    joined = torch_wheels.joined(read)
+    assert [row["version"] for row in joined] == ["2.9.1", "2.10.0", "2.15.1", "2.16.0"]
+    assert [row["wheel"] for row in joined] == ["old", "old", "new", "new"]

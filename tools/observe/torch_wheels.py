@@ -61,13 +61,27 @@ def main() -> None:
             done.write_text(
                 json.dumps(observe(release, work, options.cuobjdump, options.cuobjdump_old)), encoding="utf-8"
             )
-    found = [json.loads((work / f"{release}.json").read_text(encoding="utf-8")) for release in wanted()]
-    table.write("torch_wheels", {"wheels": [one["row"] for one in found]})
-    write_surplus(found)
+    places = {release: work / f"{release}.json" for release in dict.fromkeys((*wanted(), *options.releases))}
+    found = [json.loads(place.read_text(encoding="utf-8")) for place in places.values() if place.exists()]
+    table.write("torch_wheels", {"wheels": joined([one["row"] for one in found])})
+    if len(found) == len(places):
+        write_surplus(found)
     bad = [(one["row"]["version"], row) for one in found for row in one["differs"]]
     unchecked = [one["row"]["version"] for one in found if not one["compared"]]
     print(f"{len(found)} wheels, {len(bad)} differences from cuobjdump; not compared: {unchecked or 'none'}")
     sys.exit(f"DIFFERENT: {bad}" if bad else 0)
+
+
+def joined(read: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that were read, and those of the table for the minor releases that were not."""
+    current = table.read("torch_wheels")["wheels"] if table.place("torch_wheels").exists() else []
+    minors = {_numbers(row["version"])[:2] for row in read}
+    kept = [row for row in current if _numbers(row["version"])[:2] not in minors]
+    return sorted((*kept, *read), key=lambda row: _numbers(row["version"]))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def wanted() -> list[str]:
@@ -96,7 +110,7 @@ def read(release: str, path: Path, package: Wheel, cuobjdump: str | None, old: s
 
 
 def download(release: str, folder: Path) -> Path:
-    for python in ("3.11", "3.10", "3.12", "3.9"):
+    for python in ("3.11", "3.10", "3.12", "3.13", "3.14", "3.9"):
         path = index.download(f"torch=={release}", "linux", python, folder)
         if path:
             return path
