@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,9 @@ from support import torch_like
 from support.command import rekindle_command
 
 TESTS = Path(__file__).parents[1]
-SEED, QUESTIONS = 20261115, 200
+SEED = 20261115
+# Under Wine each question takes ten times as long.
+QUESTIONS = 40 if os.name == "nt" else 200
 
 
 class Question(NamedTuple):
@@ -144,7 +147,7 @@ def test_two_hundred_questions_have_one_answer(tmp_path: Path, monkeypatch: pyte
             different.append((question.words, _difference(printed, returned)))
     assert not different, f"{len(different)} of {QUESTIONS}: {different[:5]}"
     # Questions that nobody can answer are among them, but most are answered.
-    assert 5 < refused < QUESTIONS // 2
+    assert 0 < refused < QUESTIONS // 2
 
 
 def _difference(printed: dict[str, Any], returned: dict[str, Any]) -> list[str]:
