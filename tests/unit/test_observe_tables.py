@@ -181,6 +181,9 @@ def test_cudnn_of_a_new_version_is_what_its_libraries_hold(index: tuple[Path, st
     assert (first["min_capability"], first["targets"]) == ("5.0", ["sm_50", "sm_90", "compute_90"])
     assert read("sm_50", "sm_90", "compute_90") == first
     assert read("sm_60", "sm_90", "compute_90")["min_capability"] == "6.0"
+    families = json.loads(place.read_text(encoding="utf-8"))["families"]
+    assert [row["version"] for row in regenerated(place, url=url)] == ["99.1.0.1"]
+    assert json.loads(place.read_text(encoding="utf-8"))["families"] == families
 
 
 def test_mathlibs_are_what_the_first_and_the_last_wheel_hold(

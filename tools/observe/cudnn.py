@@ -3,7 +3,9 @@
     python -m tools.observe cudnn
 
 Listed is every version with its packages, systems and withdrawals. The GPU code of a version that the table lacks is
-read off its Linux wheel by ranges; versions that were never opened keep what was concluded from their neighbours.
+read off its Linux wheel by ranges; versions that were never opened keep what was concluded from their neighbours, and
+are opened too when the table was deleted (some hundred megabytes each). The families before the index stand in
+`stated/cudnn.toml`, as a person read them.
 """
 
 from __future__ import annotations
@@ -11,19 +13,25 @@ from __future__ import annotations
 import copy
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from tools.observe import library_code, table, web
 
+STATED = Path(__file__).parent / "stated" / "cudnn.toml"
+FAMILY = ("first", "last", "cuda", "min_capability", "min_capability_cuda10", "source", "observed_at", "evidence")
 PACKAGES = ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 
 
 def observe() -> dict[str, list[dict[str, Any]]]:
-    current = copy.deepcopy(table.read("cudnn"))
-    known = {row["version"]: row for row in current["releases"]}
+    current = copy.deepcopy(table.read("cudnn")["releases"]) if table.place("cudnn").exists() else []
+    known = {row["version"]: row for row in current}
+    families = msgspec.toml.decode(STATED.read_bytes())["families"]
+    print(f"UNVERIFIED: {len(families)} families of cuDNN are read from {STATED.name}", file=sys.stderr)
     listed = _listed()
     for version in sorted(listed, key=Version):
         packages, yanked, wheel = listed[version]
@@ -32,7 +40,7 @@ def observe() -> dict[str, list[dict[str, Any]]]:
         known[version] = row
     return {
         "releases": sorted(known.values(), key=lambda row: Version(row["version"])),
-        "families": current["families"],
+        "families": [{name: family.get(name) for name in FAMILY} for family in families],
     }
 
 
