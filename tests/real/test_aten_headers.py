@@ -19,7 +19,12 @@ from rekindle.toolchain.smoke import compiler_for
 from support.artefacts import unverified
 from support.cuda import machine, project
 
-_FLAGS = ("-w", "--expt-relaxed-constexpr", "--expt-extended-lambda")
+# As PyTorch's own build: without them CUDA's operators of half compete with PyTorch's.
+_NO_OPERATORS = ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")
+_FLAGS = (
+    *("-w", "--expt-relaxed-constexpr", "--expt-extended-lambda"),
+    *(f"-D__CUDA_NO_{name}__" for name in _NO_OPERATORS),
+)
 _CODE = ("-gencode", "arch=compute_61,code=sm_61", "-gencode", "arch=compute_61,code=compute_61")
 _NO_CARD = 2
 
