@@ -297,7 +297,15 @@ def test_by_keyboard_alone(browser: Any, address: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "path",
-    ["index.html#gpu=k80&os=linux", "matrix.html", "gpu/tesla-k80.html", "sm/3.7.html", "cards.html", "causes.html"],
+    [
+        "index.html#gpu=k80&os=linux",
+        "matrix.html",
+        "gpu/tesla-k80.html",
+        "sm/3.7.html",
+        "cards.html",
+        "causes.html",
+        "cause/no_kernel_image.html",
+    ],
 )
 def test_no_serious_violation_for_a_screen_reader(browser: Any, address: str, path: str, scheme: str) -> None:
     opened = browser.new_page(color_scheme=scheme, viewport={"width": 1100, "height": 900})
