@@ -220,3 +220,30 @@ def test_a_killed_download_goes_on(tmp_path: Path) -> None:
     size = left.stat().st_size
     again = until(begun(), name.removesuffix(".part"), size + (5 << 20))
     assert min(each for _, each in again) >= size, "what was there was not thrown away"
+
+
+def test_openblas_and_nccl_link_with_a_private_gcc(home: Path, tmp_path: Path) -> None:
+    """A compiler with a sysroot of its own, and libraries out of other kits: both found, and the program runs."""
+    gcc = Path(installed(home, "gcc==12")["folder"]) / "bin" / "gcc-12"
+    calls = {
+        "openblas": "void cblas_dscal(int,double,double*,int); {double v[2]={1,2}; cblas_dscal(2,3,v,1); n = v[1];}",
+        "nccl": "int ncclGetVersion(int*); ncclGetVersion(&n);",
+    }
+    for tool, call in calls.items():
+        library = Path(installed(home, tool, *(["--cuda", "12.6"] if tool == "nccl" else []))["folder"]) / "lib"
+        code = f'int printf(const char*, ...);\nint main() {{ int n = 0; {call} printf("%d", n); return 0; }}\n'
+        (tmp_path / f"{tool}.c").write_text(code, encoding="utf-8")
+        words = [str(gcc), f"{tool}.c", "-o", tool, f"-L{library}", f"-l{tool}"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        environ = {**os.environ, "LD_LIBRARY_PATH": str(library)}
+        said = subprocess.run([f"./{tool}"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert said.stdout == "6" if tool == "openblas" else int(said.stdout) > 20000, said.stderr
+
+
+def test_a_gcc_that_would_not_start_is_refused(home: Path) -> None:
+    glibc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    if shutil.which("apt-get") is None or tuple(map(int, glibc.split()[-1].split("."))) >= (2, 38):
+        pytest.skip("UNVERIFIED: apt, and a glibc before 2.38, are needed")
+    done = rekindle("toolchain", "install", "gcc==13", "--dry-run", home=home)
+    assert done.returncode == 5 and "needs glibc 2.38" in done.stderr
