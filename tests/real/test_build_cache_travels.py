@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import rekindle
+from rekindle.core.paths import toolchain_folder
 from support.artefacts import unverified
 from support.cuda import machine, project
 from support.pace import seconds
@@ -40,6 +41,8 @@ class CacheMachine:
             "HOME": str(self.home),
             "REKINDLE_CACHE": str(self.home / "cache"),
             "REKINDLE_SHELF": str(self.home / "shelf"),
+            # The same compilers at the same paths, which the exchange insists on.
+            "REKINDLE_TOOLCHAIN": str(toolchain_folder()),
         }
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
