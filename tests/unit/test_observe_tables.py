@@ -538,3 +538,14 @@ def test_the_wheel_of_one_release_is_added_to_those_that_were_read_before(monkey
     joined = torch_wheels.joined(read)
     assert [row["version"] for row in joined] == ["2.9.1", "2.10.0", "2.15.1", "2.16.0"]
     assert [row["wheel"] for row in joined] == ["old", "old", "new", "new"]
+
+
+def test_a_pin_without_a_version_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tools.observe import linux_libraries
+
+    pins = ["nvidia-nvjitlink-cu12<13,>=12.8.93", "nvidia-nvjitlink-cu12==12.9.86.*"]
+    components = dict.fromkeys(linux_libraries.COMPONENTS, pins)
+    monkeypatch.setattr(linux_libraries.table, "read", lambda _: {"toolkits": [{"components": components}]})
+    wanted = linux_libraries._wanted()
+    assert wanted["nvidia-nvjitlink-cu12"] == {"12.9.86"}
+    assert not any("<" in name for name in wanted)

@@ -47,7 +47,10 @@ def _wanted() -> dict[str, set[str] | None]:
     for toolkit in table.read("toolkit_packages")["toolkits"]:
         for component in COMPONENTS:
             for pin in toolkit["components"].get(component, []):
-                package, _, version = pin.partition("==")
+                exact = re.fullmatch(r"([\w-]+)==([\w.*]+)", pin)
+                if exact is None:  # `nvidia-nvjitlink-cu12<13,>=12.8.93` names no version
+                    continue
+                package, version = exact[1], exact[2]
                 if package.endswith("-cu11"):
                     found[package] = None
                 else:
