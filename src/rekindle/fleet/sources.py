@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -79,6 +80,8 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> Non
     content = archive.extractfile(member)
     target = into.joinpath(*member.name.split("/"))
     target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():  # Windows would call it a missing permission.
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(target))
     target.write_bytes(content.read() if content else b"")
     target.chmod(0o755 if member.mode & 0o100 else 0o644)
     # The build tells by their times that files have not changed: they are the same wherever it goes on.
