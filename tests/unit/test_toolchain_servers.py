@@ -27,6 +27,7 @@ from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import verify
 from support import packages
+from support.pace import seconds
 from support.troubled_server import Trouble, served
 
 LINUX = KitPlatform(system="linux", arch="x86_64")
@@ -254,7 +255,7 @@ def test_a_slow_server_is_waited_for_and_parts_come_side_by_side(store: Store, n
     begun = time.monotonic()
     with store.locked():
         installing.bring(store, offering, how(store, nvidia))
-    assert time.monotonic() - begun < 0.3 * len(offering.parts) + 2
+    assert time.monotonic() - begun < seconds(0.3 * len(offering.parts) + 2)
     assert all(store.archive(part).is_file() for part in offering.parts)
 
 
