@@ -18,7 +18,6 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
-from rekindle.core import codec
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import is_binary
 from rekindle.formats.package import Wheel
@@ -88,7 +87,7 @@ def row(name: str, archive: Archive, found_pythons: list[str]) -> dict[str, Any]
         "pythons": found_pythons,
         "cuda": str(known.cuda) if known.cuda else runtime,
         "glibc": known.glibc and str(known.glibc),
-        "gpu_code": [codec.to_builtins(code) for code in codes],
+        "gpu_code": table.gpu_code(codes),
         "coverage": {
             str(c): overall(served(code, c).coverage for code in own(codes)).value for c in capabilities.known()
         },

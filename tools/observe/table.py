@@ -11,7 +11,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from rekindle.core import codec
 from rekindle.knowledge import keys, tables
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from tools.observe import difference
 
 Table = dict[str, list[dict[str, Any]]]
@@ -27,6 +29,12 @@ def place(name: str) -> Path:
     """The table's file in its room."""
     known = next((path for path in keys.KEYS if path.rpartition("/")[2] == name), None)
     return KNOWLEDGE / f"{known}.json" if known else KNOWLEDGE / tables.relative_path(f"{name}.json")
+
+
+def gpu_code(codes: Sequence[GpuCode]) -> list[dict[str, Any]]:
+    """Rows of GPU code count entries; the bytes of each target are for reports."""
+    rows = [codec.to_builtins(code) for code in codes]
+    return [{key: value for key, value in row.items() if key != "sizes"} for row in rows]
 
 
 def today() -> str:

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rekindle.core import codec
 from rekindle.formats import fatbin
 from rekindle.formats.binary import Binary
 from rekindle.formats.package import Wheel, open_package
@@ -134,7 +133,7 @@ def row(release: str, path: Path, known: identity.Identity, binaries: list[Binar
         "cuda": known.cuda and str(known.cuda),
         "cudnn": known.cudnn,
         "glibc": known.glibc and str(known.glibc),
-        "gpu_code": [codec.to_builtins(code) for code in codes],
+        "gpu_code": table.gpu_code(codes),
         "coverage": {str(c): overall(served(code, c).coverage for code in main).value for c in capabilities.known()},
         "source": SOURCE,
         "observed_at": table.today(),
