@@ -254,6 +254,15 @@ def test_windows_refuses_a_source_with_the_name_of_a_device(tmp_path: Path, monk
         assert (tmp_path / "b" / "csrc" / "aux.c").is_file()
 
 
+def test_a_source_of_nothing_but_folders_is_refused(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for number in range(500):
+            archive.addfile(tarfile.TarInfo(f"m{number}/" + "d/" * 44 + "f"))
+    with pytest.raises(BadInput, match="more than 20,000 folders"):
+        sources.unpack(stream.getvalue(), tmp_path / "a")
+
+
 def archive_of(name: str) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:

@@ -18,6 +18,7 @@ from rekindle.fleet.job import FleetJob, JobKind
 from rekindle.formats import member_names, tar
 
 MOST = 256 * 1024 * 1024
+_FOLDERS = 20_000
 
 
 def root_of(named: Path, job: FleetJob) -> Path:
@@ -56,6 +57,7 @@ def unpack(data: bytes, into: Path) -> None:
     """Only plain files with plain names below `into`; anything else is refused."""
     into.mkdir(parents=True, exist_ok=True)
     try:
+        _count_folders(data)
         with tar.streamed(io.BytesIO(data), len(data)) as archive:
             for member in archive:
                 _write(archive, member, into)
@@ -65,6 +67,19 @@ def unpack(data: bytes, into: Path) -> None:
         raise BadInput(f"the source holds a file and a folder of one name: {told(error)}", hint="rename one") from error
     except OSError as error:
         raise NotWritable(f"cannot unpack into `{into}`: {told(error)}", hint="free some space there") from error
+
+
+def _count_folders(data: bytes) -> None:
+    """A short name may ask for fifty folders, and a small archive for more than a disk has room for."""
+    folders: set[str] = set()
+    with tar.streamed(io.BytesIO(data), len(data)) as archive:
+        for member in archive:
+            folder = member.name.rpartition("/")[0]
+            while folder and folder not in folders:
+                folders.add(folder)
+                folder = folder.rpartition("/")[0]
+            if len(folders) > _FOLDERS:
+                raise BadInput(f"the source has more than {_FOLDERS:,} folders", hint="send your own files only")
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
