@@ -16,6 +16,7 @@ from rekindle.core.errors import BadInput
 from rekindle.fleet import matrix_file, planning, shelved, sources
 from rekindle.fleet.job import JobState
 from rekindle.fleet.shelved import ShelvedJob
+from rekindle.formats import unpacking
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Wish, named
@@ -261,6 +262,10 @@ def test_a_source_of_nothing_but_folders_is_refused(tmp_path: Path) -> None:
             archive.addfile(tarfile.TarInfo(f"m{number}/" + "d/" * 44 + "f"))
     with pytest.raises(BadInput, match="more than 20,000 folders"):
         sources.unpack(stream.getvalue(), tmp_path / "a")
+    package = tmp_path / "part.tar"
+    package.write_bytes(stream.getvalue())
+    with pytest.raises(BadInput, match="more than 20,000 folders"):
+        list(unpacking.entries(package))
 
 
 def archive_of(name: str) -> bytes:

@@ -16,9 +16,9 @@ from rekindle.core.errors import BadInput, NotFound, NotWritable
 from rekindle.core.files import told
 from rekindle.fleet.job import FleetJob, JobKind
 from rekindle.formats import member_names, tar
+from rekindle.formats.budget import Unpacking
 
 MOST = 256 * 1024 * 1024
-_FOLDERS = 20_000
 
 
 def root_of(named: Path, job: FleetJob) -> Path:
@@ -70,16 +70,11 @@ def unpack(data: bytes, into: Path) -> None:
 
 
 def _count_folders(data: bytes) -> None:
-    """A short name may ask for fifty folders, and a small archive for more than a disk has room for."""
-    folders: set[str] = set()
+    """Before the first is made."""
+    budget = Unpacking("the source", len(data))
     with tar.streamed(io.BytesIO(data), len(data)) as archive:
         for member in archive:
-            folder = member.name.rpartition("/")[0]
-            while folder and folder not in folders:
-                folders.add(folder)
-                folder = folder.rpartition("/")[0]
-            if len(folders) > _FOLDERS:
-                raise BadInput(f"the source has more than {_FOLDERS:,} folders", hint="send your own files only")
+            budget.folders(member.name)
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:

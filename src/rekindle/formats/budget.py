@@ -16,6 +16,7 @@ _HELD = 40 << 20
 # A step's worth of plain reading.
 _READ = 512
 _MOST_MEMBERS = 200_000
+_MOST_FOLDERS = 20_000
 # Deflate reaches 1,032:1 on nothing but zeros; the most a real library was seen to reach is 12:1.
 _RATIO, _SPARE = 50, 64 << 20
 
@@ -54,13 +55,24 @@ class Budget:
 class Unpacking:
     """What an archive may unpack to: counted member by member, by what its headers say and by what really came out."""
 
-    __slots__ = ("_left", "_members", "_most", "name", "packed")
+    __slots__ = ("_folders", "_left", "_members", "_most", "name", "packed")
 
     def __init__(self, name: str, packed: int, *, members: int = _MOST_MEMBERS) -> None:
         self.name = name
         self.packed = packed
         self._most = self._members = members
         self._left = _SPARE + _RATIO * packed
+        self._folders: set[str] = set()
+
+    def folders(self, name: str) -> None:
+        """The folders of one more name: a short one may ask for fifty, and a small archive for a million."""
+        folder = name.rpartition("/")[0]
+        while folder and folder not in self._folders:
+            self._folders.add(folder)
+            folder = folder.rpartition("/")[0]
+        if len(self._folders) > _MOST_FOLDERS:
+            message = f"`{self.name}` has more than {_MOST_FOLDERS:,} folders"
+            raise BadInput(message, hint="do not unpack this file; no real archive of this kind has as many")
 
     def member(self, size: int = 0) -> None:
         """One more member of that many bytes. Call `more` instead where the size is not known before."""

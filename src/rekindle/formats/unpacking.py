@@ -78,6 +78,7 @@ def entries(path: Path) -> Iterator[ArchiveEntry]:
     budget = Unpacking(path.name, path.stat().st_size)
     try:
         for entry in _members(path, kind, budget):
+            budget.folders(entry.name)
             yield msgspec.structs.replace(entry, data=_whole(path.name, entry.data))
     except _BROKEN as error:
         raise _broken(path.name, error) from error
