@@ -69,28 +69,14 @@ def plan(
     **wishes: Unpack[PlanWishes],
 ) -> Verdict:
     """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer."""
+    from rekindle.core.codec import from_builtins
     from rekindle.stack.from_machine import asked
+    from rekindle.stack.situation import TypedWish
 
-    wish = _wish(torch, cuda, wishes)
+    typed = from_builtins({"torch": torch, "cuda": cuda, **wishes}, TypedWish, name="the question")
+    wish = typed.wish
     situation = asked(gpus=gpus, system=os, machine=wishes.get("arch"), driver=driver, python=python, snapshot=machine)
     return _resolved(situation, wish, wishes.get("why_not"))
-
-
-def _wish(torch: str | None, cuda: str | None, wishes: PlanWishes) -> Wish:
-    from rekindle.stack.situation import Prefer, Wish
-    from rekindle.stack.typed import torch_of, version_of
-
-    release, line = torch_of(torch, cuda)
-    return Wish(
-        torch=release,
-        torchvision=wishes.get("torchvision"),
-        cuda=line,
-        toolset=version_of(wishes.get("toolset"), "--toolset"),
-        profile=wishes.get("profile"),
-        needs=tuple(wishes.get("needs", ())),
-        prefer=Prefer(wishes.get("prefer", "newest")),
-        community=wishes.get("community", False),
-    )
 
 
 def _resolved(situation: Situation, wish: Wish, other: str | None) -> Verdict:

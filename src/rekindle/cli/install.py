@@ -10,8 +10,7 @@ from rekindle.cli import options
 from rekindle.core import console
 from rekindle.install.apply import InstallReport
 from rekindle.install.shelf_offers import Shelves
-from rekindle.stack.situation import Prefer, Wish
-from rekindle.stack.typed import torch_of
+from rekindle.stack.situation import Prefer, TypedWish
 
 
 @click.command("install")
@@ -59,10 +58,9 @@ def command(
     if undo:
         report = verb.undo(environment)
     else:
-        release, line = torch_of(torch, cuda)
-        wish = Wish(torch=release, cuda=line, prefer=Prefer(prefer), configured_index=configured_index)
+        wish = TypedWish(torch=torch, cuda=cuda, prefer=prefer, configured_index=configured_index)
         request = verb.InstallRequest(
-            wish=wish,
+            wish=wish.wish,
             gpus=gpus,
             driver=driver,
             shelves=Shelves(addresses=shelves, trust=trust, signed=require_signed),

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import importlib
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,6 +111,8 @@ talking(cli)
 def main(argv: list[str] | None = None) -> None:
     """The entry point. Ends the process; never shows a traceback for a user's mistake."""
     if sys.platform == "win32":
+        import signal
+
         # Ctrl-Break, and what a service or CI runner sends instead of Ctrl-C, would end Python without a word.
         signal.signal(signal.SIGBREAK, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if argv is None else argv))

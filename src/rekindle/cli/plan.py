@@ -18,8 +18,7 @@ from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import asked
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Prefer, Situation, Wish
-from rekindle.stack.typed import torch_of, version_of
+from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
 from rekindle.stack.verdict import Verdict
 
 
@@ -118,23 +117,14 @@ def command(**given: Any) -> int:
     return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
 
 
-class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
+class PlanOptions(TypedWish, frozen=True, kw_only=True):
     """The command line, typed."""
 
     gpus: tuple[str, ...]
     system: str | None
     arch: str | None
     python: str | None
-    torch: str | None
-    torchvision: str | None
-    cuda: str | None
     driver: str | None
-    toolset: str | None
-    profile: str | None
-    needs: tuple[str, ...]
-    prefer: str
-    community: bool
-    configured_index: bool
     why_not: str | None
     every: bool
     everything: bool
@@ -146,21 +136,6 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     trust: tuple[str, ...]
     machines: tuple[Path, ...]
     as_json: bool
-
-    @property
-    def wish(self) -> Wish:
-        release, line = torch_of(self.torch, self.cuda)
-        return Wish(
-            torch=release,
-            torchvision=self.torchvision,
-            cuda=line,
-            toolset=version_of(self.toolset, "--toolset"),
-            profile=self.profile,
-            needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
-            prefer=Prefer(self.prefer),
-            community=self.community,
-            configured_index=self.configured_index,
-        )
 
     @property
     def snapshots(self) -> tuple[Path, ...]:

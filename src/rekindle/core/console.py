@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import sys
@@ -75,6 +74,8 @@ def silent() -> bool:
 
 def out_json(value: Any) -> None:
     """One object. What a terminal obeys is escaped; beyond ASCII everything where stdout is not UTF-8."""
+    import json
+
     global _answered
     text = to_json(without_secrets(to_builtins(value)))
     known = (sys.stdout.encoding if sys.stdout else None) or ""

@@ -10,10 +10,10 @@ has one.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +21,61 @@ _KEY = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|"
     r"(?:api|access|private|secret|signing|account)[_-]?key|signature)s?"
 )
-_SECRETS = re.compile(
-    rf"""(?x)
-    (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)        # user:password@host
-    | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                         # token@host
-    | (?P<bearer>\b(?i:(?:authorization\s*[:=]\s*["']?)?(?:bearer|basic))\s+)[A-Za-z0-9._~+/=-]{{8,}}
-    | (?P<option>(?<!\S)--?(?i:token|password|secret|(?:api|access|secret)-key)\s+)[^\s"'`;&-][^\s"'`;&]{{3,}}
-    | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?)
-      (?P<sep>["']?\s{{0,3}}[=:]\s{{0,3}}["']?)
-      (?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}})
-    | \b(?:gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_\w{{20,}}|glpat-[\w-]{{16,}}|hf_[A-Za-z0-9]{{20,}}
-         |xox[abprs]-[\w-]{{10,}}|sk-[A-Za-z0-9_-]{{20,}}|AKIA[0-9A-Z]{{16}}|nvapi-[\w-]{{20,}}
-         |eyJ[\w-]{{8,2000}}\.[\w-]{{8,4000}}\.[\w-]{{8,}})
-    """
-)
+_SIGNS = (
+    "://", "bearer", "bas", "token", "secret", "passw", "passphrase", "cred", "auth", "key", "nature",
+    "gh", "glpat", "hf_", "xox", "sk-", "akia", "nvap", "eyj",
+)  # fmt: skip
+"""No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _LONG_WORD = 16
-_SECRET_NAME = re.compile(rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])")
-_WHO = re.compile(
-    r"""(?x)
-    \bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b             # a card's UUID
-    | (?P<serial>(?i:serial(?:\s+number)?|board\s+id)\s*[:=]\s*)(?P<number>[0-9A-Fx]{6,})
-    | \b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63})+\b               # e-mail
-    """
-)
-_HOMES = re.compile(
-    r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home|documents and settings)[\\/]{1,8})"
-    r"([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
-)
 _ORDINARY = frozenset({"public", "default", "all users", "root", "user", "admin", "administrator", "<user>"})
+
+
+@cache
+def _secrets() -> re.Pattern[str]:
+    return re.compile(
+        rf"""(?x)
+        (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)        # user:password@host
+        | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                         # token@host
+        | (?P<bearer>\b(?i:(?:authorization\s*[:=]\s*["']?)?(?:bearer|basic))\s+)[A-Za-z0-9._~+/=-]{{8,}}
+        | (?P<option>(?<!\S)--?(?i:token|password|secret|(?:api|access|secret)-key)\s+)[^\s"'`;&-][^\s"'`;&]{{3,}}
+        | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?)
+          (?P<sep>["']?\s{{0,3}}[=:]\s{{0,3}}["']?)
+          (?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}})
+        | \b(?:gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_\w{{20,}}|glpat-[\w-]{{16,}}|hf_[A-Za-z0-9]{{20,}}
+             |xox[abprs]-[\w-]{{10,}}|sk-[A-Za-z0-9_-]{{20,}}|AKIA[0-9A-Z]{{16}}|nvapi-[\w-]{{20,}}
+             |eyJ[\w-]{{8,2000}}\.[\w-]{{8,4000}}\.[\w-]{{8,}})
+        """
+    )
+
+
+@cache
+def _secret_name() -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])")
+
+
+@cache
+def _who() -> re.Pattern[str]:
+    return re.compile(
+        r"""(?x)
+        \bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b             # a card's UUID
+        | (?P<serial>(?i:serial(?:\s+number)?|board\s+id)\s*[:=]\s*)(?P<number>[0-9A-Fx]{6,})
+        | \b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63})+\b               # e-mail
+        """
+    )
+
+
+@cache
+def _homes() -> re.Pattern[str]:
+    return re.compile(
+        r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home|documents and settings)[\\/]{1,8})"
+        r"([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
+    )
 
 
 def redact(text: str, *, names: Iterable[str] | None = None) -> str:
     """`text` without names and secrets. `names` are this machine's user and host names unless given."""
-    text = _WHO.sub(_nameless, secrets(text))
-    text = _HOMES.sub(lambda m: m.group(1) + (m.group(2) if m.group(2).lower() in _ORDINARY else _nobody(m[2])), text)
+    text = _who().sub(_nameless, secrets(text))
+    text = _homes().sub(lambda m: m.group(1) + (m.group(2) if m.group(2).lower() in _ORDINARY else _nobody(m[2])), text)
     for name in sorted(local_names() if names is None else names, key=len, reverse=True):
         if len(name) > 2 and name.lower() not in _ORDINARY:
             text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "<name>", text)
@@ -63,6 +84,7 @@ def redact(text: str, *, names: Iterable[str] | None = None) -> str:
 
 def local_names() -> set[str]:
     """The names by which this machine and its user are known."""
+    import getpass
     import socket
 
     names = {socket.gethostname(), socket.gethostname().split(".")[0]}
@@ -81,7 +103,8 @@ def _nobody(name: str) -> str:
 
 def secrets(text: str) -> str:
     """`text` without passwords and tokens."""
-    return _SECRETS.sub(_mask, text)
+    folded = text.casefold()
+    return _secrets().sub(_mask, text) if any(sign in folded for sign in _SIGNS) else text
 
 
 def without_secrets(value: Any) -> Any:
@@ -96,7 +119,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def _of_name(name: str, value: Any) -> Any:
-    if isinstance(value, str) and value and _SECRET_NAME.search(name) and not value.isspace():
+    if isinstance(value, str) and value and _secret_name().search(name) and not value.isspace():
         return "<secret>"
     return without_secrets(value)
 

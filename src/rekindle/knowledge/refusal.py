@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import typing
 from pathlib import Path
@@ -32,7 +31,7 @@ def _refused(path: Path, where: str, said: str, row: Any, right: Any) -> BadInpu
     message = f"`{path}`: {where}: " + (f"field `{field}`: " if field else "") + said.partition(" - at `")[0]
     good = next((one for one in right or () if isinstance(one, dict) and one.get(field) is not None), None)
     if field and good is not None:
-        hint = f"a row that works has `{json.dumps(field)}: {_short(good[field])}`"
+        hint = f"a row that works has `{codec.to_json(field, indent=0)}: {_short(good[field])}`"
     elif isinstance(row, dict) and right:
         hint = f"a row that works: `{_short(right[0])}`"
     else:
@@ -68,7 +67,7 @@ def _called(row: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = codec.to_json(value, indent=0)
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 

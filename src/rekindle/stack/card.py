@@ -12,7 +12,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import old_wheels
 from rekindle.knowledge.torch.old_wheels import OldShare
@@ -129,6 +129,8 @@ def serving_wheels(capability: Capability, system: str, machine: str = "x86_64")
     window = window_of(situation)
     found = []
     for offer in offers.official(system, machine):
+        if offer.code and prebuilt.coverage(offer, capability) is Coverage.NO:
+            continue  # no driver and no Python would make it serve, and nobody asks here for the reasons
         route, broken = prebuilt.consider(offer, situation, Wish(), window)
         if route is not None:
             found.append(_serving(offer, capability, broken, route.loses))

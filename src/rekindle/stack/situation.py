@@ -18,7 +18,7 @@ from rekindle.knowledge.gpu import drivers, gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease
-from rekindle.stack.typed import python_of, system_of
+from rekindle.stack.typed import python_of, system_of, torch_of, version_of
 
 SYSTEMS = ("windows", "linux")
 
@@ -166,6 +166,36 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         if self.torch is None and self.torchvision is None:
             return release.newest
         return max((patch for patch in release.patches if self.admits(patch)), key=Version, default=None)
+
+
+class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as people type it: on the command line, or as words of the library."""
+
+    torch: str | None = None
+    cuda: str | None = None
+    torchvision: str | None = None
+    toolset: str | None = None
+    profile: str | None = None
+    needs: Sequence[str] = ()
+    """Each may name several: `bf16,compile`."""
+    prefer: str = Prefer.NEWEST.value
+    community: bool = False
+    configured_index: bool = False
+
+    @property
+    def wish(self) -> Wish:
+        release, line = torch_of(self.torch, self.cuda)
+        return Wish(
+            torch=release,
+            torchvision=self.torchvision,
+            cuda=line,
+            toolset=version_of(self.toolset, "--toolset"),
+            profile=self.profile,
+            needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
+            prefer=Prefer(self.prefer),
+            community=self.community,
+            configured_index=self.configured_index,
+        )
 
 
 @lru_cache(maxsize=64)
