@@ -10,11 +10,12 @@ import pytest
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core.findings import State
 from rekindle.core.version import Version
+from rekindle.extension.build import jobs
 from rekindle.extension.prepare import Preparation, arch_list, prepare
 from rekindle.extension.wheel import satisfied
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.machine.model import CalledTool, FoundCompiler, FoundPython, FoundToolkit, Machine
+from rekindle.machine.model import CalledTool, FoundCompiler, FoundPython, FoundToolkit, Machine, Memory, Processor
 from rekindle.model.environment import Environment
 from support.command import rekindle_command
 
@@ -120,6 +121,16 @@ def test_the_environment_of_that_build() -> None:
     assert made["NVCC_PREPEND_FLAGS"] == "-ccbin /usr/bin/g++-11"
     assert made["MAX_JOBS"] == "3"
     assert made["FORCE_CUDA"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("shell", "expected"), [(None, 8), ("1", 1), ("0", 1), ("3", 3), ("64", 8), ("many", 8), ("", 8), ("²", 8)]
+)
+def test_fewer_jobs_than_fit_can_be_asked_for(shell: str | None, expected: int) -> None:
+    machine = Machine(
+        os="linux", arch="x86_64", processor=Processor(cores=8), memory=Memory(physical=256 << 30, available=128 << 30)
+    )
+    assert jobs(machine, {} if shell is None else {"MAX_JOBS": shell}) == expected
 
 
 def test_another_major_is_refused_with_what_to_install() -> None:

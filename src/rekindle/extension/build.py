@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,6 @@ from rekindle.model.environment import Environment
 from rekindle.wheels.inspect.inspection import inspect
 
 Teller = Callable[[str], None]
-# Compiling one file of a torch extension takes about this much memory; cicc on a large template takes more.
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,]+\])?\s*([<>=!~]=?.*)?\Z")
 
 
@@ -69,7 +68,7 @@ def ready(
         cards,
         machine,
         temp=temp,
-        jobs=_jobs(machine),
+        jobs=jobs(machine, os.environ),
         capture=(lambda request: captured(request, os.environ)) if load else lambda _: None,
     )
     return environment, torch, found
@@ -190,6 +189,9 @@ class _Report:
         )
 
 
-def _jobs(machine: Machine) -> int:
+def jobs(machine: Machine, environ: Mapping[str, str]) -> int:
+    """How many compilers at once: what there is memory for, or the MAX_JOBS of the shell when that is fewer."""
     memory = machine.memory.available or machine.memory.usable
-    return efforts.jobs(machine.processor.cores, memory) or 1
+    fitting = efforts.jobs(machine.processor.cores, memory) or 1
+    asked = environ.get("MAX_JOBS", "").strip()
+    return max(1, min(fitting, int(asked))) if asked.isascii() and asked.isdigit() else fitting
