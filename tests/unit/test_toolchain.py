@@ -471,7 +471,7 @@ def test_who_has_a_tool_and_whether_that_was_tried(
 def test_what_a_build_lacks_is_named() -> None:
     bare = Machine(os="linux", arch="x86_64")
     wanted = BuildFile(torch="1.13.1", cuda=Version("11.8"), cudnn=Version("8.7.0"), arch_list="3.5")
-    assert provision.lacking(wanted, bare).tools == ("cuda==11.8", "gcc==11", "cudnn==8.7.0")
+    assert provision.lacking(wanted, bare).tools == ("cuda==11.8", "gcc", "cudnn==8.7.0")
     half = FoundToolkit(root="/x", nvcc="/x/bin/nvcc", version=Version("11.8.89"), missing=("cuBLAS",))
     gcc = FoundCompiler(kind="gcc", path="/usr/bin/g++-11", version=Version("11.3.0"))
     some = Machine(os="linux", arch="x86_64", toolkits=(half,), compilers=(gcc,))
@@ -562,20 +562,45 @@ def test_a_compiler_that_needs_a_newer_libc_is_not_offered(monkeypatch: pytest.M
     assert debian._newer_libc([{**gcc, "Depends": "libc6 (>= 2.34)"}, libc]) is None
 
 
-def test_the_next_gcc_is_taken_where_the_newest_does_not_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+class _NoNewGcc:
+    """A system on which the GCC of trixie does not start; every tool that was looked for."""
 
-    def find(spec: ToolSpec, how: object) -> Offering:
-        asked.append(str(spec))
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def find(self, spec: ToolSpec, how: object) -> Offering:
+        self.asked.append(str(spec))
         if str(spec) == "gcc==13":
             raise NoRoute("that of trixie needs glibc 2.38", hint="")
-        return offering_of([], layout="debian-gcc", version="12.2.0")
+        return msgspec.structs.replace(offering_of([], layout="debian-gcc", version="12.2.0"), name=spec.name)
 
-    monkeypatch.setattr(installing, "find", find)
-    wanted = command.InstallCommand(tools=("cuda==12.4",))
-    specs = [ToolSpec.parse(text) for text in ("gcc==13", "gcc==12", "gcc==11")]
-    assert len(command._newest(specs, store, wanted, wanted.how(store))) == 1
-    assert asked == ["gcc==13", "gcc==12"]
+
+@pytest.mark.parametrize("tools", [("gcc",), ("cuda==12.4", "gcc"), ("gcc", "cuda==12.4")])
+def test_the_newest_gcc_that_starts_here_is_taken(
+    store: Store, tools: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = _NoNewGcc()
+    monkeypatch.setattr(installing, "find", bench.find)
+    cuda = None if "cuda==12.4" in tools else "12.4"
+    wanted = command.InstallCommand(tools=tools, cuda=cuda, platform="linux-x86_64", dry_run=True)
+    done = command.install(wanted, say=lambda _: None, ask=lambda _: False)
+    assert [each.name for each in done.offerings] == [tool.partition("==")[0] for tool in tools]
+    assert [each for each in bench.asked if each.startswith("gcc")] == ["gcc==13", "gcc==12"]
+
+
+def test_provision_takes_the_gcc_that_starts_here_when_the_cuda_is_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA 12.4 on bookworm: GCC 13 was asked for by its number, does not start there, and the build stopped."""
+    bench = _NoNewGcc()
+    monkeypatch.setattr(installing, "find", bench.find)
+    kept = Kit(name="gcc", version=Version("12.2.0"), place=LINUX, provider="stage")
+    monkeypatch.setattr(installing, "install", lambda store, offering, how, say: kept)
+    kit = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("12.4.131"))
+    machine = Machine(os="linux", arch="x86_64", toolkits=(kit,))
+    wanted = BuildFile(torch="2.6.0", cuda=Version("12.4"), arch_list="6.1")
+    assert provision.provision(wanted, machine, accept_licence=False, say=lambda _: None, ask=None)
+    assert bench.asked == ["gcc==13", "gcc==12"]
 
 
 def test_openblas_brings_fortrans_library_to_every_link(store: Store) -> None:

@@ -30,8 +30,8 @@ def lacking(wanted: BuildFile, machine: Machine) -> Lacking:
         if not any(not kit.missing for kit in here):
             tools.append(f"cuda=={cuda}")
         if machine.os == "linux" and wanted.compiler is None and not _compiler(cuda, machine):
-            newest = [major for major in range(20, 4, -1) if accepts_gcc(cuda, major).accepted]
-            tools += [f"gcc=={newest[0]}"] if newest else []
+            # Which one is decided where it is looked for: the newest that this CUDA takes and that starts here.
+            tools.append("gcc")
     if wanted.cudnn is not None and not fitting_cudnns(wanted, machine):
         tools.append(f"cudnn=={wanted.cudnn}")
     return Lacking(tools=tuple(tools), cuda=cuda)
@@ -50,11 +50,8 @@ def provision(
     if not needs.tools:
         say("nothing to provision: everything that the build needs is here")
         return False
-    brings_gcc = any(tool.startswith("cuda==") for tool in needs.tools)
-    # A CUDA brings the newest GCC that it takes and that starts here; named, it would have to be the newest of all.
-    tools = tuple(tool for tool in needs.tools if not (brings_gcc and tool.startswith("gcc==")))
     command = toolchain.InstallCommand(
-        tools=tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
+        tools=needs.tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
     )
     done = toolchain.install(command, say=say, ask=ask or (lambda _: False))
     for kit in done.kits:

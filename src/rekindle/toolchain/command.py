@@ -11,6 +11,7 @@ from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import cudnn
+from rekindle.knowledge.cuda.host_compilers import accepts_gcc
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import toolkits
@@ -23,6 +24,7 @@ from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec
 from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 
+_NEWEST_GCC, _OLDEST_GCC = 20, 5
 Say = Callable[[str], None]
 Ask = Callable[[str], bool]
 
@@ -117,16 +119,20 @@ def _cards(command: InstallCommand, wanted: Sequence[ToolSpec]) -> tuple[Capabil
 
 
 def _found(store: Store, spec: ToolSpec, command: InstallCommand, wanted: Sequence[ToolSpec]) -> Offering:
-    beside = next((other.version for other in wanted if other.name == "cuda"), None)
-    how = command.how(store, beside)
-    return installing.remembered(store, spec, how) if command.offline else installing.find(spec, how)
+    how = command.how(store, next((other.version for other in wanted if other.name == "cuda"), None))
+    if spec.name == "gcc" and spec.version is None and how.settings.cuda is not None:
+        return _gcc_for(how.settings.cuda, store, how)
+    return _offered(store, spec, how)
+
+
+def _offered(store: Store, spec: ToolSpec, how: Installation) -> Offering:
+    return installing.remembered(store, spec, how) if how.settings.offline else installing.find(spec, how)
 
 
 def _companions(
     store: Store, offerings: Sequence[Offering], command: InstallCommand, wanted: Sequence[ToolSpec]
 ) -> list[Offering]:
     """The compiler that a CUDA for Linux takes, where neither this machine nor the command line has one."""
-    from rekindle.knowledge.cuda.host_compilers import accepts_gcc
     from rekindle.machine.toolchain import gcc
 
     if any(spec.name == "gcc" for spec in wanted):
@@ -138,23 +144,24 @@ def _companions(
         have = [each for each in gcc.probe(Host()) if each.kind == "gcc"]
         if any(accepts_gcc(offering.version, each.version.major).accepted for each in have):
             continue
-        fitting = [major for major in range(20, 4, -1) if accepts_gcc(offering.version, major).accepted]
         how = msgspec.structs.replace(command.how(store), provider=None)
-        more += _newest([ToolSpec(name="gcc", version=Version(str(major))) for major in fitting], store, command, how)
+        more.append(_gcc_for(offering.version, store, how))
     return more
 
 
-def _newest(specs: Sequence[ToolSpec], store: Store, command: InstallCommand, how: Installation) -> list[Offering]:
-    """The first of these that can be had: the newest GCC that a CUDA takes may be one that does not start here."""
+def _gcc_for(cuda: Version, store: Store, how: Installation) -> Offering:
+    """The newest GCC that this CUDA takes, that somebody has, and that starts on this system."""
+    fitting = [major for major in range(_NEWEST_GCC, _OLDEST_GCC - 1, -1) if accepts_gcc(cuda, major).accepted]
+    if not fitting:
+        raise NoRoute(f"which GCC CUDA {cuda} takes is not known", hint="name one, for example `gcc==12`")
     refused: RekindleError | None = None
-    for spec in specs:
+    for major in fitting:
         try:
-            return [installing.remembered(store, spec, how) if command.offline else installing.find(spec, how)]
+            return _offered(store, ToolSpec(name="gcc", version=Version(str(major))), how)
         except (NoRoute, NotFound) as error:
             refused = refused or error
-    if refused is not None:
-        raise refused
-    return []
+    assert refused is not None
+    raise refused
 
 
 def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:
