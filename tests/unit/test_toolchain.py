@@ -13,7 +13,16 @@ import pytest
 from rekindle.build import provision
 from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
-from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, UnknownName, UsageError
+from rekindle.core.errors import (
+    BadInput,
+    FetchFailed,
+    MissingTool,
+    NoRoute,
+    NotFound,
+    NotWritable,
+    UnknownName,
+    UsageError,
+)
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.doctor import cuda
@@ -23,6 +32,8 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
 from rekindle.machine.toolchain import private
+from rekindle.stack import source_build
+from rekindle.stack.situation import Situation
 from rekindle.toolchain import command, finish, msvc
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.assemble import assemble
@@ -614,3 +625,16 @@ def test_openblas_brings_fortrans_library_to_every_link(store: Store) -> None:
     assert script.path == "lib/libopenblas.so" and script.link is None
     kept = next(path for path in store.objects.rglob("*") if path.is_file())
     assert "INPUT ( libopenblas.so.0 libgfortran.so.5 )" in kept.read_text(encoding="utf-8")
+
+
+def test_plan_and_build_name_one_command_for_a_missing_gcc() -> None:
+    """`gcc==13` was printed for CUDA 12.4 on a system where that one does not start."""
+    situation = Situation(system="linux", cards=(), machine="x86_64")
+    assert source_build._provision_gcc(Version("12.4"), situation) == ("rekindle toolchain install gcc --cuda 12.4",)
+    assert source_build._provision_gcc(Version("10.2"), situation) == (), "nobody has a GCC as old as 8"
+    kit = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("12.4.131"))
+    wanted = BuildFile(cuda=Version("12.4"), arch_list="6.1")
+    machine = Machine(os="linux", arch="x86_64", toolkits=(kit,))
+    with pytest.raises(MissingTool) as refused:
+        request._gcc(wanted, machine, request._cuda(wanted, machine))
+    assert "`rekindle toolchain install gcc --cuda 12.4`" in (refused.value.hint or "")

@@ -30,7 +30,11 @@ def command() -> None:
 @click.option("--full", is_flag=True, help="Everything, not only what a build needs.")
 @click.option("--offline", is_flag=True, help="Ask nobody: use what an earlier run has downloaded.")
 @click.option("--mirror", metavar="URL", help="Ask this address instead of the provider's own.")
-@click.option("--cuda", metavar="X.Y", help="The CUDA that a cuDNN or NCCL must be made for.")
+@click.option(
+    "--cuda",
+    metavar="X.Y",
+    help="The CUDA that a cuDNN or NCCL is made for, or that a `gcc` without a version must suit.",
+)
 @options.gpus
 @click.option("--again", is_flag=True, help="Make it anew, even if it is there.")
 @click.option("--accept-licence", is_flag=True, help="You have read and accept the terms that are shown.")

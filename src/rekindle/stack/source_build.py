@@ -10,7 +10,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.builds.sweeps import seen, sweep
 from rekindle.knowledge.cuda import cudnn, toolchains, toolkits
-from rekindle.knowledge.cuda.host_compilers import accepts_msvc, host_limits, toolset_range
+from rekindle.knowledge.cuda.host_compilers import accepts_msvc, gcc_majors, host_limits, toolset_range
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -311,6 +311,13 @@ def _provision(tool: str, version: Version, situation: Situation, more: str = ""
     return (f"rekindle toolchain install {tool}=={version}{more}{tried}",)
 
 
+def _provision_gcc(cuda: Version, situation: Situation) -> tuple[str, ...]:
+    """Which of those that this CUDA takes starts there is found out there: its C library is not known here."""
+    majors = [Version(str(major)) for major in gcc_majors(cuda)]
+    known = any(toolchains.providers_of("gcc", each, situation.system, situation.machine) for each in majors)
+    return (toolchains.install_gcc(cuda),) if known else ()
+
+
 def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
     limits = host_limits(toolkit.version)
     least = release.min_gcc
@@ -327,7 +334,7 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
         evidence=limits.evidence,
         why=(f"toolset: CUDA {toolkit.version} takes GCC up to {limits.gcc_max}, PyTorch asks for {least} or newer",),
         commands=(
-            *_provision("gcc", Version(str(limits.gcc_max)), situation),
+            *_provision_gcc(toolkit.version, situation),
             f"apt-get install g++-{limits.gcc_max}",
         ),
     )

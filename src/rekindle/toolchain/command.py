@@ -11,7 +11,7 @@ from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import cudnn
-from rekindle.knowledge.cuda.host_compilers import accepts_gcc
+from rekindle.knowledge.cuda.host_compilers import accepts_gcc, gcc_majors
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import toolkits
@@ -24,7 +24,6 @@ from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec
 from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 
-_NEWEST_GCC, _OLDEST_GCC = 20, 5
 Say = Callable[[str], None]
 Ask = Callable[[str], bool]
 
@@ -151,17 +150,14 @@ def _companions(
 
 def _gcc_for(cuda: Version, store: Store, how: Installation) -> Offering:
     """The newest GCC that this CUDA takes, that somebody has, and that starts on this system."""
-    fitting = [major for major in range(_NEWEST_GCC, _OLDEST_GCC - 1, -1) if accepts_gcc(cuda, major).accepted]
-    if not fitting:
-        raise NoRoute(f"which GCC CUDA {cuda} takes is not known", hint="name one, for example `gcc==12`")
     refused: RekindleError | None = None
-    for major in fitting:
+    for major in gcc_majors(cuda):
         try:
             return _offered(store, ToolSpec(name="gcc", version=Version(str(major))), how)
         except (NoRoute, NotFound) as error:
             refused = refused or error
-    assert refused is not None
-    raise refused
+    unknown = NoRoute(f"which GCC CUDA {cuda} takes is not known", hint="name one, for example `gcc==12`")
+    raise refused or unknown
 
 
 def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:

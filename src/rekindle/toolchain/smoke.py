@@ -20,6 +20,7 @@ from rekindle.core.findings import Finding, Fix, State
 from rekindle.formats import fatbin
 from rekindle.formats.access import File
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc
+from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundToolkit
@@ -105,7 +106,7 @@ def _steps(
     bench = _Bench(toolkit=toolkit, compiler=compiler, folder=folder)
     if compiler is None and kit.place.system == "linux":
         text = f"no GCC here is one that CUDA {toolkit.version} takes"
-        commands = (f"rekindle toolchain install gcc=={newest_gcc(toolkit)}",)
+        commands = (install_gcc(toolkit.version),) if toolkit.version else ()
         yield Finding(
             id="host-compiler", state=State.FAIL, found=text, fix=Fix(text="install one beside it", commands=commands)
         )
@@ -117,11 +118,6 @@ def _steps(
     yield from _host(bench, folder / "kernel.o")
     yield _linked(bench, "cublas", CUBLAS, ["-lcublas"], ["kernel.o"])
     yield from _cudnn(store, bench, toolkit)
-
-
-def newest_gcc(toolkit: FoundToolkit) -> int:
-    known = toolkit.version
-    return max((major for major in range(5, 20) if known and accepts_gcc(known, major).accepted), default=11)
 
 
 class _Bench(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from rekindle.core.version import Version, typed
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
+from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
@@ -392,9 +393,8 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         )
         have = ", ".join(f"{each.path} ({each.version})" for each in machine.compilers) or "none"
         message = f"{asked} is not on this machine (found: {have})"
-        raise MissingTool(
-            message, hint="install one, for example `rekindle toolchain install gcc==11` for CUDA 11.5 to 11.8"
-        )
+        command = install_gcc(cuda.version) if cuda else "rekindle toolchain install gcc"
+        raise MissingTool(message, hint=f"`{command}`, or add `--provision` to `rekindle build`")
     best = found[0]
     c = _c_of(best.path)
     return Compiler(kind=best.kind, cxx=best.path, c=c, cuda_host=best.path, version=best.version)

@@ -10,6 +10,8 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, observed
 
+_OLDEST_GCC = 5
+
 
 class HostLimits(Row, frozen=True, kw_only=True):
     """What one toolkit's `host_config.h` accepts. None: its header has not been seen."""
@@ -103,6 +105,12 @@ def accepts_gcc(cuda: Version, major: int) -> Acceptance:
         reason = f"CUDA {cuda} takes GCC up to {limits.gcc_max}; GCC {major} is refused"
         return Acceptance(accepted=False, reason=reason, source=limits.source)
     return Acceptance(accepted=True, reason=f"CUDA {cuda} takes GCC up to {limits.gcc_max}", source=limits.source)
+
+
+def gcc_majors(cuda: Version) -> tuple[int, ...]:
+    """The GCCs that this CUDA takes, the newest first. None: its limits are not in the tables."""
+    limits = host_limits(cuda)
+    return tuple(range(limits.gcc_max, _OLDEST_GCC - 1, -1)) if limits and limits.gcc_max else ()
 
 
 def accepts_clang(cuda: Version, major: int) -> Acceptance:

@@ -209,5 +209,10 @@ def _index_has(tool: str, version: Version, system: str, arch: str) -> bool:
     return arch == "x86_64" and row is not None and any(system in systems for systems in row.packages.values())
 
 
+def install_gcc(cuda: Version) -> str:
+    """The command that brings the newest GCC that this CUDA takes and that starts where it is run."""
+    return f"rekindle toolchain install gcc --cuda {cuda.major_minor}"
+
+
 def licence_terms() -> tuple[LicenceTerms, ...]:
     return _tables().licence
