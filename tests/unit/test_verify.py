@@ -12,6 +12,7 @@ import pytest
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
 from support import small_wheels, torch_like
 from support.command import Seen, rekindle_command
@@ -236,3 +237,102 @@ def test_without_a_card_the_measurements_that_were_asked_for_are_unverified_by_n
     assert [check.number for check in done.checks] == list(range(1, len(done.checks) + 1))
     plain = verify.verify(wheel, run=False)
     assert not {check.id for check in plain.checks} & set(asked)
+
+
+class OtherCard:
+    """The torch of a machine whose card is newer than the one that the wheel is for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tried: list[int] = []
+        h200 = trial.CardHere(name="NVIDIA H200", capability=Capability(9, 0))
+        made = Finding(id="install", state=State.PASS, found="installed")
+        monkeypatch.setattr(trial, "cards_here", lambda: (h200,))
+        monkeypatch.setattr(trial, "_installed", lambda *_: trial.TrialRun(python=Path("python"), finding=made))
+        monkeypatch.setattr(trial, "facts", self.facts)
+        monkeypatch.setattr(trial, "on_card", self.on_card)
+
+    def facts(self, environment: trial.TrialRun) -> list[trial.TrialAnswer]:
+        environment.facts = {
+            "version": "1.13.1+cu118", "cuda": "11.8", "python": "3.11.2", "config": "", "cuda_available": True,
+            "cards": [{"index": 0, "name": "NVIDIA H200", "capability": "9.0"}],
+        }  # fmt: skip
+        names = ("import", "cpu", "numpy")
+        return [trial.TrialAnswer(id=name, finding=Finding(id=name, state=State.PASS, found="good")) for name in names]
+
+    def on_card(self, _: trial.TrialRun, index: int, names: tuple[str, ...]) -> list[trial.TrialAnswer]:
+        self.tried.append(index)
+        return [trial.TrialAnswer(id=name, finding=Finding(id=name, state=State.PASS, found="good")) for name in names]
+
+
+@pytest.mark.parametrize("targets", [("sm_35", "compute_35"), ("sm_35",)])
+def test_a_card_that_it_was_not_made_for_leaves_it_unverified_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: tuple[str, ...]
+) -> None:
+    """Who builds for a K40 on a machine with a newer card must not be stopped by that card."""
+    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/kernels.fatbin": (targets,)}, version="1.13.1+cu118")
+    other = OtherCard(monkeypatch)
+    done = verify.verify(wheel, expected=verify.Expected(cards=("sm_35",)))
+    found = {check.id: check for check in done.checks}
+    assert found["coverage"].state is State.PASS, found["coverage"].found
+    assert other.tried == []
+    assert "NVIDIA H200 (9.0)" in found["training"].found and "sm_35" in found["training"].found
+    assert {found[name].state for name in ("cuda", *verify.ON_CARD)} == {State.UNVERIFIED}
+    assert State.FAIL not in {check.state for check in done.checks}
+
+
+def test_a_card_that_is_named_or_served_by_its_own_code_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/kernels.fatbin": (("sm_35", "compute_35"),)})
+    other = OtherCard(monkeypatch)
+    verify.verify(wheel)
+    verify.verify(wheel, expected=verify.Expected(cards=("sm_35", "sm_90")))
+    both = torch_like.wheel(
+        tmp_path, libraries={"torch/lib/kernels.fatbin": (("sm_35", "sm_90"),)}, version="1.13.1+cu118"
+    )
+    verify.verify(both, expected=verify.Expected(cards=("sm_35",)))
+    assert other.tried == [0, 0, 0]
+
+
+class OneCardOf35:
+    class cuda:
+        have = ("sm_35", "compute_35")
+
+        @classmethod
+        def get_arch_list(cls) -> list[str]:
+            return list(cls.have)
+
+        @staticmethod
+        def get_device_capability(_: object) -> tuple[int, int]:
+            return 9, 0
+
+        @staticmethod
+        def get_device_name(_: object) -> str:
+            return "NVIDIA H200"
+
+
+def test_a_card_served_by_the_drivers_compiler_is_not_called_unserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = ask_torch_checks.arch_list(OneCardOf35, 0)
+    assert "the driver compiles compute_35" in said
+    monkeypatch.setattr(OneCardOf35.cuda, "have", ("sm_35",))
+    with pytest.raises(ask_torch_checks.Wrong, match="served by none"):
+        ask_torch_checks.arch_list(OneCardOf35, 0)
+
+
+def test_what_the_driver_compiled_is_kept_where_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a torch that is served by JIT waits for the driver at every check, for minutes."""
+    seen: list[dict[str, str]] = []
+
+    def ask(*_: object, env: dict[str, str], **__: object) -> Result:
+        seen.append(env)
+        return Result(args=("python",), code=0, out="", err="")
+
+    monkeypatch.setattr(trial, "ask", ask)
+    made = Finding(id="install", state=State.PASS, found="installed")
+    for folder in (tmp_path / "jit", None):
+        trial.on_card(trial.TrialRun(python=Path("python"), finding=made, jit_cache=folder), 0, verify.ON_CARD)
+    assert seen[0]["CUDA_CACHE_PATH"] == str(tmp_path / "jit")
+    assert seen[0]["CUDA_CACHE_DISABLE"] == "0"
+    assert seen[1]["CUDA_CACHE_DISABLE"] == "1"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--jit-cache",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="With `--stand-in`: keep here what the driver compiles.",
+    help="Keep here what the driver compiles from PTX, for another run.",
 )
 @click.option(
     "--time-limit",
@@ -103,8 +103,8 @@ def command(
         return _stand_in(
             one, _stand_in_request(gpus, python, given, time_limit, run=not no_run), output, as_json=as_json
         )
-    if trial or old_driver or time_limit or jit_cache:
-        raise UsageError("`--trial`, `--old-driver`, `--jit-cache` and `--time-limit` need `--stand-in`")
+    if trial or old_driver or time_limit:
+        raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
     if no_run and (bench or all_gpus):
         raise UsageError("`--no-run` does not go with `--bench` or `--all-gpus`", hint="leave one of them out")
     from rekindle.core import findings
@@ -124,7 +124,14 @@ def command(
     seen = []
     every: list[Path | None] = [*places] or [None]
     for place in every:
-        done = verify.verify(place, expected=expected, python=python, run=not no_run, against=against)
+        done = verify.verify(
+            place,
+            expected=expected,
+            python=python,
+            run=not no_run,
+            against=against,
+            jit_cache=jit_cache.resolve() if jit_cache else None,
+        )
         _keep(done, place, output, junit)
         if share is not None:
             _share(done, share)

@@ -68,6 +68,7 @@ def arch_list(torch: Any, device: Any) -> str:
     major, minor = torch.cuda.get_device_capability(device)
     name = torch.cuda.get_device_name(device)
     native = []
+    compiled = []
     for arch in have:
         number = "".join(letter for letter in arch if letter.isdigit())
         suffix = arch[-1] if arch[-1] in "af" else ""
@@ -75,8 +76,14 @@ def arch_list(torch: Any, device: Any) -> str:
         exact = there == (major, minor)
         if arch.startswith("sm_") and there[0] == major and there[1] <= minor and (exact or suffix != "a"):
             native.append(arch)
+        if arch.startswith("compute_") and not suffix and there <= (major, minor):
+            compiled.append(arch)
     if native:
         return f"{name} ({major}.{minor}) is served by {native[-1]} of {' '.join(have)}"
+    if compiled:
+        return (
+            f"{name} ({major}.{minor}) has no code of its own in {' '.join(have)}: the driver compiles {compiled[-1]}"
+        )
     raise Wrong(f"{name} ({major}.{minor}) is served by none of {' '.join(have) or 'no architecture'}")
 
 

@@ -15,11 +15,11 @@ from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.launch_limits import LaunchLimits
 from rekindle.wheels.verify.operators import Operators, Trip, compare
+from rekindle.wheels.verify.trial import driver_cache
 
 MASK_SOURCE = Path(__file__).with_name("mask.c")
 # Each needs a kernel of torch's own; none is a copy, a view or a call of a CUDA library.
 ELEMENTARY = ("add", "mul", "sin", "cumsum", "where", "index_select", "nn.functional.relu", "softmax")
-_CACHE_SIZE = str(4 << 30)
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
 # Any of these would change which code the driver takes.
 _DRIVER_VARIABLES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUDA_CACHE_DISABLE", "CUDA_FORCE_JIT")
@@ -59,11 +59,9 @@ def variables(setup: StandInSetup, **more: str) -> dict[str, str]:
     """The environment of a run: the driver's own choice of code, a cache of compiled PTX of its own, no TF32."""
     kept = {name: value for name, value in os.environ.items() if name not in (*_PYTHON_VARIABLES, *_DRIVER_VARIABLES)}
     cache = setup.jit_cache or setup.folder / "jit-cache"
-    cache.mkdir(parents=True, exist_ok=True)
     return {
         **kept,
-        "CUDA_CACHE_PATH": str(cache),
-        "CUDA_CACHE_MAXSIZE": _CACHE_SIZE,
+        **driver_cache(cache),
         "CUDA_MODULE_LOADING": "LAZY",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": str(setup.index),

@@ -200,7 +200,7 @@ def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
             id="coverage", state=State.FAIL, found="no GPU code: this is a CPU build",
             fix=Fix(text="`rekindle plan` names a build that serves the card"),
         )  # fmt: skip
-    asked = subject.inspection.cards
+    asked = [card for card in subject.inspection.cards if card.query in cards]
     worst_card = max(asked, key=lambda card: list(Coverage).index(card.coverage))
     served = ", ".join(f"{card.name} ({card.capability}) {card.coverage.value}" for card in asked)
     states = {Coverage.SERVES: State.PASS, Coverage.PARTIAL: State.FAIL, Coverage.NO: State.FAIL}

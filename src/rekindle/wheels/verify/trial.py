@@ -47,12 +47,13 @@ class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
 
 class TrialSetup(msgspec.Struct, frozen=True, kw_only=True):
     """What is tried where: `wheel` in a new environment made by `python`, with the `torch` wheel that it is meant for,
-    or `home` as it is."""
+    or `home` as it is. What the driver compiles meanwhile is kept in `jit_cache`."""
 
     wheel: Path | None = None
     home: InstalledTorch | None = None
     python: str | None = None
     torch: Path | None = None
+    jit_cache: Path | None = None
 
 
 class TrialRun(msgspec.Struct, kw_only=True):
@@ -62,6 +63,7 @@ class TrialRun(msgspec.Struct, kw_only=True):
     finding: Finding
     seconds: float = 0.0
     facts: dict[str, Any] = {}
+    jit_cache: Path | None = None
 
 
 class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,13 +102,14 @@ def environment(place: TrialSetup) -> Iterator[TrialRun]:
     home = place.home
     if home is not None:
         finding = Finding(id="install", state=State.PASS, found=f"already installed, in {home.environment.root}")
-        yield TrialRun(python=Path(home.environment.program), finding=finding)
+        yield TrialRun(python=Path(home.environment.program), finding=finding, jit_cache=place.jit_cache)
         return
     assert place.wheel is not None
     with tempfile.TemporaryDirectory(prefix="rekindle-verify-", ignore_cleanup_errors=True) as folder:
         begun = time.monotonic()
         made = _installed(place, place.wheel, Path(folder) / "env")
         made.seconds = time.monotonic() - begun
+        made.jit_cache = place.jit_cache
         yield made
 
 
@@ -126,8 +129,9 @@ def imported(environment: TrialRun, modules: Sequence[str]) -> list[TrialAnswer]
 
 def on_card(environment: TrialRun, index: int, names: Sequence[str]) -> list[TrialAnswer]:
     """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
-    # Compiled PTX that the driver keeps from an earlier run would hide that a card is served by JIT.
-    said = _ask(environment, ["card", str(index)], timeout=600.0, CUDA_CACHE_DISABLE="1")
+    # Compiled PTX that the driver keeps from an earlier run would hide how long a card that is served by JIT waits.
+    kept = {} if environment.jit_cache else {"CUDA_CACHE_DISABLE": "1"}
+    said = _ask(environment, ["card", str(index)], timeout=600.0, **kept)
     answers = _answers(said, lines_of(said.out), names)
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
@@ -199,8 +203,22 @@ def _foreign(wheel: Path) -> str | None:
 
 def _ask(environment: TrialRun, words: Sequence[str], *, timeout: float, **more: str) -> Result:
     assert environment.python is not None
-    env = {**_clean_environment(), **more, "PYTHONUTF8": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env = {
+        **_clean_environment(),
+        **driver_cache(environment.jit_cache),
+        **more,
+        "PYTHONUTF8": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
     return ask(environment.python, str(_SCRIPT), *words, env=env, timeout=timeout)
+
+
+def driver_cache(folder: Path | None) -> dict[str, str]:
+    """The driver keeps what it compiles in this folder, all of a torch if need be."""
+    if folder is None:
+        return {}
+    folder.mkdir(parents=True, exist_ok=True)
+    return {"CUDA_CACHE_PATH": str(folder), "CUDA_CACHE_MAXSIZE": str(4 << 30), "CUDA_CACHE_DISABLE": "0"}
 
 
 def _clean_environment() -> dict[str, str]:

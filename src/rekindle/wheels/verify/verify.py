@@ -15,8 +15,10 @@ import msgspec
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.paths import sha256_of
+from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
+from rekindle.wheels.inspect.inspection import CardCoverage
 from rekindle.wheels.verify import speed, static_checks, trial
 from rekindle.wheels.verify.static_checks import OpenedSubject
 from rekindle.wheels.verify.trial import TrialAnswer, TrialRun
@@ -89,9 +91,11 @@ def verify(
     python: str | None = None,
     run: bool = True,
     against: Path | None = None,
+    jit_cache: Path | None = None,
 ) -> Verification:
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
-    is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment."""
+    is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment.
+    `jit_cache` keeps what the driver compiles."""
     begun = time.monotonic()
     expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
@@ -101,9 +105,8 @@ def verify(
     here = trial.cards_here() if run else ()
     wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
     with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
-        outcome = _carried_out(
-            read, trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against), expected, run
-        )
+        place = trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against, jit_cache=jit_cache)
+        outcome = _carried_out(read, place, expected, run)
     known = read.inspection
     return Verification(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
@@ -124,14 +127,15 @@ def verify(
 
 
 def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expected, run: bool) -> _Outcome:
-    cards = [card.query for card in read.inspection.cards]
+    asked = _asked(read, expected)
+    cards = [card.query for card in asked]
     findings: dict[str, Finding] = {}
     seconds: dict[str, float] = {}
     for name, check in static_checks.CHECKS.items():
         begun = time.monotonic()
         findings[name] = check(read, cards)
         seconds[name] = time.monotonic() - begun
-    failed = _stops(read, findings, installed=place.home is not None)
+    failed = _stops(read, asked, findings, installed=place.home is not None)
     if not run or failed:
         asked = "not run: only static checks were requested"
         why = f"not run, because the check `{failed}` failed" if failed and run else asked
@@ -146,12 +150,29 @@ def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expecte
         return _Outcome(checks=_numbered(findings, seconds, expected, seen, None), facts=environment.facts)
 
 
-def _stops(read: OpenedSubject, findings: Mapping[str, Finding], *, installed: bool) -> str | None:
+def _asked(read: OpenedSubject, expected: Expected) -> tuple[CardCoverage, ...]:
+    """The cards it has to serve: those that are named. Where none is, those of this machine."""
+    named = gpus.capabilities_of(expected.cards)
+    return tuple(card for card in read.inspection.cards if not named or card.capability in named)
+
+
+def _meant(read: OpenedSubject, expected: Expected, card: Mapping[str, Any]) -> bool:
+    """Is this card of the machine one that it was made for? Who builds for another machine's has a card here too."""
+    capability = Capability.parse(str(card["capability"]))
+    if not expected.cards or capability in gpus.capabilities_of(expected.cards):
+        return True
+    here = [one for one in read.inspection.cards if one.capability == capability]
+    return any(one.coverage is Coverage.SERVES and not one.by_jit for one in here)
+
+
+def _stops(
+    read: OpenedSubject, asked: Sequence[CardCoverage], findings: Mapping[str, Finding], *, installed: bool
+) -> str | None:
     """The check whose failure makes running pointless. What is installed may load in spite of what reading says."""
     failed = [name for name in STATIC if findings[name].state is State.FAIL]
     if not installed:
         return next(iter(failed), None)
-    hopeless = not read.inspection.gpu_code or any(card.coverage is Coverage.NO for card in read.inspection.cards)
+    hopeless = not read.inspection.gpu_code or any(card.coverage is Coverage.NO for card in asked)
     return "coverage" if "coverage" in failed and hopeless else None
 
 
@@ -198,11 +219,12 @@ def _run(
         findings["closure"] = msgspec.structs.replace(links, state=State.WARN, found=text)
     findings["version"] = static_checks.version_finding(read, environment.facts, expected.torch, expected.cuda)
     findings["config"] = static_checks.config_finding(read, environment.facts)
-    findings["cuda"] = _cuda_finding(environment.facts)
+    meant = [card for card in environment.facts.get("cards", ()) if _meant(read, expected, card)]
+    findings["cuda"] = _cuda_finding(environment.facts, meant, _asked(read, expected))
     if findings["cuda"].state is not State.PASS:
         return []
     seen = []
-    for card in environment.facts["cards"]:
+    for card in meant:
         label = f"{card['index']}: {card['name']}"
         for answer in trial.on_card(environment, card["index"], ON_CARD):
             number = len(STATIC) + len(RUNNING) + ON_CARD.index(answer.id) + 1
@@ -220,13 +242,23 @@ def _further(answers: Sequence[TrialAnswer], names: Sequence[str], label: str, *
     return [_check(each.finding, first + names.index(each.id), each.seconds, label) for each in answers]
 
 
-def _cuda_finding(facts: dict[str, object]) -> Finding:
+def _cuda_finding(
+    facts: Mapping[str, Any], meant: Sequence[Mapping[str, Any]], asked: Sequence[CardCoverage]
+) -> Finding:
     if facts.get("cuda") is None:
         return Finding(id="cuda", state=State.UNVERIFIED, found="torch is a CPU build")
     if facts.get("cuda_available"):
         cards = facts["cards"]
-        assert isinstance(cards, list)
-        return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} GPU(s)")
+        if meant:
+            return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} GPU(s)")
+        there = ", ".join(f"{card['name']} ({card['capability']})" for card in cards) or "no GPU"
+        wanted = ", ".join(dict.fromkeys(card.name for card in asked))
+        return Finding(
+            id="cuda",
+            state=State.UNVERIFIED,
+            found=f"torch sees {there}; it was made for {wanted}, so nothing was tried on a GPU",
+            fix=Fix(text="run this on the machine with the card; with `--stand-in` a newer card runs its PTX"),
+        )
     problem = str(facts.get("cuda_problem") or "no reason given").split("\n")[0]
     return Finding(
         id="cuda",
