@@ -11,7 +11,7 @@ from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension.build import jobs
-from rekindle.extension.prepare import Preparation, arch_list, prepare
+from rekindle.extension.prepare import Preparation, Workbench, arch_list, prepare
 from rekindle.extension.wheel import satisfied
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -58,11 +58,12 @@ def cards(*names: str) -> tuple[AuditedCard, ...]:
     return tuple(AuditedCard(name=name, capability=Capability.parse(name)) for name in names)
 
 
-def prepared(cuda: str | None, *names: str, place: Environment = PLACE, machine: Machine = MACHINE) -> Preparation:
+def prepared(
+    cuda: str | None, *names: str, place: Environment = PLACE, machine: Machine = MACHINE, ptx: bool = False
+) -> Preparation:
     version = Version(cuda) if cuda else None
-    return prepare(
-        place, Torch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, temp="/tmp/x", jobs=3
-    )
+    bench = Workbench(temp="/tmp/x", jobs=3, ptx=ptx)
+    return prepare(place, Torch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, bench=bench)
 
 
 def states(found: Preparation) -> dict[str, State]:
@@ -202,3 +203,15 @@ def test_bad_input_is_said(tmp_path: Path) -> None:
     seen = rekindle_command("extension", "build", "x", "--env", str(tmp_path), "--gpu", "k40c")
     assert seen.code == 14
     assert "no torch" in seen.err
+
+
+def test_ptx_is_added_where_it_was_asked_for() -> None:
+    """A torch for `3.5+PTX` runs on a newer card, too: what is built for it must be able to."""
+    for ptx, wanted in ((False, "3.5"), (True, "3.5+PTX")):
+        found = prepared("11.8", "3.5", ptx=ptx)
+        assert found.arch_list == wanted
+        assert found.environment is not None
+        assert {one.name: one.value for one in found.environment.changes}["TORCH_CUDA_ARCH_LIST"] == wanted
+        assert states(found)["cards"] is State.PASS
+    # Without PTX such a card is not reached at all, asked for or not.
+    assert states(prepared("11.8", "12.0", ptx=True))["cards"] is State.WARN

@@ -24,7 +24,7 @@ from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import import_names
-from rekindle.extension.prepare import Preparation, prepare
+from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.extension.wheel import LOG, make
 from rekindle.knowledge.builds.extension_builds import settings
 from rekindle.knowledge.gpu.capability import Capability
@@ -412,11 +412,11 @@ def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path
         (root / "python.exe").touch()
         pythons.append(FoundPython(path=str(root / "python.exe"), version=Version(f"{version}.4")))
     torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
-    alone = prepare(portable, torch, [], Machine(os="windows", arch="x86_64"), temp="t", jobs=1)
+    alone = prepare(portable, torch, [], Machine(os="windows", arch="x86_64"), bench=Workbench(temp="t", jobs=1))
     assert alone.findings[0].state is State.FAIL
     assert alone.findings[0].fix is not None
     assert "full Python 3.11" in alone.findings[0].fix.text
     machine = Machine(os="windows", arch="x86_64", pythons=tuple(pythons))
-    found = prepare(portable, torch, [], machine, temp="t", jobs=1)
+    found = prepare(portable, torch, [], machine, bench=Workbench(temp="t", jobs=1))
     assert found.findings[0].state is State.PASS
     assert pythons[1].path in found.findings[0].found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 environment = click.option(
     "--env", "place", type=click.Path(path_type=Path), metavar="ENV", help="The environment; the active one by default."
 )
+with_ptx = click.option("--ptx", is_flag=True, help="Also add PTX, which newer GPUs can run.")
 
 
 @click.group("extension")
@@ -30,6 +31,7 @@ def command() -> None:
 @click.argument("project")
 @environment
 @options.gpus
+@with_ptx
 @options.output("Where to put the wheel (default: here).")
 @click.option("--from-source", is_flag=True, help="Build from source even if the index has a wheel that fits.")
 @click.option(
@@ -37,7 +39,7 @@ def command() -> None:
 )
 @options.as_json
 def build_command(
-    project: str, place: Path | None, gpus: tuple[str, ...], output: Path | None, from_source: bool,
+    project: str, place: Path | None, gpus: tuple[str, ...], ptx: bool, output: Path | None, from_source: bool,
     mirror: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Build a wheel of PROJECT (a folder, or a requirement such as torchvision==0.22.1) for your GPUs."""
@@ -45,7 +47,7 @@ def build_command(
 
     cards, machine = _here(gpus)
     wanted = ExtensionRequest(
-        project=project, environment=place, output=output or Path(), from_source=from_source, mirror=mirror
+        project=project, environment=place, output=output or Path(), from_source=from_source, ptx=ptx, mirror=mirror
     )
     report = build(wanted, cards=cards, machine=machine, tell=console.say)
     _print(report, as_json=as_json)
@@ -55,13 +57,14 @@ def build_command(
 @command.command("check")
 @environment
 @options.gpus
+@with_ptx
 @options.as_json
-def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> int:
+def check_command(place: Path | None, gpus: tuple[str, ...], ptx: bool, as_json: bool) -> int:
     """Check whether a CUDA extension would build here, with which tools and for which GPUs."""
     from rekindle.extension.build import check
 
     cards, machine = _here(gpus)
-    report = check(place, cards=cards, machine=machine)
+    report = check(place, cards=cards, machine=machine, ptx=ptx)
     _print(report, as_json=as_json)
     return exit_code(report.state)
 
@@ -69,14 +72,15 @@ def check_command(place: Path | None, gpus: tuple[str, ...], as_json: bool) -> i
 @command.command("env")
 @environment
 @options.gpus
+@with_ptx
 @click.option("--shell", type=click.Choice(["sh", "cmd", "ps1"]), help="For which shell (default: this system's).")
 @options.as_json
-def env_command(place: Path | None, gpus: tuple[str, ...], shell: str | None, as_json: bool) -> int:
+def env_command(place: Path | None, gpus: tuple[str, ...], ptx: bool, shell: str | None, as_json: bool) -> int:
     """Print the environment for running pip yourself, as lines for a shell."""
     from rekindle.extension.build import shell_environment
 
     cards, machine = _here(gpus)
-    answer = shell_environment(place, cards=cards, machine=machine, shell=shell)
+    answer = shell_environment(place, cards=cards, machine=machine, shell=shell, ptx=ptx)
     if as_json:
         console.out_json(answer)
     else:

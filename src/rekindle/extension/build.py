@@ -20,7 +20,7 @@ from rekindle.core.findings import Finding, State, worst
 from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
-from rekindle.extension.prepare import Preparation, prepare
+from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.extension.wheel import keep, make
 from rekindle.knowledge.builds import efforts
 from rekindle.machine.model import Machine
@@ -50,7 +50,13 @@ class ExtensionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ready(
-    place: Path | None, cards: Sequence[AuditedCard], machine: Machine, *, temp: str, load: bool = True
+    place: Path | None,
+    cards: Sequence[AuditedCard],
+    machine: Machine,
+    *,
+    temp: str,
+    load: bool = True,
+    ptx: bool = False,
 ) -> tuple[Environment, Torch, Preparation]:
     """The environment, its torch, and what a build in it would use.
 
@@ -67,8 +73,7 @@ def ready(
         torch,
         cards,
         machine,
-        temp=temp,
-        jobs=jobs(machine, os.environ),
+        bench=Workbench(temp=temp, jobs=jobs(machine, os.environ), ptx=ptx),
         capture=(lambda request: captured(request, os.environ)) if load else lambda _: None,
     )
     return environment, torch, found
@@ -84,17 +89,17 @@ class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def check(place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine) -> ExtensionReport:
+def check(place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine, ptx: bool = False) -> ExtensionReport:
     """Would a CUDA extension build here, with what, and for which cards? Nothing is built."""
-    environment, torch, found = ready(place, cards, machine, temp=tempfile.gettempdir())
+    environment, torch, found = ready(place, cards, machine, temp=tempfile.gettempdir(), ptx=ptx)
     return _Report("pre-flight", environment, torch.version, found).of(wheel=None, built=False)
 
 
 def shell_environment(
-    place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine, shell: str | None
+    place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine, shell: str | None, ptx: bool = False
 ) -> ShellEnvironment:
     """The environment as lines for a shell; an error that says what is missing when there is none."""
-    _, _, found = ready(place, cards, machine, temp=tempfile.gettempdir(), load=False)
+    _, _, found = ready(place, cards, machine, temp=tempfile.gettempdir(), load=False, ptx=ptx)
     if found.environment is None:
         wrong = next(finding for finding in found.findings if finding.state is State.FAIL)
         raise MissingTool(wrong.found, hint=wrong.fix.text if wrong.fix else "`rekindle extension check` says more")
@@ -110,6 +115,7 @@ class ExtensionRequest(msgspec.Struct, frozen=True, kw_only=True):
     environment: Path | None = None
     output: Path
     from_source: bool = False
+    ptx: bool = False
     mirror: Path | None = None
     """A folder of repositories from which the source of torchvision or torchaudio is taken."""
 
@@ -125,7 +131,7 @@ def build(
     project, output = request.project, request.output
     with tempfile.TemporaryDirectory(prefix="rekindle-ext-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
-        environment, torch, found = ready(request.environment, cards, machine, temp=str(work))
+        environment, torch, found = ready(request.environment, cards, machine, temp=str(work), ptx=request.ptx)
         report = _Report(project, environment, torch.version, found)
         source = Path(project) if Path(project).is_dir() else None
         if source is None and not _REQUIREMENT.match(project):

@@ -23,6 +23,14 @@ from rekindle.model.environment import Environment
 Capture = Callable[[BuildRequest], VcVars | None]
 
 
+class Workbench(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it is built and with how many compilers at once; with `ptx` newer GPUs can run the result, too."""
+
+    temp: str
+    jobs: int
+    ptx: bool = False
+
+
 class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     """`request` and `environment` are None when something that cannot be done without is missing.
 
@@ -51,8 +59,7 @@ def prepare(
     cards: Sequence[AuditedCard],
     machine: Machine,
     *,
-    temp: str,
-    jobs: int,
+    bench: Workbench,
     capture: Capture = lambda _: None,
 ) -> Preparation:
     """Everything decided before the first compiler starts; each decision is a finding.
@@ -66,8 +73,10 @@ def prepare(
     findings.append(_toolkit_finding(kit, torch.version, cuda, machine.toolkits))
     if kit is not None and kit.own_ptxas is False:
         findings.append(_ptxas(kit))
-    architectures = arch_list([card.capability for card in cards], kit.targets if kit else ())
-    findings.append(_cards(cards, architectures, kit))
+    capabilities, targets = [card.capability for card in cards], kit.targets if kit else ()
+    architectures = arch_list(capabilities, targets, ptx=bench.ptx)
+    forward = arch_list(capabilities, targets).endswith("+PTX")
+    findings.append(_cards(cards, architectures, kit, forward=forward))
     if any(finding.state is State.FAIL for finding in findings):
         return Preparation(findings=tuple(findings), arch_list=architectures, toolkit=kit.root if kit else None)
     wanted = BuildFile(
@@ -86,7 +95,7 @@ def prepare(
         return Preparation(findings=tuple(findings), arch_list=architectures, toolkit=kit.root if kit else None)
     named = f"{request.compiler.cxx} {request.compiler.version or request.compiler.toolset or ''}".strip()
     findings.append(Finding(id="extension.compiler", state=State.PASS, found=f"compiler {named}"))
-    environment = _environment(request, architectures, compiler, temp=temp, jobs=jobs)
+    environment = _environment(request, architectures, compiler, temp=bench.temp, jobs=bench.jobs)
     return Preparation(
         findings=tuple(findings),
         arch_list=architectures,
@@ -251,7 +260,7 @@ def _ptxas(kit: FoundToolkit) -> Finding:
     return Finding(id="extension.ptxas", state=State.WARN, found=found)
 
 
-def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None) -> Finding:
+def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None, *, forward: bool) -> Finding:
     if not cards:
         return Finding(
             id="extension.cards",
@@ -270,7 +279,7 @@ def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit |
             why="its nvcc has no target that runs on it",
             fix=Fix(text="install a toolkit of torch's CUDA major that supports the GPU, or another torch"),
         )
-    if architectures.endswith("+PTX"):
+    if forward:
         return Finding(
             id="extension.cards",
             state=State.WARN,
