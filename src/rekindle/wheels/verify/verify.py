@@ -127,15 +127,15 @@ def verify(
 
 
 def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expected, run: bool) -> _Outcome:
-    asked = _asked(read, expected)
-    cards = [card.query for card in asked]
+    wanted = _asked(read, expected)
+    cards = [card.query for card in wanted]
     findings: dict[str, Finding] = {}
     seconds: dict[str, float] = {}
     for name, check in static_checks.CHECKS.items():
         begun = time.monotonic()
         findings[name] = check(read, cards)
         seconds[name] = time.monotonic() - begun
-    failed = _stops(read, asked, findings, installed=place.home is not None)
+    failed = _stops(read, wanted, findings, installed=place.home is not None)
     if not run or failed:
         asked = "not run: only static checks were requested"
         why = f"not run, because the check `{failed}` failed" if failed and run else asked
