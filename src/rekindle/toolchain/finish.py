@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rekindle.core.files import read_bytes
+from rekindle.toolchain import driver_stub
 from rekindle.toolchain.model import KitFile, Offering
 from rekindle.toolchain.store import Store
 
@@ -54,6 +56,7 @@ def written(store: Store, offering: Offering, files: dict[str, KitFile]) -> Iter
         yield from _wrappers(store, files)
     if offering.name == "cuda" and offering.place.system == "linux":
         yield from _either_lib(files)
+        yield from _driver_to_link(store, offering.place.arch, files)
     if offering.name == "openblas" and offering.place.system == "linux":
         yield from _with_fortran(store, files)
     if offering.layout == "debian-gcc":
@@ -97,6 +100,19 @@ def _either_lib(files: dict[str, KitFile]) -> Iterable[KitFile]:
         yield KitFile(path="lib64", link="lib")
     elif have == {"lib64"}:
         yield KitFile(path="lib", link="lib64")
+
+
+def _driver_to_link(store: Store, arch: str, files: dict[str, KitFile]) -> Iterable[KitFile]:
+    """The driver's library as one links against it, where no package has it."""
+    headers = [files[path] for path in driver_stub.HEADERS if path in files and not files[path].link]
+    if not headers or not driver_stub.knows(arch) or any(path.endswith("/libcuda.so") for path in files):
+        return
+    objects = [store.object(header.sha256, executable=header.executable) for header in headers]
+    functions = driver_stub.names("\n".join(read_bytes(path).decode("utf-8", "replace") for path in objects))
+    if functions:
+        folder = "lib64" if any(path.startswith("lib64/") for path in files) else "lib"
+        sha256, size = store.keep([driver_stub.library(functions, arch)], executable=False)
+        yield KitFile(path=f"{folder}/stubs/libcuda.so", sha256=sha256, size=size)
 
 
 def _file(store: Store, path: str, text: str, *, executable: bool) -> KitFile:
