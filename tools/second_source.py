@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tools.observe import table, web  # noqa: E402
-from tools.observe.torch_options import git  # noqa: E402
+from tools.observe.pytorch_tree import git  # noqa: E402
 
 
 class Fact(NamedTuple):

@@ -142,23 +142,65 @@ def test_tables_of_pytorchs_tree(
     assert tagged(text.replace(*change)) != first
 
 
+OPTIONS = """# option(IN_A_COMMENT "no" ON)
+option(USE_NOVELTY "Use it" ON)
+cmake_dependent_option(USE_CHILD "Only with it" ON
+                       "USE_NOVELTY;NOT \\"WIN32\\"" # why it is so
+                       OFF)
+string(APPEND FLAGS " $ENV{ASKED_BY_CMAKE}")
+set(ENV{ONLY_SET} 1)
+"""
+SETUP = """# Welcome.
+#
+#   DOCUMENTED / ALSO_DOCUMENTED   two of them
+import os
+os.getenv("READ_BY_PYTHON"), "clang" in os.environ["CC"]
+"""
+FORWARDING = """# Everyday knobs:
+#   FORWARDED=1   a toggle
+# CMake options, set with -D (NOT environment variables):
+#   NEVER_FORWARDED   no variable
+set(_ENV_ALIASES "OLD_NAME=NEW_NAME")
+set(_ENV_PASSTHROUGH
+  PASSED_ON)
+"""
+
+
 @pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
-def test_a_new_option_of_pytorchs_tree_becomes_a_row(copy: Path, tmp_path: Path) -> None:
+def test_options_are_what_pytorchs_tree_declares_and_reads(copy: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    clone.mkdir()
+    (clone / "cmake").mkdir(parents=True)
+    git(clone, "init", "-q")
     place = copy / "torch" / "torch_options.json"
-    before = place.read_bytes()
-    for default in ("ON", "OFF"):
-        place.write_bytes(before)
-        (clone / "CMakeLists.txt").write_text(f'option(USE_NOVELTY "Use it" {default})\n', encoding="utf-8")
-        commit = ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")
-        for words in (("init", "-q"), ("add", "-A"), commit, ("tag", "-f", "v2.7.1")):
-            subprocess.run(["git", "-C", str(clone), *words], check=True, capture_output=True)
-        done = observe(copy, "torch_options", str(clone))
-        assert done.returncode == 0, done.stderr
-        assert "+ name USE_NOVELTY" in done.stdout
-        (row,) = (row for row in rows(place) if row["name"] == "USE_NOVELTY")
-        assert row["ranges"] == [{"first": "2.7", "last": "2.7", "default": default}]
+    trees = {
+        "v2.6.0": {"CMakeLists.txt": OPTIONS, "setup.py": SETUP, "cmake/EnvVarForwarding.cmake": ""},
+        "v2.7.1": {"CMakeLists.txt": OPTIONS.replace("it\" ON)", "it\" OFF)"), "setup.py": SETUP},
+        "v2.8.0": {"CMakeLists.txt": "", "setup.py": "", "cmake/EnvVarForwarding.cmake": FORWARDING},
+    }
+
+    def read(trees: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
+        for tag, files in trees.items():
+            for path, text in files.items():
+                (clone / path).write_text(text, encoding="utf-8", newline="\n")
+            git(clone, "add", "-A")
+            git(clone, "commit", "-q", "--allow-empty", "-m", tag)
+            git(clone, "tag", "-f", tag)
+        return {row["name"]: row for row in regenerated(place, str(clone))}
+
+    first = read(trees)
+    names = {"USE_NOVELTY", "USE_CHILD", "ASKED_BY_CMAKE", "DOCUMENTED", "ALSO_DOCUMENTED", "READ_BY_PYTHON", "CC"}
+    assert set(first) == names | {"FORWARDED", "OLD_NAME", "PASSED_ON"}
+    assert first["USE_NOVELTY"]["ranges"] == [
+        {"first": "2.6", "last": "2.6", "default": "ON"},
+        {"first": "2.7", "last": "2.7", "default": "OFF"},
+    ]
+    (child,) = first["USE_CHILD"]["ranges"]
+    assert (child["condition"], child["otherwise"], child["last"]) == ('USE_NOVELTY;NOT "WIN32"', "OFF", "2.7")
+    assert first["READ_BY_PYTHON"]["ranges"] == [{"first": "2.6", "last": "2.7"}]
+    assert (first["OLD_NAME"]["becomes"], first["PASSED_ON"]["ranges"][0]["first"]) == ("NEW_NAME", "2.8")
+    assert read(trees) == first
+    trees["v2.6.0"]["CMakeLists.txt"] = OPTIONS.replace("USE_NOVELTY \"", "USE_NOVELTZ \"")
+    assert "USE_NOVELTZ" in read(trees)
 
 
 def test_cudnn_of_a_new_version_is_what_its_libraries_hold(index: tuple[Path, str], copy: Path) -> None:

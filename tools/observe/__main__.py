@@ -66,7 +66,6 @@ OPTIONAL = {
 # Why a table does not come back from its source alone: the script goes by the rows that are there.
 KEEPS = {
     "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
-    "torch_options": "what a person decided about an option; its releases are read anew",
     "gpus": "capabilities of names that neither list has; names and ids are read anew",
 }
 # Written by their own programs, because they download whole wheels or read records of builds.

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from tools.observe import table
-from tools.observe.torch_options import git, tag_of
+from tools.observe.pytorch_tree import git, tag_of
 
 _NAMES = re.compile(r"named_arches = collections\.OrderedDict\(\[(.*?)\]\)", re.DOTALL)
 _LIST = re.compile(r"supported_arches = \[(.*?)\]", re.DOTALL)

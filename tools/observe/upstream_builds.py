@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from tools.observe import table
-from tools.observe.torch_options import git
+from tools.observe.pytorch_tree import git
 
 MATRIX = ".github/scripts/generate_binary_build_matrix.py"
 WORKFLOWS = [f".github/workflows/{name}.yml" for name in ("pull", "trunk", "periodic", "inductor", "slow", "nightly")]
