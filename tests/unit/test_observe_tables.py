@@ -174,7 +174,7 @@ def test_options_are_what_pytorchs_tree_declares_and_reads(copy: Path, tmp_path:
     place = copy / "torch" / "torch_options.json"
     trees = {
         "v2.6.0": {"CMakeLists.txt": OPTIONS, "setup.py": SETUP, "cmake/EnvVarForwarding.cmake": ""},
-        "v2.7.1": {"CMakeLists.txt": OPTIONS.replace("it\" ON)", "it\" OFF)"), "setup.py": SETUP},
+        "v2.7.1": {"CMakeLists.txt": OPTIONS.replace('it" ON)', 'it" OFF)'), "setup.py": SETUP},
         "v2.8.0": {"CMakeLists.txt": "", "setup.py": "", "cmake/EnvVarForwarding.cmake": FORWARDING},
     }
 
@@ -199,7 +199,7 @@ def test_options_are_what_pytorchs_tree_declares_and_reads(copy: Path, tmp_path:
     assert first["READ_BY_PYTHON"]["ranges"] == [{"first": "2.6", "last": "2.7"}]
     assert (first["OLD_NAME"]["becomes"], first["PASSED_ON"]["ranges"][0]["first"]) == ("NEW_NAME", "2.8")
     assert read(trees) == first
-    trees["v2.6.0"]["CMakeLists.txt"] = OPTIONS.replace("USE_NOVELTY \"", "USE_NOVELTZ \"")
+    trees["v2.6.0"]["CMakeLists.txt"] = OPTIONS.replace('USE_NOVELTY "', 'USE_NOVELTZ "')
     assert "USE_NOVELTZ" in read(trees)
 
 

@@ -128,4 +128,3 @@ def _documented(text: str) -> list[str]:
 def _cmake_files(clone: str, revision: str, *, foreign: bool = False) -> list[str]:
     listed = files(clone, revision, "CMakeLists.txt", "cmake")
     return [path for path in listed if path.endswith((".txt", ".cmake")) and (foreign or not _FOREIGN.search(path))]
-
