@@ -82,7 +82,10 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     wheel: str | None
     targets: dict[str, int]
     inspected: str
-    why: str
+    imported: str = ""
+    """What the import with the torch of the environment gave; empty when it was not tried."""
+    arch_list: str = ""
+    why: str = ""
 
 
 def _answered(words: list[str]) -> tuple[int, dict[str, Any], str]:
@@ -111,6 +114,12 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         if wheel and options.keep:
             Path(options.keep).mkdir(parents=True, exist_ok=True)
             Path(options.keep, wheel.name).write_bytes(wheel.read_bytes())
+        if options.keep and (log := Path(folder, "extension-build.log")).is_file():
+            Path(options.keep).mkdir(parents=True, exist_ok=True)
+            Path(options.keep, f"{wanted.name}.log").write_bytes(log.read_bytes())
+        if wheel and options.install:
+            words = ["-m", "pip", "install", "-q", "--no-deps", "--break-system-packages", str(wheel)]
+            subprocess.run([options.env, *words], check=True)
     facts = json.loads(subprocess.run([options.env, "-c", _FACTS], capture_output=True, text=True, check=True).stdout)
     return Built(
         name=wanted.name,
@@ -122,6 +131,8 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         wheel=wheel.name if wheel else None,
         targets=targets,
         inspected=inspected,
+        imported=next((each["state"] for each in answer.get("findings", ()) if each["id"] == "extension.import"), ""),
+        arch_list=answer.get("arch_list", ""),
         why="" if wheel else _reason(answer, said),
     )
 
@@ -227,6 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sources", default=".", help="a folder with the sources of projects without an sdist")
     parser.add_argument("--mirror", help="a folder of repositories, for torchvision")
     parser.add_argument("--keep", help="where the wheels are kept")
+    parser.add_argument("--install", action="store_true", help="install each wheel: those below it may need it")
     parser.add_argument("--only", action="append", help="this extension only; may be repeated")
     parser.add_argument("--rekindle", nargs="+", default=["rekindle"], help="the command to run")
     options = parser.parse_args(arguments)

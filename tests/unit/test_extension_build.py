@@ -118,6 +118,46 @@ def test_settings_follow_the_version() -> None:
     assert settings("torchvision", "0.26.0") == ()
 
 
+GTX = AuditedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
+V100 = AuditedCard(name="V100", capability=Capability(7, 0))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "card", "says"),
+    [
+        ("flash-attn==2.8.3", GTX, "has no code for GTX 1080 Ti (sm_61)"),
+        ("flash_attn", V100, "sm_80, sm_90, sm_100, sm_120 only"),
+        ("flash-attn==2.8.3", H200, None),
+        ("causal-conv1d==1.5.2", GTX, "sm_62"),
+        ("causal-conv1d==1.5.2", V100, None),
+        ("causal-conv1d", V100, "sm_75"),
+        ("causal-conv1d==1.5.0.post8", V100, "has no CUDA files"),
+        ("mamba-ssm==2.3.2.post1", V100, "sm_75"),
+        ("mamba-ssm==2.3.1", V100, None),
+        ("torch-scatter==2.1.2", GTX, None),
+    ],
+)
+def test_a_project_with_architectures_of_its_own_is_refused_first(
+    requirement: str, card: AuditedCard, says: str | None
+) -> None:
+    finding = companions.refused(requirement, [card])
+    assert (finding is None) == (says is None)
+    if finding is not None and says is not None:
+        assert finding.state is State.FAIL
+        assert says in finding.found
+
+
+def test_the_refusal_names_the_versions_that_serve() -> None:
+    finding = companions.refused("causal-conv1d==1.7.0", [V100])
+    assert finding is not None
+    assert finding.fix is not None
+    assert "`causal-conv1d>=1.5.3,<1.6.2`" in finding.fix.text
+    none = companions.refused("causal-conv1d==1.7.0", [GTX])
+    assert none is not None
+    assert none.fix is not None
+    assert "take `" not in none.fix.text
+
+
 # -- a wheel that is there already -----------------------------------------------------------------------------------
 
 

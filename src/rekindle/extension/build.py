@@ -150,7 +150,9 @@ def build(
                 kept = keep(wheel, output)
                 return report.of(wheel=kept, built=False, more=[finding], targets=inspect(kept).targets)
             report.findings += [finding] if finding else []
-        if found.environment is None or found.request is None:
+        refusal = companions.refused(project, cards) if source is None else None
+        report.findings += [refusal] if refusal else []
+        if found.environment is None or found.request is None or refusal is not None:
             return report.of(wheel=None, built=False)
         if companion is not None:
             source = companions.bring(companion, work / "source", request.mirror, tell)

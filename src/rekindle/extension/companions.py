@@ -7,14 +7,15 @@ what belongs together, the source from the project's repository at that tag.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from rekindle.audit.answer import AuditedCard
 from rekindle.build.configure.environment import Action, VariableChange
 from rekindle.core.errors import UnknownName, UsageError
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, Fix, State
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
 from rekindle.knowledge.torch.companions import version_for
@@ -89,13 +90,51 @@ def changes(this: NamedCompanion) -> tuple[VariableChange, ...]:
 
 def told(requirement: str, arch_list: str) -> tuple[VariableChange, ...]:
     """What the table says that the build of a requirement (`flash-attn==2.8.3`) reads."""
-    match = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
-    pinned = re.search(r"==\s*(\d+(?:\.\d+)*)", requirement)
-    if match is None:
-        return ()
-    rows = extension_builds.settings(match[1], pinned[1] if pinned else None)
+    rows = extension_builds.settings(*_name_and_version(requirement))
     targets = parse_arch_list(arch_list)
     return tuple(VariableChange(name=row.name, action=Action.SET, value=row.told(targets), why=row.why) for row in rows)
+
+
+def refused(requirement: str, cards: Sequence[AuditedCard]) -> Finding | None:
+    """Why no build of this requirement can serve these cards, known before the first compiler starts; None: it may."""
+    name, version = _name_and_version(requirement)
+    own = extension_builds.own_targets(name, version)
+    if own is None:
+        return None
+    left_out = [card for card in cards if not own.serves(card.capability)]
+    if left_out:
+        names = ", ".join(f"{card.name} ({card.capability.sm})" for card in left_out)
+        listed = ", ".join(str(target) for target in own.targets)
+        return Finding(
+            id="extension.targets",
+            state=State.FAIL,
+            found=f"{requirement} has no code for {names}: its own build compiles for {listed} only",
+            why="its setup.py has that list in it and does not look at TORCH_CUDA_ARCH_LIST",
+            fix=Fix(text=f"{_older(name, cards)}edit the list in its setup.py and build the folder"),
+        )
+    if not own.sources:
+        return Finding(
+            id="extension.targets",
+            state=State.FAIL,
+            found=f"the sdist of {requirement} has no CUDA files in it: there is nothing to compile",
+            fix=Fix(text="take a later version, or build the folder of its repository at that tag"),
+        )
+    return None
+
+
+def _older(name: str, cards: Sequence[AuditedCard]) -> str:
+    """Which versions serve all the cards, as the beginning of an advice; empty when none does."""
+    row = extension_builds.newest_serving(name, [card.capability for card in cards])
+    if row is None or row.before is None:
+        return ""
+    since = f">={row.since}," if row.since else ""
+    return f"take `{name}{since}<{row.before}`, or "
+
+
+def _name_and_version(requirement: str) -> tuple[str, str | None]:
+    match = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
+    pinned = re.search(r"==\s*(\d+(?:\.\d+)*)", requirement)
+    return match[1] if match else "", pinned[1] if pinned else None
 
 
 def bring(this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[[str], None]) -> Path:

@@ -37,7 +37,11 @@ KEYS: dict[str, dict[str, Key]] = {
         "pace": ("id",),
         "further_python": ("id",),
     },
-    "builds/extension_builds": {"project": ("name",), "setting": ("project", "name", "since", "before")},
+    "builds/extension_builds": {
+        "project": ("name",),
+        "setting": ("project", "name", "since", "before"),
+        "own_targets": ("project", "since", "before"),
+    },
     "builds/profiles": {"settings": _PROFILE_CONDITIONS},
     "builds/review": {
         "pin": ("package", "versions", "system"),

@@ -8,7 +8,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Row, cached, decided
 
 
@@ -36,7 +36,7 @@ class ExtensionVariable(Row, frozen=True, kw_only=True):
     def holds(self, version: Version | None) -> bool:
         if version is None:
             return self.since is None and self.before is None
-        return not (self.since and version < self.since) and not (self.before and version >= self.before)
+        return _within(version, self.since, self.before)
 
     def told(self, targets: Iterable[Target]) -> str:
         """The value for these architectures."""
@@ -44,9 +44,31 @@ class ExtensionVariable(Row, frozen=True, kw_only=True):
         return self.value.replace("{numbers}", ";".join(numbers))
 
 
+class OwnTargets(Row, frozen=True, kw_only=True):
+    """What a project's build compiles for, whatever it is asked. `sources` False: its sdists lack the CUDA files."""
+
+    project: str
+    targets: tuple[Target, ...]
+    since: Version | None = None
+    before: Version | None = None
+    sources: bool = True
+
+    def holds(self, version: Version | None) -> bool:
+        """Without a version, pip takes the newest."""
+        return self.before is None if version is None else _within(version, self.since, self.before)
+
+    def serves(self, card: Capability) -> bool:
+        return any(runs(target, card) is not Runs.NO for target in self.targets)
+
+
+def _within(version: Version, since: Version | None, before: Version | None) -> bool:
+    return not (since and version < since) and not (before and version >= before)
+
+
 class _Table(msgspec.Struct, frozen=True, kw_only=True):
     project: tuple[Project, ...]
     setting: tuple[ExtensionVariable, ...]
+    own_targets: tuple[OwnTargets, ...]
 
 
 def project(name: str) -> Project | None:
@@ -59,6 +81,25 @@ def settings(name: str, version: str | None) -> tuple[ExtensionVariable, ...]:
     wanted = Version(version) if version else None
     plain = canonicalize_name(name)
     return tuple(row for row in _table().setting if row.project == plain and row.holds(wanted))
+
+
+def own_targets(name: str, version: str | None) -> OwnTargets | None:
+    """The architectures of a project that takes no list of yours; None for every other. `version` None: the newest."""
+    wanted = Version(version) if version else None
+    plain = canonicalize_name(name)
+    return next((row for row in _table().own_targets if row.project == plain and row.holds(wanted)), None)
+
+
+def newest_serving(name: str, cards: Iterable[Capability]) -> OwnTargets | None:
+    """The newest versions of such a project that can be built for all of these cards; None when there are none."""
+    wanted = tuple(cards)
+    plain = canonicalize_name(name)
+    fitting = [
+        row
+        for row in _table().own_targets
+        if row.project == plain and row.sources and all(row.serves(card) for card in wanted)
+    ]
+    return max(fitting, key=lambda row: (row.before is None, row.before or Version("0")), default=None)
 
 
 @cached
