@@ -11,6 +11,7 @@ from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Target
 
 REQUEST = BuildRequest(
     source="/src",
@@ -37,3 +38,19 @@ def test_a_busy_machine_is_not_a_compiler_that_does_not_fit(
     (found,) = smoke.smoke(REQUEST, tmp_path, {}, gpu=False)
     assert found.state is State.FAIL and words in found.found
     assert found.fix and advice in found.fix.text
+
+
+@pytest.mark.parametrize(
+    ("targets", "card", "runs"),
+    [
+        (("sm_35",), "9.0", False),  # who builds for a K40 on another machine is not stopped by its card
+        (("sm_35", "compute_35"), "9.0", True),
+        (("sm_80",), "8.6", True),
+        (("sm_90",), "8.6", False),
+    ],
+)
+def test_the_small_program_is_run_only_on_a_card_that_it_was_compiled_for(
+    targets: tuple[str, ...], card: str, runs: bool
+) -> None:
+    assert smoke.can_run(map(Target.parse, targets), [None, Capability.parse(card)]) is runs
+    assert not smoke.can_run(map(Target.parse, targets), [])

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from rekindle.build import build_record, overview, provision
-from rekindle.build.configure import cache_exchange, options, request, tools
+from rekindle.build.configure import cache_exchange, options, request, smoke, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.progress import view
@@ -217,7 +217,7 @@ def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Ch
         ceiling=command.jobs or seen.processor.cores,
         work=str(command.work.resolve()) if command.work else None,
         bundle=str(command.bundle.resolve()) if command.bundle else None,
-        gpu=bool(seen.gpus),
+        gpu=smoke.can_run(resolved.gpu_targets, (gpu.capability for gpu in seen.gpus)),
         launcher=find_launcher(command.launcher or ("ccache" if command.exchanges_cache else None), os.environ),
         cache_place=remote(command.launcher),
         auto_fix=command.auto_fix,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
@@ -10,7 +10,7 @@ from rekindle.core import files
 from rekindle.core import run as programs
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.formats import fatbin
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 
 _LIMIT = 900
 """Seconds for one small file. On an idle machine it takes two; a busy one has been seen to take minutes."""
@@ -68,6 +68,12 @@ def smoke(request: BuildRequest, folder: Path, environ: Mapping[str, str], *, gp
     if gpu:
         found.append(_ran(common, source, folder, environ))
     return tuple(found)
+
+
+def can_run(targets: Iterable[Target], cards: Iterable[Capability | None]) -> bool:
+    """Does code for these targets run on a card of this machine? Who builds for another card has one here, too."""
+    here = [card for card in cards if card is not None]
+    return any(runs(target, card) is not Runs.NO for target in targets for card in here)
 
 
 def command(request: BuildRequest) -> list[str]:
