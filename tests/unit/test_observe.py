@@ -108,10 +108,13 @@ def test_the_next_release_and_a_new_card_are_taken_up_by_the_maintainers_command
     )
     listed = tmp_path / "supported-gpus.json"
     listed.write_text(json.dumps({"chips": [{"devid": "0xFEED", "name": "NVIDIA GeForce RTX 9090"}]}), encoding="utf-8")
-    done = observe(copy, "gpus", str(pci), str(listed))
+    stopped = observe(copy, "gpus", str(pci), str(listed))
+    assert stopped.returncode == 3
+    assert "gone: name GeForce GTX 1080 Ti" in stopped.stdout
+    done = observe(copy, "gpus", str(pci), str(listed), "--accept")
     assert done.returncode == 0, done.stderr
     assert "+ name GeForce RTX 9090, capability 12.0, chip GB202" in done.stdout
-    assert "1 new, 0 changed, 0 gone" in done.stdout
+    assert "1 new, 0 changed" in done.stdout
     bundle = tmp_path / "bundle.zip"
     assert observe(copy, "bundle", str(bundle)).returncode == 0
     monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path / "updates"))

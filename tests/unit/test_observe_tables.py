@@ -20,7 +20,7 @@ import pytest
 from support import elves, fatbins, packages
 from support.observing import KNOWLEDGE, copy, index, observe, publish, rows  # noqa: F401 - fixtures
 from support.repositories import git
-from tools.observe import chips, difference, dlls, host_compilers, mathlibs, toolkits, torch_wheels
+from tools.observe import chips, difference, dlls, gpus, host_compilers, mathlibs, toolkits, torch_wheels
 
 GIT = shutil.which("git")
 
@@ -482,14 +482,71 @@ def test_conda_forge_is_what_its_recipe_says(copy: Path, tmp_path: Path) -> None
     assert recipe(listed.replace("6.1", "6.2"))[0]["arch_list"] != first["arch_list"]
 
 
-def test_a_table_that_keeps_rows_says_so(copy: Path) -> None:
-    (copy / "gpu" / "gpus.json").unlink()
-    pci = copy / "pci.ids"
-    pci.write_text("10de  NVIDIA Corporation\n", encoding="utf-8")
-    done = observe(copy, "gpus", str(pci), str(pci))
-    assert done.returncode == 1
-    assert "does not come back from nothing" in done.stderr
-    assert "capabilities of names that neither list has" in observe(copy, "list").stdout
+PCI_IDS = """# Version: 2099.01.02
+10de  NVIDIA Corporation
+\t1b06  GP102 [GeForce GTX 1080 Ti]
+\t06d1  GF100GL [Tesla C2050 / C2070]
+\t25ac  GA107BM / GN20-P0-R-K2 [GeForce RTX 3050 Mobile / Max-Q 6GB]
+\tfade  GB202 [Reserved Dev ID A]
+\t2b00  GB10B [Jetson AGX Thor]
+10df  Emulex
+"""
+
+
+def test_cards_are_what_the_lists_of_drivers_and_of_pci_ids_say(copy: Path, tmp_path: Path) -> None:
+    place = copy / "gpu" / "gpus.json"
+    pci, lists = tmp_path / "pci.ids", tmp_path / "lists"
+    lists.mkdir()
+    (lists / "README-595.01.md").write_text("| NVIDIA GeForce RTX 3050 6GB | 25AC 1043 1234 |\n", encoding="utf-8")
+    entries = [
+        {"devid": "0x1B06", "name": "NVIDIA GeForce GTX 1080 Ti"},
+        {
+            "devid": "0x06D1",
+            "subdevid": "0x0772",
+            "subvendorid": "0x10DE",
+            "name": "Tesla C2070",
+            "legacybranch": "390.xx",
+        },
+        {"devid": "0x1B06", "subdevid": "0x0001", "subvendorid": "0x10DE", "name": "NVIDIA Graphics Device"},
+    ]
+    (lists / "supported-gpus-470.1.json").write_text(json.dumps({"chips": entries}), encoding="utf-8")
+
+    def read(text: str) -> dict[str, dict[str, Any]]:
+        pci.write_text(text, encoding="utf-8", newline="\n")
+        return {row["name"]: row for row in regenerated(place, str(pci), str(lists))}
+
+    first = read(PCI_IDS)
+    card = first["GeForce GTX 1080 Ti"]
+    assert (card["capability"], card["chip"], card["pci_ids"], card["official"]) == ("6.1", "GP102", ["1b06"], True)
+    assert card["source"] == "supported-gpus.json of driver 470.1; pci.ids 2099.01.02"
+    tesla = first["Tesla C2070"]
+    assert (tesla["pci_ids"], tesla["last_driver_branch"]) == (["06d1", "06d1:10de:0772"], "390")
+    assert first["GeForce RTX 3050 6GB"]["pci_ids"] == ["25ac:1043:1234"]
+    assert first["GeForce RTX 3050 Max-Q 6GB"]["evidence"] == "notes"
+    assert not first["NVIDIA Graphics Device"]["official"]
+    assert first["Jetson AGX Thor"]["integrated"]
+    assert first["Jetson Nano"]["capability"] == "5.3"
+    assert "Reserved Dev ID A" not in first
+    assert read(PCI_IDS) == first
+    assert read(PCI_IDS.replace("GP102", "GP104"))["GeForce GTX 1080 Ti"]["chip"] == "GP104"
+
+
+@pytest.mark.parametrize(
+    ("called", "names"),
+    [
+        ("GeForce GTX 1080 Ti", ["GeForce GTX 1080 Ti"]),
+        ("GH200 120GB / 480GB", ["GH200 120GB", "GH200 480GB"]),
+        ("RTX 2000 / 2000E Ada Generation", ["RTX 2000", "RTX 2000E Ada Generation"]),
+        ("GeForce 610M/710M / GT 620M/625M", ["GeForce 610M/710M", "GeForce GT 620M/625M"]),
+        ("GeForce GTX 960 OEM / 970M", ["GeForce GTX 960 OEM", "GeForce GTX 970M"]),
+        ("GeForce RTX 3080 Mobile / Max-Q 8GB/16GB", ["GeForce RTX 3080 Mobile", "GeForce RTX 3080 Max-Q 8GB/16GB"]),
+        ("Quadro P2000 Mobile / DRIVE PX 2 AutoChauffeur", ["Quadro P2000 Mobile", "DRIVE PX 2 AutoChauffeur"]),
+        ("TS4 / B100", ["TS4", "B100"]),
+        ("DGX Station / PH402 SKU 200", ["DGX Station", "PH402 SKU 200"]),
+    ],
+)
+def test_names_behind_a_slash_are_whole_names(called: str, names: list[str]) -> None:
+    assert gpus.alternatives(called) == names
 
 
 def test_chips_are_what_nouveau_and_mesa_say_of_them(copy: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "gpus": (
         "pci.ids, from the package hwdata or pci-ids.ucw.cz",
-        "supported-gpus.json, from the folder supported-gpus of NVIDIA's driver for Linux",
+        "a folder with NVIDIA's lists, supported-gpus-<driver>.json of drivers, README-<driver>.md of open modules",
     ),
     "redistrib_lists": ("a folder with cuda/redistrib_*.json and cudnn/redistrib_*.json",),
     "system_symbols": (
@@ -66,7 +66,6 @@ OPTIONAL = {
 # Why a table does not come back from its source alone: the script goes by the rows that are there.
 KEEPS = {
     "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
-    "gpus": "capabilities of names that neither list has; names and ids are read anew",
 }
 # Written by their own programs, because they download whole wheels or read records of builds.
 OTHERS = ("torch_wheels", "torch_wheels_aarch64", "compile_times", "compile_memory", "sweeps (tools/sweep.py)")
