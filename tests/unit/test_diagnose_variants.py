@@ -26,6 +26,8 @@ SETS = (
     "sixth.toml",
     "seventh.toml",
     "eighth.toml",
+    "ninth.toml",
+    "tenth.toml",
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rekindle.diagnose import coverage
+from rekindle.diagnose import architectures, coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
 
@@ -15,19 +15,21 @@ _TRITON_FLOOR = Capability(7, 0)
 _LIBRARY_HEADER = re.compile(
     r"\b(?:cusparse|cublas|cusolver|curand|cufft|nvrtc|npp|nvjpeg|cupti|cufile)\w*(?:\.h|\.lib)|-lcu"
 )
+_SPECIFIC = re.compile(r"'sm_\d{3}a' is not defined")
 _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 
 # fmt: off
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
-    "conda_linker", "omp_symbols", "plain_symbols", "python_symbols",
+    "cmake_architectures", "conda_linker", "linking_cuda", "mac", "not_mac", "omp_symbols",
+    "plain_symbols", "python_symbols",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
     "cufft", "deepspeed", "driver_open", "fbgemm", "glibc_itself", "libstdcxx", "libuv", "libuv_build",
     "library_header", "runtime_header",
     "nccl_clone", "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
     "python_32_bit", "shm", "system_open", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack",
-    "torch_package", "torch_package_open", "triton", "zlib",
+    "torch_package", "torch_package_any", "torch_package_open", "triton", "triton_own_ptxas", "wsl_or_open", "zlib",
 })
 # fmt: on
 
@@ -71,6 +73,13 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
     nccl = "github.com/nvidia/nccl" in said.lower()
     return {
         "triton": facts.triton is True,
+        # Triton names sm_120a and the like only since its LLVM knows these cards: what lacks them is its ptxas.
+        "triton_own_ptxas": _SPECIFIC.search(said) is not None,
+        "linking_cuda": "-lcuda" in said,
+        "wsl_or_open": facts.wsl is True or "-lcuda" not in said,
+        "cmake_architectures": "CUDA_ARCHITECTURES is empty" in said or "default CUDA architecture" in said,
+        "mac": facts.mac is True,
+        "not_mac": facts.mac is not True,
         "nvrtc_in_torch": nvrtc and known,
         "nvrtc_open": nvrtc and not known,
         "not_nvrtc": not nvrtc,
@@ -122,6 +131,7 @@ def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "test_library": "test_library" in fields,
         "not_test_library": "test_library" not in fields,
         "package_unknown": package is None,
+        "torch_package_any": package in _TORCH_FAMILY,
         "torch_package": package in _TORCH_FAMILY and known,
         "torch_package_open": package in _TORCH_FAMILY and not known,
         "other_package": package is not None and package not in _TORCH_FAMILY,
@@ -138,7 +148,7 @@ def _plain_end(path: str) -> str:
 
 def _asked(fields: Mapping[str, str]) -> Capability | None:
     text = fields.get("arch_asked", "")
-    return Capability.parse(text) if text.startswith("sm_") and text[3:].isdigit() else None
+    return architectures.asked(text) if text.startswith("sm_") else None
 
 
 def plain_name(requirement: str) -> str:

@@ -46,6 +46,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     package: str | None = None
     """What pip was building or installing when it failed."""
     triton: bool | None = None
+    mac: bool | None = None
+    wsl: bool | None = None
     torch_lacks_card: bool | None = None
     cudnn_lacks_card: bool | None = None
     situation: Situation | None = None
@@ -53,6 +55,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
+_FLAGS = frozenset({"developer_prompt", "triton", "mac", "wsl"})
+# A path of PyTorch's index looks like one of Linux.
+_INDEX_PATH = "/whl/"
 _WINDOWS = (
     r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
     r"|(?i:\bmingw(?:32|64)?\b)"
@@ -91,6 +96,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
     ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),
     ("package", _PACKAGE),
+    ("mac", r"(/Library/Frameworks/|\bmacosx_|\bDarwin\b|/opt/homebrew/|\.dylib\b|\bmacOS\b|\bosx-(?:64|arm64)\b)"),
+    ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
 _CARD = r"(?i)capability|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
@@ -152,7 +159,7 @@ def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
     for text in texts:
         for name, pattern in _in(text):
             if name in systems:
-                systems[name] += 1
+                systems[name] += name == "windows" or _INDEX_PATH not in text
             elif name == "card":
                 card = cards.in_line(text)
                 if card is not None:
@@ -170,7 +177,7 @@ def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
     match = pattern.search(text)
     if match is None:
         return {}
-    if name in ("developer_prompt", "triton"):
+    if name in _FLAGS:
         return {name: True}
     value = match.group(1)
     if name == "python" and "." not in value:

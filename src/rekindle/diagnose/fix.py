@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, coverage, pairs, symbols
+from rekindle.diagnose import advice, architectures, coverage, pairs, symbols
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
@@ -99,6 +99,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         if value is not None:
             values[name] = str(value)
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
+    values |= architectures.values(fields, facts)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
@@ -140,6 +141,12 @@ def _fitting(cuda: str) -> dict[str, str]:
     return found
 
 
+def _made_here(library: str) -> bool:
+    """`mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's."""
+    name = re.split(r"[\\\\/]", library)[-1].lower().removeprefix("lib")
+    return "cuda" in name and not name.startswith(("cuda", "c10_cuda", "torch_cuda")) and "." in name
+
+
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     """The same values as the steps want them: `sm_120` for 12.0, `12-4` and `opencv-python` for package names."""
     more: dict[str, str] = {}
@@ -155,6 +162,8 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     if inside and inside not in _SHARED_NAMES:
         # Python names the whole path only where the package itself was found.
         more["owner_package"] = inside
+    if _made_here(values.get("input", "")):
+        more["own_cuda_input"] = values["input"]
     if "cudnn_major" in values:
         more["cudnn_pip" if values["cudnn_major"] in _CUDNN_ON_PIP else "cudnn_old"] = values["cudnn_major"]
     option = f"USE_{values['part'].upper().replace('-', '_')}" if "part" in values else ""

@@ -19,11 +19,23 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         pinned = _companions(facts.torch, facts.variant, facts.os)
         if pinned:
             found |= {"companions": pinned, "variant": facts.variant}
+    elif facts.torch:
+        found |= _belonging(facts.torch)
     early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
     if early is not None:
         found["early_cuda"] = str(early)
     story = _index(fields.get("package", ""), facts)
     return found | ({"index_story": story} if story else {})
+
+
+def _belonging(torch: str) -> dict[str, str]:
+    """The versions that go with a torch whose CUDA line is not known."""
+    try:
+        wanted = [(project, companions.version_for(project, torch)) for project in companions.PROJECTS]
+    except (RekindleError, ValueError):
+        return {}
+    named = [f"{project} {version}" for project, version in wanted if version]
+    return {"belonging": " and ".join(named)} if named else {}
 
 
 def _companions(torch: str, variant: str, system: str | None) -> str | None:

@@ -1,0 +1,77 @@
+"""What the tables say of an architecture that a log asks for, and of the driver that a CUDA needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.torch import architecture_lists
+
+_ASKED = re.compile(r"(?:sm|compute|lto)_(\d{2,3})[af]?\Z")
+
+
+def asked(text: str) -> Capability | None:
+    """`sm_120a`, `compute_61` and `8.8` as a capability; None where it is none."""
+    match = _ASKED.match(text)
+    try:
+        return Capability.parse(match[1] if match else text)
+    except ValueError:
+        return None
+
+
+def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    found = _of_toolkits(fields, facts) | _of_driver(fields)
+    return found | _of_torch(fields["arch_dotted"], facts) if "arch_dotted" in fields else found
+
+
+def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    text = fields.get("arch_asked") or f"sm_{fields.get('arch_number', '')}"
+    capability = asked(text)
+    if capability is None or "arch_dotted" in fields:
+        return {}
+    found: dict[str, str] = {}
+    first = toolkits.first_toolkit_for(capability)
+    if first is not None:
+        found["arch_first"] = str(first.version)
+    here = _toolkit(facts.cuda) if facts.cuda else None
+    if here is not None and here.has_target(capability):
+        # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
+        found["knowing_cuda"] = str(here.version)
+    return found
+
+
+def _of_torch(text: str, facts: Facts) -> dict[str, str]:
+    """For `Unknown CUDA arch (8.8)`: what torch takes instead, and the first release that takes the number itself."""
+    capability = asked(text)
+    if capability is None:
+        return {}
+    lists = architecture_lists.taken_by(Version(facts.torch) if facts.torch else None)
+    # Code of a Jetson is not promised to run on other cards of its generation.
+    tegra = {number for name, number in lists.extension_names.items() if name.endswith("+Tegra")}
+    older = [
+        number
+        for number in (asked(entry) for entry in lists.extension if entry not in tegra)
+        if number is not None and number.major == capability.major and number < capability
+    ]
+    first = architecture_lists.first_taking(str(capability))
+    found = {"torch_arch": str(capability), "torch_first": first} if first else {"never_arch": str(capability)}
+    return found | ({"torch_takes": str(max(older))} if older else {})
+
+
+def _of_driver(fields: Mapping[str, str]) -> dict[str, str]:
+    """A container asks for a CUDA: the driver of the host is one of Linux."""
+    row = _toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
+    driver = row.full_driver("linux") if row else None
+    return {"needs_driver": str(driver)} if driver else {}
+
+
+def _toolkit(version: str) -> toolkits.Toolkit | None:
+    try:
+        return toolkits.toolkit(version)
+    except (RekindleError, ValueError):
+        return None

@@ -1,0 +1,62 @@
+"""CUDA's own errors and the statuses of its libraries, in each spelling: the name, the text, the number."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekindle.diagnose.diagnosis import diagnose_text
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = Path(__file__).parents[1] / "data" / "cuda_status.toml"
+ROWS = tomllib.loads(TABLE.read_text(encoding="utf-8"))["status"]
+FRAME = '  File "/env/lib/python3.11/site-packages/torch/nn/functional.py", line 5, in linear\n'
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["cause"] for row in ROWS])
+def test_a_status_stands_for_its_cause(row: dict[str, object]) -> None:
+    says = row["says"]
+    assert isinstance(says, list)
+    found = {said: diagnose_text(f"{FRAME}RuntimeError: {said}\n") for said in says}
+    first = {said: each.causes[0].label if each.causes else each.outcome.value for said, each in found.items()}
+    assert first == dict.fromkeys(says, row["cause"])
+
+
+def _fix(log: str) -> str:
+    fix = diagnose_text(log).causes[0].fix
+    return " ".join((fix.text, *fix.commands))
+
+
+def test_a_container_is_told_the_driver_it_asks_for() -> None:
+    log = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver\n"
+    assert "550.54.14" in _fix(log)
+
+
+def test_an_nvcc_that_lacks_what_the_named_toolkit_has_is_another_one() -> None:
+    fatal = "nvcc fatal   : Unsupported gpu architecture 'compute_120a'\n"
+    assert "which -a nvcc" in _fix(f"export PATH=$PATH:/usr/local/cuda-13.0/bin\n{fatal}")
+    assert "which -a nvcc" not in _fix(f"/usr/local/cuda-12.4/bin/nvcc -c k.cu\n{fatal}")
+
+
+def test_torchs_own_list_names_what_it_takes() -> None:
+    told = _fix("C:\\b\nValueError: Unknown CUDA arch (8.8+PTX) or GPU not supported\n")
+    assert "set TORCH_CUDA_ARCH_LIST=8.6" in told
+    assert "2.7" in _fix("torch 2.5.1\nValueError: Unknown CUDA arch (12.0) or GPU not supported\n")
+
+
+def test_a_mac_is_not_sent_to_an_index_of_linux() -> None:
+    log = "ERROR: No matching distribution found for torch==2.6.0\n/Library/Frameworks/Python.framework/bin/pip\n"
+    assert "torch==2.2.2" in _fix(log)
+    assert "rekindle plan" not in _fix(log)
+
+
+def test_only_a_new_triton_is_pointed_to_another_ptxas() -> None:
+    said = "Internal Triton PTX codegen error\nptxas fatal   : Value '{}' is not defined for option 'gpu-name'\n"
+    assert "TRITON_PTXAS_PATH" in _fix(said.format("sm_121a"))
+    assert "TRITON_PTXAS_PATH" not in _fix(said.format("sm_120"))
