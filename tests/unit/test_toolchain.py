@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -34,7 +36,7 @@ from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
 from rekindle.machine.toolchain import private
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
-from rekindle.toolchain import command, finish, msvc
+from rekindle.toolchain import command, finish, msvc, pulse
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.install import Installation
@@ -400,7 +402,7 @@ def test_offline_uses_what_an_earlier_run_has_brought(store: Store, stage: Stage
     assert kit.digest and len(stage.asked) == 2
     store.remove(kit)
     store.collect()
-    with store.locked(), pytest.raises(NotFound, match="archives are not here"):
+    with store.locked(), pytest.raises(NotFound, match="archives not downloaded yet"):
         installing.install(store, again, how(store, offline=True))
 
 
@@ -638,3 +640,23 @@ def test_plan_and_build_name_one_command_for_a_missing_gcc() -> None:
     with pytest.raises(MissingTool) as refused:
         request._gcc(wanted, machine, request._cuda(wanted, machine))
     assert "`rekindle toolchain install gcc --cuda 12.4`" in (refused.value.hint or "")
+
+
+def test_one_archive_is_not_called_archives_and_unpacking_is_not_silent(
+    store: Store, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NCCL is one wheel: `fetching 1 archives`; CUDA 11.8 was unpacked for minutes without a line."""
+    whole = staged(stage)
+    monkeypatch.setattr(pulse, "PULSE", 0.02)
+    kept = Store.keep
+
+    def slow(self: Store, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:
+        time.sleep(0.1)
+        return kept(self, data, executable=executable)
+
+    monkeypatch.setattr(Store, "keep", slow)
+    said: list[str] = []
+    installing.install(store, msgspec.structs.replace(whole, parts=whole.parts[:1]), how(store), say=said.append)
+    assert said[0].startswith("fetching 1 archive, ") and "unpacking 1 archive" in said
+    assert any(re.fullmatch(r"unpacked \d+ MB of 1 archive", line) for line in said)
+    assert re.fullmatch(r"unpacked \d+ files, \d+ MB", said[-1])

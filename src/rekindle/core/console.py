@@ -162,6 +162,11 @@ def memory(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count < 100 * 2**30 else f"{count / 2**30:.0f} GiB"
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 archive`, `1,204 files`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def table(
     rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), indent: str = "", columns: int | None = None
 ) -> str:

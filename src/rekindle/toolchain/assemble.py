@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from rekindle.core.console import plural
 from rekindle.core.errors import BadInput
 from rekindle.formats import unpacking
 from rekindle.toolchain import finish
 from rekindle.toolchain.layout import Layout
 from rekindle.toolchain.model import Kit, KitFile, Offering
+from rekindle.toolchain.pulse import Pulse
 from rekindle.toolchain.store import Store
 
 _SHARED = re.compile(r"(?P<stem>lib[^/]+?\.so)\.[\d.]+\Z")
@@ -30,14 +32,16 @@ def assemble(
     layout = Layout(id=offering.layout, place=offering.place, full=offering.full)
     files: dict[str, KitFile] = {}
     ordered = list(archives)
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    say(f"unpacking {plural(len(ordered), 'archive')}")
+    done: list[int] = []
+    with Pulse(lambda _: _unpacking(done, ordered), say), ThreadPoolExecutor(max_workers=2) as pool:
         # The largest first, so that it is not the last one alone; added in order, so that a clash is always the same.
         largest = sorted(ordered, key=lambda path: -path.stat().st_size)
-        jobs = {path: pool.submit(_unpacked, store, layout, path) for path in largest}
+        jobs = {path: pool.submit(_unpacked, store, layout, path, done) for path in largest}
         for archive in ordered:
             for file in jobs[archive].result():
                 _add(files, file, archive.name)
-    say(f"unpacked {len(ordered)} archives: {len(files):,} files")
+    say(f"unpacked {plural(len(files), 'file')}, {sum(done) / 1e6:,.0f} MB")
     for file in finish.written(store, offering, files):
         files[file.path] = file
     made = _link_names(files)
@@ -61,7 +65,12 @@ def assemble(
     )
 
 
-def _unpacked(store: Store, layout: Layout, archive: Path) -> list[KitFile]:
+def _unpacking(done: list[int], archives: list[Path]) -> str:
+    return f"unpacked {sum(done) / 1e6:,.0f} MB of {plural(len(archives), 'archive')}"
+
+
+def _unpacked(store: Store, layout: Layout, archive: Path, done: list[int]) -> list[KitFile]:
+    """The members that belong into the kit, each in the store; `done` grows by their sizes."""
     found = []
     for entry in unpacking.entries(archive):
         path = layout.target(entry.name)
@@ -75,6 +84,7 @@ def _unpacked(store: Store, layout: Layout, archive: Path) -> list[KitFile]:
         executable = entry.executable or path.startswith(("bin/", "nvvm/bin/"))
         sha256, size = store.keep(entry.data, executable=executable)
         found.append(KitFile(path=path, sha256=sha256, size=size, executable=executable))
+        done.append(size)
     return found
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,17 +10,18 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import codec, files, paths
-from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound
+from rekindle.core.console import plural
+from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
 from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings
 from rekindle.toolchain.providers.registry import provider, providers
+from rekindle.toolchain.pulse import Pulse
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import does_not_start
 
 _AT_ONCE = 4
-_PULSE = 5.0
 _LARGE = 10_000_000
 
 
@@ -81,12 +80,13 @@ def bring(
     lacking = [part for part in offering.parts if not store.archive(part).is_file()]
     if lacking and how.settings.offline:
         names = ", ".join(part.file for part in lacking[:3]) + (" …" if len(lacking) > 3 else "")
-        message = f"{len(lacking)} of {len(offering.parts)} archives are not here: {names}"
+        message = f"{len(lacking)} of {plural(len(offering.parts), 'archive')} not downloaded yet: {names}"
         raise NotFound(message, hint="run it once without `--offline`, or name them with `--from`")
+    if not lacking:
+        return [store.archive(part) for part in offering.parts]
     total = sum(part.size for part in lacking)
-    if lacking:
-        say(f"fetching {len(lacking)} archives, {total / 1e6:,.0f} MB, from {offering.provider}")
-    with _Pulse(store, total, say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+    say(f"fetching {plural(len(lacking), 'archive')}, {total / 1e6:,.0f} MB, from {offering.provider}")
+    with Pulse(_fetching(store, total), say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         # The largest first: it would otherwise begin last and be waited for alone.
         jobs = [pool.submit(_fetched, store, source, group, how.settings) for group in _groups(lacking, source.GROUP)]
         try:
@@ -143,31 +143,17 @@ def _fetched(store: Store, source: Provider, parts: list[Part], settings: Provid
         parts = wrong
 
 
-class _Pulse:
-    """A line every few seconds: how much has come, and how fast."""
+def _fetching(store: Store, total: int) -> Callable[[float], str]:
+    """How much has come, and how fast."""
+    had = _size(store.archives)
 
-    def __init__(self, store: Store, total: int, say: Callable[[str], None]) -> None:
-        self._folder, self._total, self._say = store.archives, total, say
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._tell, daemon=True)
-        self._had = _size(self._folder)
-        self._begun = time.monotonic()
+    def line(passed: float) -> str:
+        come = max(_size(store.archives) - had, 0)
+        speed = come / passed
+        left = f", {max(total - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
+        return f"fetched {come / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}"
 
-    def __enter__(self) -> None:
-        if self._total:
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        if self._total:
-            self._thread.join()
-
-    def _tell(self) -> None:
-        while not self._stop.wait(_PULSE):
-            come = max(_size(self._folder) - self._had, 0)
-            speed = come / (time.monotonic() - self._begun)
-            left = f", {max(self._total - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
-            self._say(f"fetched {come / 1e6:,.0f} of {self._total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}")
+    return line
 
 
 def _size(folder: Path) -> int:
@@ -189,8 +175,6 @@ def _room(store: Store, offering: Offering) -> None:
         message = (
             f"{offering.name} {offering.version} needs about {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
         )
-        from rekindle.core.errors import NotWritable
-
         raise NotWritable(message, hint="free some space, or move the folder with REKINDLE_TOOLCHAIN")
 
 

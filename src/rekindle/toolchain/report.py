@@ -98,9 +98,10 @@ def show_kit(kit: KitLine) -> None:
 def show_offering(offering: Offering) -> None:
     """What an installation would bring, before it does."""
     licences = ", ".join(offering.licences) or "free software"
+    archives = console.plural(len(offering.parts), "archive")
     console.say(
-        f"{offering.name} {offering.version} for {offering.place.system} on {offering.place.arch}: "
-        f"{len(offering.parts)} archives, {offering.size / 1e6:,.0f} MB, from {offering.provider}; licence: {licences}"
+        f"{offering.name} {offering.version} for {offering.place.system} on {offering.place.arch}: {archives}, "
+        f"{offering.size / 1e6:,.0f} MB, from {offering.provider}; licence: {licences}"
     )
     for text in offering.unverified:
         console.say(f"UNVERIFIED: {text}")
