@@ -166,11 +166,14 @@ def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], Non
     wanted = request.read(command.plan)
     if command.no_cudnn:
         wanted = msgspec.structs.replace(wanted, cudnn=None)
+    overrides = options.parse(command.pairs)
     if command.dry_run:
-        for tool in provision.lacking(wanted, seen).tools:
+        for tool in provision.lacking(wanted, seen, overrides).tools:
             tell(f"would install {tool}")
         return seen
-    done = provision.provision(wanted, seen, accept_licence=command.accept_licence, say=tell, ask=_question())
+    done = provision.provision(
+        wanted, seen, overrides, accept_licence=command.accept_licence, say=tell, ask=_question()
+    )
     return look(None) if done else seen
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from rekindle.build.configure.request import BuildFile, fitting_cudnns
+from rekindle.build.configure import options
+from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler, fitting_cudnns, mkl_of
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import accepts_gcc
 from rekindle.machine.model import Machine
@@ -20,7 +21,7 @@ class Lacking(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Version | None = None
 
 
-def lacking(wanted: BuildFile, machine: Machine) -> Lacking:
+def lacking(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str] | None = None) -> Lacking:
     """What is not here of what the build asks for. MSVC is not among it: only Microsoft's installer brings that."""
     tools: list[str] = []
     cuda = wanted.cuda
@@ -34,19 +35,22 @@ def lacking(wanted: BuildFile, machine: Machine) -> Lacking:
             tools.append("gcc")
     if wanted.cudnn is not None and not fitting_cudnns(wanted, machine):
         tools.append(f"cudnn=={wanted.cudnn}")
+    if _lacks_openblas(wanted, machine, overrides or {}):
+        tools.append("openblas")
     return Lacking(tools=tuple(tools), cuda=cuda)
 
 
 def provision(
     wanted: BuildFile,
     machine: Machine,
+    overrides: Mapping[str, str] | None = None,
     *,
     accept_licence: bool,
     say: Callable[[str], None],
     ask: Callable[[str], bool] | None,
 ) -> bool:
     """Install it: sizes, sources and licences are shown first. Whether anything was installed."""
-    needs = lacking(wanted, machine)
+    needs = lacking(wanted, machine, overrides)
     if not needs.tools:
         say("nothing to provision: everything that the build needs is here")
         return False
@@ -61,3 +65,22 @@ def provision(
 
 def _compiler(cuda: Version, machine: Machine) -> bool:
     return any(each.kind == "gcc" and accepts_gcc(cuda, each.version.major).accepted for each in machine.compilers)
+
+
+def _lacks_openblas(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str]) -> bool:
+    """Which BLAS the build takes follows from its options; nothing else of the request matters to that."""
+    if not wanted.torch or machine.os != "linux" or machine.openblas:
+        return False
+    request = BuildRequest(
+        source="",
+        system=machine.os,
+        arch=machine.arch,
+        python="python",
+        compiler=Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++"),
+        torch=wanted.torch,
+        profile=wanted.profile,
+        options=wanted.options,
+        requires=wanted.requires,
+        mkl=mkl_of(wanted, machine),
+    )
+    return options.uses_openblas(options.resolve(request, overrides, allow_unknown=True).resolved)

@@ -169,6 +169,13 @@ class FoundIntel(msgspec.Struct, frozen=True, kw_only=True):
     found_by: tuple[str, ...] = ()
 
 
+class FoundOpenblas(msgspec.Struct, frozen=True, kw_only=True):
+    root: str
+    found_by: str
+    usual: bool = False
+    """CMake looks there by itself; otherwise the build says where it is."""
+
+
 class FoundPython(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     version: Version | None = None
@@ -309,6 +316,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Prompt = Prompt()
     compilers: tuple[FoundCompiler, ...] = ()
     intel: tuple[FoundIntel, ...] = ()
+    openblas: tuple[FoundOpenblas, ...] = ()
+    """The one that a build takes first."""
     python: FoundPython | None = None
     """The target: the environment that is active, else the first on PATH, else the one that runs Rekindle."""
     pythons: tuple[FoundPython, ...] = ()

@@ -41,6 +41,7 @@ def look(
         prompt=_good(answers["prompt"], Prompt()),
         compilers=_good(answers["compilers"], ()),
         intel=_good(answers["intel"], ()),
+        openblas=_good(answers["openblas"], ()),
         python=around.target,
         pythons=around.pythons,
         python_on_path=next(iter(interpreters.on_path(run)), None),

@@ -30,6 +30,7 @@ PROBES = {
     "graphics: pci": ("gpu.pci", "probe"),
     "sdks": ("toolchain.msvc", "sdks"),
     "intel": ("toolchain.intel", "probe"),
+    "openblas": ("toolchain.openblas", "probe"),
     "memory": ("system.memory", "probe"),
     "processor": ("system.memory", "processor"),
     "disks": ("system.surroundings", "disks"),

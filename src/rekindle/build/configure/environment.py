@@ -14,7 +14,7 @@ from enum import Enum
 
 import msgspec
 
-from rekindle.build.configure.options import Resolved
+from rekindle.build.configure.options import Resolved, uses_openblas
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import torch_release
@@ -279,6 +279,9 @@ def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None)
     blas = next((each.value for each in options if each.name == "BLAS"), None)
     paths = request.paths
     mkl = request.mkl
+    openblas = request.openblas
+    if openblas and not openblas.usual and uses_openblas(options):
+        yield _set("OpenBLAS_HOME", openblas.root, "where PyTorch's FindOpenBLAS looks beside the system's folders")
     if request.pip_mkl and tools:
         mkl = paths.join(tools, "Library") if request.system == "windows" else tools
     if not mkl or blas != "MKL":

@@ -9,7 +9,7 @@ BUILD_*, CMAKE_* and a fixed list, nothing else), `via` says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -99,7 +99,11 @@ def resolve(
 
 def _gnu_blas(request: BuildRequest, found: Mapping[str, Resolved]) -> bool:
     """PyTorch asks this of the library only where it chooses one itself (FindBLAS), not where OpenBLAS is named."""
-    return request.system == "linux" and "BLAS" in found and found["BLAS"].value.lower() == "openblas"
+    return request.system == "linux" and uses_openblas(found.values())
+
+
+def uses_openblas(resolved: Iterable[Resolved]) -> bool:
+    return any(each.name == "BLAS" and each.value.lower() == "openblas" for each in resolved)
 
 
 def describe(torch: str) -> tuple[Described, ...]:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from rekindle.build.configure.options import Options, uses_openblas
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.governor.memory import Sample, Watch
@@ -25,12 +26,13 @@ _HEAVIEST = {True: 4 * 1024**3, False: 2 * 1024**3}
 """What the heaviest compile of a PyTorch takes, with CUDA files in the build and without."""
 
 
-def preflight(request: BuildRequest, tools: Tools, folders: Folders) -> tuple[Finding, ...]:
+def preflight(request: BuildRequest, tools: Tools, folders: Folders, options: Options) -> tuple[Finding, ...]:
     return (
         *_release(request, tools),
         *_toolkit(request, tools),
         *_host(request),
         *_cudnn(request),
+        *_openblas(request, options),
         *_places(request, folders),
         *_memory(request, Watch().sample()),
         *_ninja(request, tools),
@@ -120,6 +122,14 @@ def _cudnn(request: BuildRequest) -> Iterable[Finding]:
             )
     if not faults:
         yield Finding(id="cudnn", state=State.PASS, found=f"cuDNN {version} is whole")
+
+
+def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:
+    """A warning only: a CMAKE_PREFIX_PATH or a `-D` may name one that was not looked for."""
+    if request.torch and request.system == "linux" and request.openblas is None and uses_openblas(options.resolved):
+        fix = Fix(text="install one, or add `--provision`", commands=("rekindle toolchain install openblas",))
+        text = "OpenBLAS with its headers was not found; CMake stops without it"
+        yield Finding(id="openblas", state=State.WARN, found=text, fix=fix)
 
 
 def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:

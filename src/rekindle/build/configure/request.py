@@ -25,7 +25,7 @@ from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
-from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundToolkit, FoundToolset, Machine
+from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
@@ -118,6 +118,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where Intel's OpenMP lies, for an MKL that does not bring it: oneAPI's `compiler` of a version."""
     mkl: str | None = None
     """Where MKL lies: oneAPI's folder, or pip's `Library` (Windows) or prefix (Linux)."""
+    openblas: FoundOpenblas | None = None
+    """The OpenBLAS that this machine has."""
     arch_list: str = ""
     profile: str = "fast"
     options: dict[str, str] = {}
@@ -249,8 +251,9 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         backend=wanted.backend,
         cuda=cuda,
         cudnn=_cudnn(wanted, machine),
-        mkl=(mkl := _mkl(wanted, machine)),
+        mkl=(mkl := mkl_of(wanted, machine)),
         openmp=_openmp(mkl, machine),
+        openblas=next(iter(machine.openblas), None),
         arch_list=wanted.arch_list,
         profile=wanted.profile,
         options=wanted.options,
@@ -262,7 +265,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
     )
 
 
-def _mkl(wanted: BuildFile, machine: Machine) -> str | None:
+def mkl_of(wanted: BuildFile, machine: Machine) -> str | None:
     """The machine's own MKL, unless the list of a plan brings one: the same plan gives the same library anywhere."""
     if any(requirement.startswith("mkl-") for requirement in wanted.requires):
         return None

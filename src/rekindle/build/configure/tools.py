@@ -88,7 +88,10 @@ def _ptxas(request: BuildRequest, environ: Mapping[str, str]) -> Tool | None:
     """nvcc looks for ptxas along PATH, as its profile changes it: only a dry run tells which one it calls."""
     if request.cuda is None:
         return None
-    said = run.call([request.cuda.nvcc, "--dryrun", "-cubin", "-o", "x.cubin", "x.cu"], env=environ, timeout=60)
+    # Without a compiler nvcc says nothing, and the build's own need not be on PATH. On Windows `cl` always is.
+    host = [] if request.compiler.kind == "cl" else ["-ccbin", request.compiler.cuda_host]
+    words = [request.cuda.nvcc, *host, "--dryrun", "-cubin", "-o", "x.cubin", "x.cu"]
+    said = run.call(words, env=environ, timeout=60)
     try:
         dry = nvcc.parse_dry_run(said.err + said.out, separator=os.pathsep)
     except CouldNotRead:

@@ -119,7 +119,7 @@ class BuildStep(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_preflight(context: Context) -> dict[str, str]:
     found = (
-        *preflight.preflight(context.request, context.tools, context.folders),
+        *preflight.preflight(context.request, context.tools, context.folders, context.options),
         *nccl.findings(context.request, context.options, source_of(context.request)),
     )
     _stop_at(found, context, "the machine does not fit the plan")

@@ -1,0 +1,85 @@
+"""A build that takes OpenBLAS: it is found, named to CMake, warned of, or provisioned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.build import provision
+from rekindle.build.configure import environment, options, preflight
+from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler
+from rekindle.core.version import Version
+from rekindle.machine.host import Recording, Replay
+from rekindle.machine.model import FoundOpenblas, Machine
+from rekindle.machine.toolchain import intel, openblas
+
+KIT = "/home/you/t/kits/openblas-0.3.21"
+
+
+def recorded(*present: str, variables: dict[str, str] | None = None, kits: tuple[str, ...] = ()) -> Replay:
+    return Replay(
+        Recording(
+            os="linux",
+            arch="aarch64",
+            present=list(present),
+            environment=variables or {},
+            folders={"/home/you/t/kits": kits},
+            asked={"toolchain folder": "/home/you/t"},
+        )
+    )
+
+
+def request(found: FoundOpenblas | None, profile: str = "minimal") -> BuildRequest:
+    compiler = Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++")
+    return BuildRequest(
+        source="s", system="linux", arch="aarch64", python="/p/bin/python", compiler=compiler, torch="1.13.1",
+        profile=profile, openblas=found,
+    )  # fmt: skip
+
+
+def test_debians_is_found_before_a_private_one() -> None:
+    kit = (f"{KIT}/include/cblas.h", f"{KIT}/lib/libopenblas.so")
+    system = ("/usr/include/aarch64-linux-gnu/cblas.h", "/usr/lib/aarch64-linux-gnu/libopenblas.so")
+    both = openblas.probe(recorded(*kit, *system, kits=("openblas-0.3.21",)))
+    assert [(each.root, each.usual) for each in both] == [("/usr", True), (KIT, False)]
+    assert not openblas.probe(recorded(system[1])), "a library without its header cannot be compiled against"
+    named = openblas.probe(recorded("/o/include/cblas.h", "/o/lib/libopenblas.so", variables={"OpenBLAS_HOME": "/o/"}))
+    assert [(each.root, each.found_by) for each in named] == [("/o", "OpenBLAS_HOME")]
+
+
+def test_a_private_mkl_is_found_too() -> None:
+    (found,) = intel.probe(recorded(kits=("mkl-2026.2.0",)))
+    assert found.root == "/home/you/t/kits/mkl-2026.2.0" and found.version == Version("2026.2.0")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (FoundOpenblas(root=KIT, found_by="rekindle"), KIT),
+        (FoundOpenblas(root="/usr", found_by="system", usual=True), None),
+    ],
+)
+def test_cmake_is_told_where_a_private_one_is(found: FoundOpenblas, said: str | None) -> None:
+    asked = request(found)
+    places = environment.BuildPlaces(temp="/t")
+    made = environment.compute(asked, options.resolve(asked).resolved, places=places)
+    assert made.value("OpenBLAS_HOME") == said
+
+
+def test_without_one_the_build_is_warned_and_provision_brings_it() -> None:
+    """From nothing in a chroot: CUDA and GCC were installed, and CMake stopped at `Could not find OpenBLAS`."""
+    asked = request(None)
+    (found,) = preflight._openblas(asked, options.resolve(asked))
+    assert found.state.value == "WARN" and found.fix and "toolchain install openblas" in found.fix.commands[0]
+    bare = Machine(os="linux", arch="aarch64")
+    wanted = BuildFile(torch="1.13.1", profile="minimal")
+    assert provision.lacking(wanted, bare).tools == ("openblas",)
+    assert provision.lacking(wanted, bare, {"BLAS": "Eigen"}).tools == ()
+    there = Machine(os="linux", arch="aarch64", openblas=(FoundOpenblas(root="/usr", found_by="system", usual=True),))
+    assert provision.lacking(wanted, there).tools == ()
+    assert provision.lacking(wanted, Machine(os="windows", arch="x86_64")).tools == ()
+
+
+def test_the_fast_profile_on_x86_takes_mkl_from_pip(tmp_path: Path) -> None:
+    assert provision.lacking(BuildFile(torch="1.13.1"), Machine(os="linux", arch="x86_64")).tools == ()
