@@ -36,7 +36,7 @@ from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
 from rekindle.machine.toolchain import private
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
-from rekindle.toolchain import command, finish, msvc, pulse
+from rekindle.toolchain import command, finish, msvc, progress
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.install import Installation
@@ -647,7 +647,7 @@ def test_one_archive_is_not_called_archives_and_unpacking_is_not_silent(
 ) -> None:
     """NCCL is one wheel: `fetching 1 archives`; CUDA 11.8 was unpacked for minutes without a line."""
     whole = staged(stage)
-    monkeypatch.setattr(pulse, "PULSE", 0.02)
+    monkeypatch.setattr(progress, "PULSE", 0.02)
     kept = Store.keep
 
     def slow(self: Store, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rekindle.core.console import plural
 from rekindle.core.errors import BadInput
-from rekindle.formats import unpacking
+from rekindle.formats import unpacking as packages
 from rekindle.toolchain import finish
 from rekindle.toolchain.layout import Layout
 from rekindle.toolchain.model import Kit, KitFile, Offering
-from rekindle.toolchain.pulse import Pulse
+from rekindle.toolchain.progress import Pulse, unpacking
 from rekindle.toolchain.store import Store
 
 _SHARED = re.compile(r"(?P<stem>lib[^/]+?\.so)\.[\d.]+\Z")
@@ -34,7 +34,7 @@ def assemble(
     ordered = list(archives)
     say(f"unpacking {plural(len(ordered), 'archive')}")
     done: list[int] = []
-    with Pulse(lambda _: _unpacking(done, ordered), say), ThreadPoolExecutor(max_workers=2) as pool:
+    with Pulse(unpacking(done, len(ordered)), say), ThreadPoolExecutor(max_workers=2) as pool:
         # The largest first, so that it is not the last one alone; added in order, so that a clash is always the same.
         largest = sorted(ordered, key=lambda path: -path.stat().st_size)
         jobs = {path: pool.submit(_unpacked, store, layout, path, done) for path in largest}
@@ -65,14 +65,10 @@ def assemble(
     )
 
 
-def _unpacking(done: list[int], archives: list[Path]) -> str:
-    return f"unpacked {sum(done) / 1e6:,.0f} MB of {plural(len(archives), 'archive')}"
-
-
 def _unpacked(store: Store, layout: Layout, archive: Path, done: list[int]) -> list[KitFile]:
     """The members that belong into the kit, each in the store; `done` grows by their sizes."""
     found = []
-    for entry in unpacking.entries(archive):
+    for entry in packages.entries(archive):
         path = layout.target(entry.name)
         if path is None:
             continue

@@ -14,10 +14,10 @@ from rekindle.core.console import plural
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
+from rekindle.toolchain.progress import Pulse, fetching
 from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings
 from rekindle.toolchain.providers.registry import provider, providers
-from rekindle.toolchain.pulse import Pulse
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import does_not_start
 
@@ -86,7 +86,7 @@ def bring(
         return [store.archive(part) for part in offering.parts]
     total = sum(part.size for part in lacking)
     say(f"fetching {plural(len(lacking), 'archive')}, {total / 1e6:,.0f} MB, from {offering.provider}")
-    with Pulse(_fetching(store, total), say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+    with Pulse(fetching(store.archives, total), say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         # The largest first: it would otherwise begin last and be waited for alone.
         jobs = [pool.submit(_fetched, store, source, group, how.settings) for group in _groups(lacking, source.GROUP)]
         try:
@@ -141,29 +141,6 @@ def _fetched(store: Store, source: Provider, parts: list[Part], settings: Provid
             message = f"`{wrong[0].file}` arrived with another SHA-256 than {wrong[0].sha256[:16]}…, twice"
             raise FetchFailed(message, hint="do not use this file; the mirror may be broken or tampered with")
         parts = wrong
-
-
-def _fetching(store: Store, total: int) -> Callable[[float], str]:
-    """How much has come, and how fast."""
-    had = _size(store.archives)
-
-    def line(passed: float) -> str:
-        come = max(_size(store.archives) - had, 0)
-        speed = come / passed
-        left = f", {max(total - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
-        return f"fetched {come / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}"
-
-    return line
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue
-    return total
 
 
 def _room(store: Store, offering: Offering) -> None:

@@ -1,0 +1,65 @@
+"""A line every few seconds of something that takes minutes, so that nobody takes silence for the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rekindle.core.console import plural
+
+PULSE = 5.0
+
+
+Line = Callable[[float], str]
+"""What to say after so many seconds."""
+
+
+class Pulse:
+    """Says the line of the moment, again and again, while it is entered."""
+
+    def __init__(self, line: Line, say: Callable[[str], None]) -> None:
+        self._line, self._say = line, say
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> None:
+        self._begun = time.monotonic()
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        while not self._stop.wait(PULSE):
+            self._say(self._line(time.monotonic() - self._begun))
+
+
+def fetching(folder: Path, total: int) -> Line:
+    """How much has come into the folder of archives, and how fast."""
+    had = _size(folder)
+
+    def line(passed: float) -> str:
+        come = max(_size(folder) - had, 0)
+        speed = come / passed
+        left = f", {max(total - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
+        return f"fetched {come / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}"
+
+    return line
+
+
+def unpacking(sizes: Sequence[int], archives: int) -> Line:
+    """How much has come out of so many archives; `sizes` grows meanwhile."""
+    return lambda _: f"unpacked {sum(sizes) / 1e6:,.0f} MB of {plural(archives, 'archive')}"
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return total
