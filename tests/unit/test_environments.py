@@ -93,6 +93,32 @@ def test_the_systems_python_is_not_installed_into(monkeypatch: pytest.MonkeyPatc
         locate(None)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Debian's folders, and a link")
+def test_debians_own_python_has_a_version_and_two_folders(tmp_path: Path) -> None:
+    for folder in ("bin", "lib/python3/dist-packages", "local/lib/python3.13/dist-packages"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bin/python3.13").touch()
+    (tmp_path / "bin/python3").symlink_to("python3.13")
+    found = find(tmp_path)
+    assert found.python == Version("3.13")
+    assert [Path(folder).parent.name for folder in found.site_packages] == ["python3", "python3.13"]
+
+
+def test_a_venv_that_sees_the_systems_packages(tmp_path: Path) -> None:
+    windows = os.name == "nt"
+    base, root = tmp_path / "base", tmp_path / "env"
+    site = "Lib/site-packages" if windows else "lib/python3.11/site-packages"
+    for folder in (base, root):
+        (folder / site).mkdir(parents=True)
+    home = base if windows else base / "bin"
+    for said, count in (("true", 2), ("false", 1)):
+        text = f"home = {home}\ninclude-system-site-packages = {said}\nversion = 3.11.7\n"
+        (root / "pyvenv.cfg").write_text(text, encoding="utf-8")
+        found = find(root)
+        assert found.site == root / site
+        assert [Path(folder) for folder in found.site_packages] == [root / site, base / site][:count]
+
+
 def test_an_environment_of_another_system_can_be_read_and_not_run(tmp_path: Path) -> None:
     if os.name == "nt":
         (tmp_path / "lib/python3.11/site-packages").mkdir(parents=True)

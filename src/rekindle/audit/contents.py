@@ -112,7 +112,7 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
                 modules.append(_module(path, relative, kept, fresh))
             elif relative.endswith("/METADATA"):
                 found = _distribution(os.path.dirname(path), kept, fresh)
-                distributions[normal(found.name)] = found
+                distributions.setdefault(normal(found.name), found)
             else:
                 path_lines += _lines(Path(path))
     _store(cache, kept, fresh)

@@ -116,7 +116,7 @@ def _read(root: Path) -> Environment | None:
         os="windows" if windows else "linux",
         kind=_kind(root, config),
         python=_version(root, config, site, windows=windows),
-        site_packages=tuple(str(folder) for folder in site),
+        site_packages=tuple(str(folder) for folder in (*site, *_systems_site(config, windows=windows))),
         interpreter=_interpreter(root, windows=windows),
         has_headers=_has_headers(root, config, windows=windows),
         pip=_pip(site),
@@ -124,10 +124,23 @@ def _read(root: Path) -> Environment | None:
 
 
 def _linux_site(root: Path) -> list[Path]:
-    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "lib/python3/dist-packages")
+    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages")
+    # Debian's own Python: packages of the system, and what pip put beside them.
+    patterns += ("lib/python3/dist-packages", "local/lib/python3*/dist-packages")
     found = [path for pattern in patterns for path in sorted(root.glob(pattern)) if path.is_dir()]
     distinct = {path.resolve(): path for path in reversed(found)}
     return list(reversed(distinct.values()))
+
+
+def _systems_site(config: dict[str, str], *, windows: bool) -> list[Path]:
+    """What a venv made with `--system-site-packages` sees besides its own: a distribution's torch is there."""
+    if config.get("include-system-site-packages", "").lower() != "true" or not config.get("home"):
+        return []
+    home = Path(config["home"])
+    if windows:
+        folder = home / "Lib" / "site-packages"
+        return [folder] if folder.is_dir() else []
+    return _linux_site(home.parent if home.name == "bin" else home)
 
 
 def _config(root: Path) -> dict[str, str]:
@@ -159,7 +172,9 @@ def _version(root: Path, config: dict[str, str], site: list[Path], *, windows: b
         names = (re.match(r"python3(\d{1,2})\.dll\Z", path.name, re.IGNORECASE) for path in root.glob("python3*.dll"))
         minor = next((found[1] for found in names if found), None)
         return Version(f"3.{minor}") if minor else None
-    named = re.match(r"python(3\.\d+)\Z", site[0].parent.name)
+    # Debian's folder is `python3` for every version; there the program's real name says which.
+    program = (root / "bin" / "python3").resolve().name
+    named = re.match(r"python(3\.\d+)\Z", site[0].parent.name) or re.match(r"python(3\.\d+)\Z", program)
     return Version(named[1]) if named else None
 
 
