@@ -32,17 +32,25 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: str
     folder: bool = False
     after: tuple[str, ...] = ()
-    least: str = ""
-    """What its own kernels need, where a card below it is refused by the project itself."""
+    gpu: str = ""
+    """The card it is built for where its own list leaves the usual one out."""
 
 
 # In the order of building: small ones first, and each after what it needs.
 LIST = (
-    Wanted(name="torch-scatter", requirement="torch-scatter==2.1.2", asked_by="PyTorch Geometric, ComfyUI 3D packs"),
-    Wanted(name="fused-ssim", requirement="fused-ssim", folder=True, asked_by="Gaussian splatting"),
+    Wanted(name="sam2", requirement="sam2==1.1.0", asked_by="SAM 2, ComfyUI segmentation"),
+    Wanted(name="torchsort", requirement="torchsort==0.1.9", asked_by="ranking losses"),
+    Wanted(name="chamferdist", requirement="chamferdist==1.0.3", asked_by="point clouds"),
+    Wanted(name="rotary-emb", requirement="rotary-emb==0.5.2", gpu="V100", asked_by="language models"),
+    Wanted(
+        name="spatial-correlation-sampler",
+        requirement="spatial-correlation-sampler==0.5.0",
+        asked_by="optical flow",
+    ),
+    Wanted(name="nerfacc", requirement="nerfacc==0.5.3", asked_by="NeRF"),
     Wanted(name="torch-spline-conv", requirement="torch-spline-conv==1.2.2", asked_by="PyTorch Geometric"),
-    Wanted(name="simple-knn", requirement="simple-knn==2.0.1", asked_by="Gaussian splatting"),
-    Wanted(name="nvdiffrast", requirement="nvdiffrast", folder=True, asked_by="TRELLIS, Hunyuan3D, ComfyUI 3D packs"),
+    Wanted(name="torch-scatter", requirement="torch-scatter==2.1.2", asked_by="PyTorch Geometric, ComfyUI 3D packs"),
+    Wanted(name="exllamav2", requirement="exllamav2==0.0.4", asked_by="text-generation-webui"),
     Wanted(name="torch-cluster", requirement="torch-cluster==1.6.3", asked_by="PyTorch Geometric"),
     Wanted(
         name="torch-sparse",
@@ -50,20 +58,23 @@ LIST = (
         after=("torch-scatter",),
         asked_by="PyTorch Geometric",
     ),
-    Wanted(name="chamferdist", requirement="chamferdist==1.0.3", asked_by="point clouds"),
-    Wanted(name="causal-conv1d", requirement="causal-conv1d==1.5.0.post8", asked_by="Mamba"),
+    Wanted(name="causal-conv1d", requirement="causal-conv1d==1.5.2", gpu="V100", asked_by="Mamba"),
     Wanted(
         name="mamba-ssm",
-        requirement="mamba-ssm==2.2.4",
+        requirement="mamba-ssm==2.3.1",
+        gpu="V100",
         after=("causal-conv1d",),
         asked_by="Mamba",
     ),
-    Wanted(name="torchvision", requirement="torchvision", asked_by="nearly everybody"),
-    Wanted(name="detectron2", requirement="detectron2", folder=True, after=("torchvision",), asked_by="LayoutParser"),
-    Wanted(name="pytorch3d", requirement="pytorch3d", folder=True, asked_by="3D research"),
+    Wanted(name="flash-attn", requirement="flash-attn==2.8.3", asked_by="language models"),
     Wanted(name="gsplat", requirement="gsplat==1.5.3", asked_by="nerfstudio"),
     Wanted(name="xformers", requirement="xformers==0.0.29.post3", asked_by="Stable Diffusion"),
-    Wanted(name="flash-attn", requirement="flash-attn==2.8.3", asked_by="language models", least="8.0"),
+    Wanted(name="torchvision", requirement="torchvision==0.21.0", asked_by="nearly everybody"),
+    Wanted(name="fused-ssim", requirement="fused-ssim", folder=True, asked_by="Gaussian splatting"),
+    Wanted(name="simple-knn", requirement="simple-knn", folder=True, asked_by="Gaussian splatting"),
+    Wanted(name="nvdiffrast", requirement="nvdiffrast", folder=True, asked_by="TRELLIS, Hunyuan3D, ComfyUI 3D packs"),
+    Wanted(name="detectron2", requirement="detectron2", folder=True, after=("torchvision",), asked_by="LayoutParser"),
+    Wanted(name="pytorch3d", requirement="pytorch3d", folder=True, asked_by="3D research"),
 )
 
 
@@ -101,16 +112,17 @@ def _answered(words: list[str]) -> tuple[int, dict[str, Any], str]:
 
 def build(wanted: Wanted, options: argparse.Namespace) -> Built:
     project = str(Path(options.sources, wanted.name)) if wanted.folder else wanted.requirement
-    shown = f'rekindle extension build {wanted.requirement} --gpu "{options.gpu}"'
+    gpu = wanted.gpu or options.gpu
+    shown = f'rekindle extension build {wanted.requirement} --gpu "{gpu}"'
     with tempfile.TemporaryDirectory() as folder:
-        words = ["extension", "build", project, "--env", options.env, "--gpu", options.gpu, "-o", folder, "--json"]
+        words = ["extension", "build", project, "--env", options.env, "--gpu", gpu, "-o", folder, "--json"]
         words += [] if wanted.folder else ["--from-source"]
         words += ["--mirror", options.mirror] if options.mirror and wanted.name == "torchvision" else []
         begun = time.monotonic()
         code, answer, said = _answered([*options.rekindle, *words])
         seconds = time.monotonic() - begun
         wheel = next(iter(sorted(Path(folder).glob("*.whl"))), None)
-        inspected, targets = _inspected(wheel, options) if wheel else ("", {})
+        inspected, targets = _inspected(wheel, gpu, options) if wheel else ("", {})
         if wheel and options.keep:
             Path(options.keep).mkdir(parents=True, exist_ok=True)
             Path(options.keep, wheel.name).write_bytes(wheel.read_bytes())
@@ -124,7 +136,7 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
     return Built(
         name=wanted.name,
         command=shown,
-        gpu=options.gpu,
+        gpu=gpu,
         **facts,
         seconds=round(seconds, 1),
         code=code,
@@ -143,8 +155,8 @@ _FACTS = (
 )
 
 
-def _inspected(wheel: Path, options: argparse.Namespace) -> tuple[str, dict[str, int]]:
-    _, answer, said = _answered([*options.rekindle, "inspect", str(wheel), "--gpu", options.gpu, "--json"])
+def _inspected(wheel: Path, gpu: str, options: argparse.Namespace) -> tuple[str, dict[str, int]]:
+    _, answer, said = _answered([*options.rekindle, "inspect", str(wheel), "--gpu", gpu, "--json"])
     for card in answer.get("cards", ()):
         return str(card["coverage"]), answer["targets"]
     return said.strip()[:200] or "no GPU code", answer.get("targets", {})
@@ -221,8 +233,7 @@ This page is written by `python -m tools.extension_table`; its `--help` shows ho
 
 def _result(wanted: Wanted, each: Built | None) -> str:
     if each is None:
-        least = f"its kernels need {wanted.least} or newer" if wanted.least else ""
-        return f"not built here{': ' + least if least else ', UNVERIFIED'}"
+        return "not built here, UNVERIFIED"
     if each.wheel:
         code = ", ".join(f"{count} × {target}" for target, count in sorted(each.targets.items()))
         return f"built; inspect: {each.inspected}, {code or 'no GPU code'}"

@@ -124,9 +124,9 @@ def _read(root: Path) -> Environment | None:
 
 
 def _linux_site(root: Path) -> list[Path]:
-    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages")
-    # Debian's own Python: packages of the system, and what pip put beside them.
-    patterns += ("lib/python3/dist-packages", "local/lib/python3*/dist-packages")
+    # The last two are Debian's own Python: packages of the system, and what pip put beside them.
+    patterns = ["lib/python3*/site-packages", "lib64/python3*/site-packages"]
+    patterns += ["lib/python3/dist-packages", "local/lib/python3*/dist-packages"]
     found = [path for pattern in patterns for path in sorted(root.glob(pattern)) if path.is_dir()]
     distinct = {path.resolve(): path for path in reversed(found)}
     return list(reversed(distinct.values()))
