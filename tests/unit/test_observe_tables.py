@@ -203,6 +203,76 @@ def test_options_are_what_pytorchs_tree_declares_and_reads(copy: Path, tmp_path:
     assert "USE_NOVELTZ" in read(trees)
 
 
+GUARDS = """if(CUDA_VERSION VERSION_LESS 11.0)
+  message(FATAL_ERROR "PyTorch requires CUDA 11.0 or above.")
+endif()
+if(CUDNN_VERSION VERSION_LESS "8.1.0")
+  message(FATAL_ERROR "PyTorch requires cuDNN 8.1 and above.")
+endif()
+"""
+TREE = {
+    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.18 FATAL_ERROR)
+set(CMAKE_CXX_STANDARD
+    17
+    CACHE STRING "The C++ standard")
+if(CMAKE_COMPILER_IS_GNUCXX AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 9.3)
+  message(
+    FATAL_ERROR
+      "GCC-9.3 or newer is required")
+endif()
+""",
+    "setup.py": "python_min_version = (3, 9, 0)\n",
+    "requirements.txt": "setuptools<=75.8.2\n",
+    "pyproject.toml": 'requires = ["setuptools"]\n',
+}
+
+
+@pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
+def test_releases_are_what_wheel_and_tree_say(index: tuple[Path, str], copy: Path, tmp_path: Path) -> None:
+    folder, url = index
+    clone, tape = tmp_path / "clone", str(tmp_path / "tape")
+    clone.mkdir()
+    git(clone, "init", "-q")
+    place = copy / "torch" / "torch_releases.json"
+    (before,) = (row for row in rows(place) if row["minor"] == "2.7")
+
+    def read(*words: str, cudnn: str = "9.5.1.17", guards: str = GUARDS, cmake: str = "3.18") -> dict[str, Any]:
+        more = f"Requires-Python: >=3.9.0\nRequires-Dist: nvidia-cudnn-cu12=={cudnn}; platform_system == 'Linux'\n"
+        wheel = {
+            "torch/version.py": f"__version__ = '2.7.1'\ncuda = '12.6'\ngit_version = '{before['git_version']}'\n",
+            "torch/share/cmake/Caffe2/public/cuda.cmake": guards,
+            "torch-2.7.1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: 2.7.1\n{more}",
+        }
+        tags = [f"cp3{minor}-cp3{minor}" for minor in range(9, 14)]
+        names = [f"torch-2.7.1-{tag}-{system}.whl" for tag in tags for system in ("manylinux_2_28_x86_64", "win_amd64")]
+        if "--offline" not in words:
+            publish(folder, "torch", dict.fromkeys(["torch-2.7.0-cp39-cp39-win_amd64.whl", *names], wheel))
+        for path, text in TREE.items():
+            (clone / path).write_text(text.replace("VERSION 3.18", f"VERSION {cmake}"), encoding="utf-8", newline="\n")
+        git(clone, "add", "-A")
+        git(clone, "commit", "-q", "--allow-empty", "-m", "x")
+        git(clone, "tag", "-f", "v2.7.1")
+        (row,) = regenerated(place, str(clone), *words, url=url)
+        return row
+
+    assert read("--tape", tape) | {"observed_at": ""} == before | {"observed_at": ""}
+    assert read("--tape", tape, "--offline") | {"observed_at": ""} == before | {"observed_at": ""}
+    assert read(cudnn="9.5.1.18")["variants"][1]["cudnn"] == "9.5.1.18"
+    changed = read(guards=GUARDS.replace("LESS 11.0", "LESS 11.4"), cmake="3.19")
+    assert (changed["min_cuda"], changed["min_cmake"]) == ("11.4", "3.19")
+    place.unlink()
+    done = observe(copy, "torch_releases", url=url)
+    assert done.returncode == 1
+    assert "are read from a clone of pytorch/pytorch with its tags" in done.stderr
+
+
+def test_every_table_is_told_by_the_list_of_tables(copy: Path) -> None:
+    told = observe(copy, "list").stdout.split()
+    observed = {path.stem for room in KNOWLEDGE.iterdir() if room.is_dir() for path in room.glob("*.json")}
+    assert observed
+    assert not observed - set(told)
+
+
 def test_cudnn_of_a_new_version_is_what_its_libraries_hold(index: tuple[Path, str], copy: Path) -> None:
     folder, url = index
     place = copy / "cuda" / "cudnn.json"

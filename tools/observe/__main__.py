@@ -2,7 +2,7 @@
 
     python -m tools.observe TABLE [ARGUMENT...] [--accept] [--tape DIR] [--index URL]
     python -m tools.observe all [--dry]          every table; one whose source cannot be had here is UNVERIFIED
-    python -m tools.observe list                 the tables, what each needs, and whether a deleted one comes back
+    python -m tools.observe list                 the tables and what each needs
     python -m tools.observe bundle FILE          a bundle of all tables for `rekindle knowledge update`
 
 Each prints what is new, changed and gone, and stops before writing when a row is gone or a capability changed: look,
@@ -61,14 +61,18 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 # What a script takes if a person has it: without it, it says what is UNVERIFIED.
 OPTIONAL = {
-    "toolkits": "the release notes of the newest CUDA, saved from docs.nvidia.com/cuda/cuda-toolkit-release-notes"
-}
-# Why a table does not come back from its source alone: the script goes by the rows that are there.
-KEEPS = {
-    "torch_releases": "what only PyTorch's tree says (compilers, CMake, CUDA lines); the index's part is read anew",
+    "toolkits": "the release notes of the newest CUDA, saved from docs.nvidia.com/cuda/cuda-toolkit-release-notes",
+    "torch_releases": f"{TORCH}; a deleted table needs it",
 }
 # Written by their own programs, because they download whole wheels or read records of builds.
-OTHERS = ("torch_wheels", "torch_wheels_aarch64", "compile_times", "compile_memory", "sweeps (tools/sweep.py)")
+OTHERS = {
+    "torch_wheels": "python -m tools.observe.torch_wheels: whole wheels of torch",
+    "torch_wheels_aarch64": "python -m tools.observe.torch_wheels_aarch64: the same for aarch64",
+    "compile_times": "python -m tools.observe.compile_times: logs of Ninja, of builds that were run",
+    "compile_memory": "python -m tools.observe.compile_memory: records of builds that were run",
+    "field_reports": "python -m tools.observe.field_reports: what users sent from their machines",
+    "sweeps": "tools/sweep.py --row: what the compiler said of each file",
+}
 
 
 def main() -> int:
@@ -81,10 +85,13 @@ def main() -> int:
         os.environ["REKINDLE_OBSERVE_OFFLINE"] = os.environ["PIP_NO_INDEX"] = "1"
     if options.table == "list":
         for name, needs in TABLES.items():
-            back = f"keeps rows: {KEEPS[name]}" if name in KEEPS else "a deleted table comes back"
             more = f"; if you have it: {OPTIONAL[name]}" if name in OPTIONAL else ""
+            stated = (Path(__file__).parent / "stated" / f"{name}.toml").exists()
+            back = f"a deleted table comes back, with stated/{name}.toml" if stated else "a deleted table comes back"
             print(f"{name:<20}{'; '.join(needs) or INDEX}{more}\n{'':<20}{back}")
-        print("by themselves:", ", ".join(OTHERS))
+        print("by their own programs, from what is named:")
+        for name, source in OTHERS.items():
+            print(f"{name:<22}{source}")
         return 0
     if options.table == "bundle":
         return bundle(Path(options.arguments[0]))
@@ -122,12 +129,7 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
     needs: list[Any] = arguments[: len(TABLES[name]) + (name in OPTIONAL)]
     if name == "linux_libraries":
         needs = [[]]
-    try:
-        found = module.observe(*needs)
-    except FileNotFoundError as error:
-        if name in KEEPS and not table.place(name).exists():
-            raise SystemExit(f"`{name}` does not come back from nothing ({KEEPS[name]}): restore it first") from error
-        raise
+    found = module.observe(*needs)
     replaced = getattr(module, "replaced", difference.never)
     return table.propose(name, found, accept=accept, dry=dry, replaced=replaced)
 
