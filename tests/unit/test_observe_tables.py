@@ -309,7 +309,10 @@ def test_mathlibs_are_what_the_first_and_the_last_wheel_hold(
     def read(target: str, *words: str, versions: tuple[str, ...] = ("99.1", "99.2", "99.10")) -> list[dict[str, Any]]:
         names = {version: f"nvidia_cublas-{version}-py3-none-win_amd64.whl" for version in versions}
         held = {names[versions[0]]: fatbins.container("sm_50"), names[versions[-1]]: fatbins.container(target, "sm_90")}
-        wheels = {name: {"nvidia/bin/CUBLAS64_99.dll": held.get(name, b"never opened")} for name in names.values()}
+        stray = {"nvidia/bin/cufftw64_99.dll": fatbins.container("sm_52")}
+        wheels = {
+            name: {"nvidia/bin/CUBLAS64_99.dll": held.get(name, b"never opened"), **stray} for name in names.values()
+        }
         publish(folder, "nvidia-cublas", {**wheels, "nvidia_cublas-99.11rc1-py3-none-win_amd64.whl": {}})
         return regenerated(place, *words, url=url)
 

@@ -63,7 +63,8 @@ def _row(package: str, version: str, library: str, targets: list[str]) -> dict[s
 
 
 def _is_library(path: str) -> bool:
-    return path.lower().endswith(".dll")
+    """All but cuFFT's face for programs written for FFTW: torch does not load it, and it holds one stray target."""
+    return path.lower().endswith(".dll") and not _base(path).startswith("cufftw")
 
 
 def _base(path: str) -> str:
