@@ -96,7 +96,14 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     imported: str = ""
     """What the import with the torch of the environment gave; empty when it was not tried."""
     arch_list: str = ""
+    refused: bool = False
+    """Turned down before the first compiler started."""
     why: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """A wheel alone is not enough: some projects leave their GPU code out when it does not compile."""
+        return self.wheel is not None and self.inspected == "SERVES"
 
 
 def _answered(words: list[str]) -> tuple[int, dict[str, Any], str]:
@@ -129,7 +136,7 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         if options.keep and (log := Path(folder, "extension-build.log")).is_file():
             Path(options.keep).mkdir(parents=True, exist_ok=True)
             Path(options.keep, f"{wanted.name}.log").write_bytes(log.read_bytes())
-        if wheel and options.install:
+        if wheel and options.install and inspected == "SERVES":
             words = ["-m", "pip", "install", "-q", "--no-deps", "--break-system-packages", str(wheel)]
             subprocess.run([options.env, *words], check=True)
     facts = json.loads(subprocess.run([options.env, "-c", _FACTS], capture_output=True, text=True, check=True).stdout)
@@ -145,7 +152,8 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         inspected=inspected,
         imported=next((each["state"] for each in answer.get("findings", ()) if each["id"] == "extension.import"), ""),
         arch_list=answer.get("arch_list", ""),
-        why="" if wheel else _reason(answer, said),
+        refused=wheel is None and bool(answer.get("findings")),
+        why="" if wheel and inspected == "SERVES" else _reason(answer, said),
     )
 
 
@@ -195,7 +203,7 @@ def _write(options: argparse.Namespace) -> int:
 def page(results: list[Built]) -> str:
     """The table as Markdown."""
     known = {each.name: each for each in results}
-    built = [each for each in results if each.wheel]
+    built = [each for each in results if each.serves]
     lines = [
         "# Extensions for an old card, built and inspected",
         "",
@@ -211,7 +219,7 @@ def page(results: list[Built]) -> str:
         lines.append(
             f"| {wanted.name} | {wanted.asked_by} | {', '.join(wanted.after) or '-'} | "
             f"`{each.command if each else 'rekindle extension build ' + wanted.requirement}` | "
-            f"{f'{each.seconds:.0f}' if each else '-'} | {_result(wanted, each)} |"
+            f"{f'{each.seconds:.0f}' if each else '-'} | {_result(each)} |"
         )
     return "\n".join([*lines, "", _FOOT, ""])
 
@@ -231,13 +239,16 @@ folder with their source: give `rekindle extension build` that folder.
 This page is written by `python -m tools.extension_table`; its `--help` shows how to make it again."""
 
 
-def _result(wanted: Wanted, each: Built | None) -> str:
+def _result(each: Built | None) -> str:
     if each is None:
         return "not built here, UNVERIFIED"
-    if each.wheel:
+    why = " ".join(each.why.split()).replace("|", "/")[:300]
+    if each.refused:
+        return f"refused: {why}"
+    if each.serves:
         code = ", ".join(f"{count} × {target}" for target, count in sorted(each.targets.items()))
-        return f"built; inspect: {each.inspected}, {code or 'no GPU code'}"
-    return f"failed: {' '.join(each.why.split()).replace('|', '/')[:300]}"
+        return f"built; inspect: {each.inspected}, {code}; import: {each.imported or 'UNVERIFIED'}"
+    return f"failed: {why}" if each.wheel is None else f"a wheel without code for the card: {why}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,7 +15,16 @@ from rekindle.extension.prepare import Preparation, Workbench, arch_list, prepar
 from rekindle.extension.wheel import satisfied
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.machine.model import CalledTool, FoundCompiler, FoundPython, FoundToolkit, Machine, Memory, Processor
+from rekindle.machine.model import (
+    CalledTool,
+    FoundCompiler,
+    FoundPython,
+    FoundToolkit,
+    Machine,
+    Memory,
+    Processor,
+    Surroundings,
+)
 from rekindle.model.environment import Environment
 from support.command import rekindle_command
 
@@ -141,6 +150,14 @@ def test_another_major_is_refused_with_what_to_install() -> None:
     fix = next(finding.fix for finding in found.findings if finding.id == "extension.toolkit")
     assert fix is not None
     assert "CUDA 12.6" in fix.text
+
+
+@pytest.mark.parametrize(("glibc", "said"), [("2.41", True), ("2.42", True), ("2.39", False), (None, False)])
+def test_a_c_library_that_nvcc_cannot_read_is_said(glibc: str | None, said: bool) -> None:
+    """Met on Debian 13: every check passed, and each CUDA file then failed inside the system's math headers."""
+    system = Surroundings(glibc=Version(glibc) if glibc else None)
+    found = prepared("11.7", "3.5", machine=msgspec.structs.replace(MACHINE, surroundings=system))
+    assert (states(found).get("libc") is State.WARN) == said
 
 
 def test_a_card_that_the_toolkit_has_dropped() -> None:

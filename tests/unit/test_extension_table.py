@@ -10,7 +10,7 @@ def _built(name: str, **more: object) -> Built:
     given = {
         "name": name, "command": f"rekindle extension build {name}", "gpu": "GTX 1080 Ti", "torch": "2.6.0",
         "cuda": "12.4", "python": "3.13.5", "processor": "aarch64", "seconds": 61.0, "code": 0, "wheel": "a.whl",
-        "targets": {"sm_61": 3}, "inspected": "FULL", "why": "",
+        "targets": {"sm_61": 3}, "inspected": "SERVES", "imported": "PASS", "why": "",
     }  # fmt: skip
     return Built(**{**given, **more})  # type: ignore[arg-type]
 
@@ -30,7 +30,7 @@ def test_what_was_not_built_is_unverified() -> None:
 
 def test_a_wheel_and_a_failure_are_told_apart() -> None:
     text = page([_built("torch-scatter"), _built("nvdiffrast", wheel=None, why="no\ncompiler | here", targets={})])
-    assert "built; inspect: FULL, 3 × sm_61" in text
+    assert "built; inspect: SERVES, 3 × sm_61; import: PASS" in text
     assert "failed: no compiler / here" in text
     assert f"1 of {len(LIST)} were built" in text
 
@@ -39,3 +39,14 @@ def test_the_reason_is_the_first_failed_finding() -> None:
     answer = {"findings": [{"state": "PASS", "found": "a"}, {"state": "FAIL", "found": "b"}]}
     assert extension_table._reason(answer, "noise") == "b"
     assert extension_table._reason({"message": "c"}, "noise") == "c"
+
+
+def test_a_wheel_without_code_for_the_card_is_not_built() -> None:
+    """sam2 gives a wheel without its CUDA module when that does not compile."""
+    text = page([_built("sam2", targets={}, inspected="NO", why="the import fails")])
+    assert "a wheel without code for the card: the import fails" in text
+    assert f"0 of {len(LIST)} were built" in text
+
+
+def test_a_refusal_is_no_failure() -> None:
+    assert "refused: no code for it" in page([_built("flash-attn", wheel=None, refused=True, why="no code for it")])

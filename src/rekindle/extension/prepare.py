@@ -14,6 +14,7 @@ from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
+from rekindle.knowledge.cuda.host_compilers import c_library_limit
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import FoundToolkit, Machine
 from rekindle.machine.python.environment import python_has_headers
@@ -73,6 +74,7 @@ def prepare(
     findings.append(_toolkit_finding(kit, torch.version, cuda, machine.toolkits))
     if kit is not None and kit.own_ptxas is False:
         findings.append(_ptxas(kit))
+    findings += _c_library(kit, machine.surroundings.glibc)
     capabilities, targets = [card.capability for card in cards], kit.targets if kit else ()
     architectures = arch_list(capabilities, targets, ptx=bench.ptx)
     forward = arch_list(capabilities, targets).endswith("+PTX")
@@ -258,6 +260,25 @@ def _toolkit_finding(
 def _ptxas(kit: FoundToolkit) -> Finding:
     found = f"CUDA {kit.version} would call another toolkit's ptxas because of PATH; the build corrects that"
     return Finding(id="extension.ptxas", state=State.WARN, found=found)
+
+
+def _c_library(kit: FoundToolkit | None, glibc: Version | None) -> list[Finding]:
+    """A warning and no refusal: headers can be mended, and nothing tells from outside whether they were."""
+    limit = c_library_limit(glibc, kit.version) if kit and kit.version else None
+    if kit is None or limit is None:
+        return []
+    return [
+        Finding(
+            id="extension.libc",
+            state=State.WARN,
+            found=f"CUDA {kit.version} does not compile with the headers of glibc {glibc}",
+            why=limit.why,
+            fix=Fix(
+                text=f"use CUDA {limit.cuda_before} or newer with a torch of its major, or build in a container of an "
+                "older system (Ubuntu 22.04 or 24.04)"
+            ),
+        )
+    ]
 
 
 def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None, *, forward: bool) -> Finding:

@@ -54,6 +54,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "builds/review_rules": {"rule": ("id",)},
     "builds/rules": {"rules": ("id",)},
     "builds/sweeps": {"sweeps": ("torch", "cuda", "capability")},
+    "cuda/c_libraries": {"limit": ("glibc", "cuda_before")},
     "cuda/cudnn": {"releases": ("version",), "families": ("first", "last", "cuda")},
     "cuda/cudnn_parts": {"parts": ("major",)},
     "cuda/dlls": {"wheels": ("wheel",)},

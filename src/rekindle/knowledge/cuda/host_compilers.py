@@ -8,7 +8,7 @@ CUDA has two MSVC gates. nvcc's `crt/host_config.h` refuses an `_MSC_VER` out of
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 _OLDEST_GCC = 5
 
@@ -41,6 +41,22 @@ class StlGate(Row, frozen=True, kw_only=True):
     first_toolset: Version
     last_toolset: Version
     min_cuda: Version | None
+
+
+class LibraryLimit(Row, frozen=True, kw_only=True):
+    """From `glibc` on, CUDA before `cuda_before` does not compile against the headers of the C library."""
+
+    glibc: Version
+    cuda_before: Version
+    why: str
+
+
+def c_library_limit(glibc: Version | None, cuda: Version) -> LibraryLimit | None:
+    """The limit that this pair breaks; None when it breaks none, or when the system's glibc is not known."""
+    if glibc is None:
+        return None
+    limits = decided("c_libraries", dict[str, tuple[LibraryLimit, ...]])["limit"]
+    return next((row for row in limits if glibc >= row.glibc and cuda < row.cuda_before), None)
 
 
 class _Tables(msgspec.Struct, frozen=True):
