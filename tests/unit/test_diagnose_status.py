@@ -60,3 +60,16 @@ def test_only_a_new_triton_is_pointed_to_another_ptxas() -> None:
     said = "Internal Triton PTX codegen error\nptxas fatal   : Value '{}' is not defined for option 'gpu-name'\n"
     assert "TRITON_PTXAS_PATH" in _fix(said.format("sm_121a"))
     assert "TRITON_PTXAS_PATH" not in _fix(said.format("sm_120"))
+
+
+def test_a_toolset_is_loaded_by_a_file_that_the_prompt_names() -> None:
+    said = "#error:  -- unsupported Microsoft Visual Studio version! Only the versions between 2017 and 2022 are"
+    log = f"C:\\CUDA\\v11.8\\include\\crt/host_config.h(153): fatal error C1189: {said}\n"
+    fix = diagnose_text(log).causes[0].fix
+    assert fix.commands == ('call "%VCINSTALLDIR%Auxiliary\\Build\\vcvars64.bat" -vcvars_ver=14.39',)
+
+
+def test_a_fermi_is_not_told_that_it_works_without_cudnn() -> None:
+    status = "cuDNN error: CUDNN_STATUS_ARCH_MISMATCH\n"
+    assert "it works" not in _fix(f"GPU 0: GeForce GTX 460\n{status}")
+    assert "it works" in _fix(f"GPU 0: Tesla K80\n{status}")

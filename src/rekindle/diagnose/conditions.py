@@ -28,7 +28,8 @@ CONDITIONS = frozenset({
     "library_header", "runtime_header",
     "nccl_clone", "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
     "nvrtc_in_torch", "nvrtc_open", "other_package", "package_unknown", "plain_network", "proxy",
-    "python_32_bit", "shm", "system_open", "test_library", "tls", "toolkit_open", "torch_itself", "torch_may_lack",
+    "python_32_bit", "shm", "some_cudnn", "system_open", "test_library", "tls", "toolkit_open",
+    "torch_itself", "torch_may_lack",
     "torch_package", "torch_package_any", "torch_package_open", "triton", "triton_own_ptxas", "wsl_or_open", "zlib",
 })
 # fmt: on
@@ -51,6 +52,7 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "card_is_new": judged is not None and judged >= _TRITON_FLOOR,
         "card_is_old": judged is not None and judged < _TRITON_FLOOR,
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
+        "some_cudnn": card is None or not coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,
         "system_open": facts.os is None,
         "toolkit_open": facts.toolkit is None and "first_folder" not in fields,

@@ -26,6 +26,8 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _SHARED_NAMES = frozenset({"google", "nvidia", "azure", "ruamel", "zope", "backports", "sphinxcontrib", "jaraco"})
 # The major versions of cuDNN that the package nvidia-cudnn-cu12 has.
 _CUDNN_ON_PIP = ("8", "9")
+# vcvars64.bat is on no PATH; a developer prompt names its folder.
+_LOAD_VCVARS = r'call "%VCINSTALLDIR%Auxiliary\Build\vcvars64.bat"'
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
@@ -93,7 +95,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    values: dict[str, str] = {}
+    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS}
     for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "driver", "toolkit"):
         value = getattr(facts, name)
         if value is not None:
