@@ -11,7 +11,7 @@ PyYAML and typing_extensions must be installed: the headers that the files inclu
 
     python tools/sweep.py TREE --results FILE --row TORCH CUDA PLATFORM
 
-writes what FILE holds into the table `builds/sweeps.json` and compiles nothing.
+writes what FILE holds into the table `builds/sweeps.json` and into the page that tells of it, and compiles nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "concepts" / "orphaned-cards.md"
 # What CMake passes to nvcc in these releases, as far as it changes device code.
 FLAGS = (
     *("--expt-relaxed-constexpr", "--expt-extended-lambda", "-Wno-deprecated-gpu-targets"),
@@ -123,7 +124,22 @@ def write_row(options: argparse.Namespace) -> int:
             }
         )
     table.write("sweeps", {"sweeps": rows})
+    PAGE.write_text(told(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8", newline="\n")
     return 0
+
+
+def told(page: str, rows: list[dict[str, Any]]) -> str:
+    """The page with its table of sweeps written anew: what the table of the tool says, a person reads there."""
+    lines = []
+    for row in rows:
+        tried = row["compiled"] + len(row["refused"])
+        virtual = re.search(r"the PTX for (\S+) through", row["source"])
+        card = f"{row['capability']} (PTX of {virtual[1]})" if virtual else row["capability"]
+        counts = (
+            f"{tried} of {row['files']} | {row['compiled']} | {len(row['refused'])} | {len(row.get('dropped', ()))}"
+        )
+        lines.append(f"| {row['torch']} | {row['cuda']} | {card} | {counts} |\n")
+    return re.sub(r"(\| release \| CUDA \| for .*\n\|[-|]+\n)(?:\|.*\n)*", lambda head: head[1] + "".join(lines), page)
 
 
 def _made(virtual: str, arch: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from tools import sweep
 from tools.sweep import _made, counted
 
 WORKS = """
@@ -38,3 +41,10 @@ def test_a_kernel_that_the_source_dropped_for_an_architecture_is_counted() -> No
 def test_the_row_of_another_card_says_whose_ptx_it_was() -> None:
     assert _made("6.1", "6.1") == "nvcc to PTX and ptxas"
     assert _made("6.1", "7.0") == "the PTX for 6.1 through ptxas for 7.0"
+
+
+def test_the_page_tells_what_the_table_holds() -> None:
+    rows = json.loads((sweep.ROOT / "src/rekindle/knowledge/builds/sweeps.json").read_text(encoding="utf-8"))["sweeps"]
+    page = sweep.PAGE.read_text(encoding="utf-8")
+    assert sweep.told(page, rows) == page
+    assert sweep.told(page, [{**rows[0], "compiled": 1}]) != page
