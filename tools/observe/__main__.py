@@ -92,6 +92,7 @@ def main() -> int:
         print("by their own programs, from what is named:")
         for name, source in OTHERS.items():
             print(f"{name:<22}{source}")
+        print("container images of projects.toml are held against a registry: python -m tools.observe.container_images")
         return 0
     if options.table == "bundle":
         return bundle(Path(options.arguments[0]))
