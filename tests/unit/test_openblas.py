@@ -13,6 +13,8 @@ from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay
 from rekindle.machine.model import FoundOpenblas, Machine
 from rekindle.machine.toolchain import intel, openblas
+from rekindle.toolchain.layout import Layout
+from rekindle.toolchain.model import KitPlatform
 
 KIT = "/home/you/t/kits/openblas-0.3.21"
 
@@ -83,3 +85,11 @@ def test_without_one_the_build_is_warned_and_provision_brings_it() -> None:
 
 def test_the_fast_profile_on_x86_takes_mkl_from_pip(tmp_path: Path) -> None:
     assert provision.lacking(BuildFile(torch="1.13.1"), Machine(os="linux", arch="x86_64")).tools == ()
+
+
+@pytest.mark.parametrize("name", ["include/{}/openblas-pthread/cblas.h", "lib/{}/openblas-pthread/libopenblas.so"])
+def test_a_kit_of_debians_has_its_header_where_cmake_looks(name: str) -> None:
+    """A kit was installed, and CMake did not find `cblas.h`: it lay in a folder below `include`."""
+    layout = Layout(id="debian-library", place=KitPlatform(system="linux", arch="aarch64"))
+    placed = layout.target("usr/" + name.format("aarch64-linux-gnu"))
+    assert placed == name.replace("/{}/openblas-pthread", "")

@@ -53,7 +53,8 @@ _RULES: dict[str, tuple[tuple[str, str | None], ...]] = {
         (r".+", None),
     ),
     "debian-library": (
-        (r"usr/include/(?:{triplet}/)?(.+)", r"include/\1"),
+        # Debian's alternatives, which only an installation makes, lead from the plain names into these folders.
+        (r"usr/include/(?:{triplet}/)?(?:openblas-[a-z]+/)?(.+)", r"include/\1"),
         (r"(?:usr/)?lib/{triplet}/(?:openblas-[a-z]+/)?(.+)", r"lib/\1"),
         (r".+", None),
     ),
