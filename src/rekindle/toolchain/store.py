@@ -104,7 +104,8 @@ class Store:
                     size += len(piece)
                     stream.write(piece)
             place = self.object(digest.hexdigest(), executable=executable)
-            if place.is_file() and place.stat().st_size == size:
+            # Its contents count, not its name: a damaged one is replaced, or `--again` would bring it back.
+            if place.is_file() and place.stat().st_size == size and paths.sha256_of(place) == digest.hexdigest():
                 return digest.hexdigest(), size
             place.parent.mkdir(parents=True, exist_ok=True)
             beside.chmod(0o555 if executable else 0o444)
