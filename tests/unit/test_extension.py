@@ -194,6 +194,8 @@ def test_no_compiler_that_the_toolkit_takes() -> None:
 def test_a_requirement_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     (tmp_path / "setuptools-75.8.2.dist-info").mkdir()
     (tmp_path / "scikit_build_core-0.10.7.dist-info").mkdir()
+    (tmp_path / "wheel-0.46.1.egg-info").mkdir()
+    (tmp_path / "Cython-3.0.11-py3.13.egg-info").touch()
     place = Environment(
         root=str(tmp_path),
         os="linux",
@@ -208,6 +210,8 @@ def test_a_requirement_that_is_there_is_not_fetched_again(tmp_path: Path) -> Non
         ("setuptools>=77", False),
         ("scikit-build-core>=0.10", True),
         ("pybind11", False),
+        ("wheel>=0.40", True),
+        ("cython<3", False),
         ("tomli; python_version < '3'", True),
     ):
         assert satisfied(text, place, {"PATH": ""}) is met, text

@@ -26,6 +26,7 @@ from rekindle.core.run import call, checked
 from rekindle.diagnose import report
 from rekindle.extension.prepare import Preparation
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
 from rekindle.model.environment import Environment
 
 LOG = "extension-build.log"
@@ -185,8 +186,8 @@ def satisfied(text: str, environment: Environment, environ: Mapping[str, str]) -
     if requirement.name == "ninja" and which("ninja", environ.get("PATH", "")):
         return True
     for folder in environment.site_packages:
-        for info in Path(folder).glob("*.dist-info"):
-            name, _, version = info.name.removesuffix(".dist-info").rpartition("-")
-            if canonicalize_name(name) == canonicalize_name(requirement.name):
-                return requirement.specifier.contains(version, prereleases=True)
+        for path in Path(folder).glob("*-info"):
+            info = DISTRIBUTION_FOLDER.fullmatch(path.name)
+            if info and canonicalize_name(info[1]) == canonicalize_name(requirement.name):
+                return requirement.specifier.contains(info[2], prereleases=True)
     return False

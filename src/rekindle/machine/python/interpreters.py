@@ -31,7 +31,10 @@ _MATTERING_INFO = re.compile(
     rf"(?:{'|'.join(sorted(name.replace('-', '[-_.]') for name in MATTERING))})-\d.*\.(?:dist-info|egg-info)",
     re.IGNORECASE,
 )
-_INFO = re.compile(r"([A-Za-z0-9][\w.]*)-(\d[\w.+!]*?)(?:-py[\d.]+)?\.(?:dist-info|egg-info)", re.IGNORECASE)
+# `torch-2.6.0.dist-info`; Debian's packages often have `setuptools-78.1.1.egg-info`.
+DISTRIBUTION_FOLDER = re.compile(
+    r"([A-Za-z0-9][\w.]*)-(\d[\w.+!]*?)(?:-py[\d.]+)?\.(?:dist-info|egg-info)", re.IGNORECASE
+)
 
 
 def probe(run: Run) -> tuple[FoundPython, ...]:
@@ -86,7 +89,7 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in folders:
         for name in run.names(folder, _MATTERING_INFO):
-            match = _INFO.fullmatch(name)
+            match = DISTRIBUTION_FOLDER.fullmatch(name)
             project = re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""
             if match and project in MATTERING:
                 found.setdefault(project, match[2])
