@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,8 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     imported: str = ""
     """What the import with the torch of the environment gave; empty when it was not tried."""
     arch_list: str = ""
+    variables: dict[str, str] = {}
+    """Those of the shell that the build read."""
     refused: bool = False
     """Turned down before the first compiler started."""
     why: str = ""
@@ -152,11 +155,13 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         inspected=inspected,
         imported=next((each["state"] for each in answer.get("findings", ()) if each["id"] == "extension.import"), ""),
         arch_list=answer.get("arch_list", ""),
+        variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
         refused=wheel is None and bool(answer.get("findings")),
         why="" if wheel and inspected == "SERVES" else _reason(answer, said),
     )
 
 
+_VARIABLES = ("CFLAGS", "CXXFLAGS", "FORCE_ONLY_CUDA", "MAX_JOBS")
 _FACTS = (
     "import json, platform, torch; print(json.dumps({'torch': torch.__version__, 'cuda': torch.version.cuda, "
     "'python': platform.python_version(), 'processor': platform.machine()}))"
@@ -229,8 +234,18 @@ def _about(first: Built) -> tuple[str, ...]:
         f"Built with `rekindle extension build` for a {first.gpu}: a card below compute capability 7.5, which CUDA 13",
         f"does not serve. torch {first.torch} with CUDA {first.cuda}, Python {first.python} on {first.processor},",
         "no GPU. The seconds are wall time on two cores that others used as well. *Inspect* is",
-        "what `rekindle inspect` reads off the wheel; nothing here was run on the card: UNVERIFIED.",
+        "what `rekindle inspect` reads off the wheel, *import* whether it imports with that torch; nothing was run",
+        "on the card: UNVERIFIED.",
+        *_set_before(first.variables),
     )
+
+
+def _set_before(variables: dict[str, str]) -> tuple[str, ...]:
+    """What was in the shell besides: without it the builds take longer, or make more."""
+    if not variables:
+        return ()
+    listed = ", ".join(f"`{name}={value}`" for name, value in variables.items())
+    return ("", f"In the shell: {listed} (one compiler at a time, no debug information, no second module for the CPU).")
 
 
 _FOOT = """Projects without an sdist on the index (fused-ssim, nvdiffrast, detectron2, pytorch3d) are built from a

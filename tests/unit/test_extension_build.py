@@ -134,6 +134,7 @@ V100 = AuditedCard(name="V100", capability=Capability(7, 0))
         ("causal-conv1d==1.5.0.post8", V100, "has no CUDA files"),
         ("mamba-ssm==2.3.2.post1", V100, "sm_75"),
         ("mamba-ssm==2.3.1", V100, None),
+        ("rotary-emb==0.5.2", GTX, "sm_70"),
         ("torch-scatter==2.1.2", GTX, None),
     ],
 )

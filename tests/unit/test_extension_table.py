@@ -50,3 +50,8 @@ def test_a_wheel_without_code_for_the_card_is_not_built() -> None:
 
 def test_a_refusal_is_no_failure() -> None:
     assert "refused: no code for it" in page([_built("flash-attn", wheel=None, refused=True, why="no code for it")])
+
+
+def test_the_variables_of_the_shell_are_said() -> None:
+    assert "In the shell: `MAX_JOBS=1`" in page([_built("torchsort", variables={"MAX_JOBS": "1"})])
+    assert "In the shell" not in page([_built("torchsort")])
