@@ -66,7 +66,7 @@ def assemble(
 
 
 def _unpacked(store: Store, layout: Layout, archive: Path, done: list[int]) -> list[KitFile]:
-    """The members that belong into the kit, each in the store; `done` grows by their sizes."""
+    """The members that belong into the kit, each in the store; `done` grows by the sizes of what comes out."""
     found = []
     for entry in packages.entries(archive):
         path = layout.target(entry.name)
@@ -78,10 +78,16 @@ def _unpacked(store: Store, layout: Layout, archive: Path, done: list[int]) -> l
                 found.append(KitFile(path=path, link=link))
             continue
         executable = entry.executable or path.startswith(("bin/", "nvvm/bin/"))
-        sha256, size = store.keep(entry.data, executable=executable)
+        sha256, size = store.keep(_counted(entry.data, done), executable=executable)
         found.append(KitFile(path=path, sha256=sha256, size=size, executable=executable))
-        done.append(size)
     return found
+
+
+def _counted(data: Iterable[bytes], done: list[int]) -> Iterable[bytes]:
+    """Piece by piece: a library of 600 MB is one member, and takes a minute."""
+    for piece in data:
+        done.append(len(piece))
+        yield piece
 
 
 def _add(files: dict[str, KitFile], file: KitFile, archive: str) -> None:

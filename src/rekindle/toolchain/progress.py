@@ -52,7 +52,7 @@ def fetching(folder: Path, total: int) -> Line:
 
 def unpacking(sizes: Sequence[int], archives: int) -> Line:
     """How much has come out of so many archives; `sizes` grows meanwhile."""
-    return lambda _: f"unpacked {sum(sizes) / 1e6:,.0f} MB of {plural(archives, 'archive')}"
+    return lambda _: f"unpacked {sum(tuple(sizes)) / 1e6:,.0f} MB of {plural(archives, 'archive')}"
 
 
 def _size(folder: Path) -> int:
