@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,59 @@ def test_a_manifest_gives_the_same_files_elsewhere(home: Path, tmp_path: Path) -
     wanted = json.loads(written.read_text(encoding="utf-8"))["kits"][0]["digest"]
     assert json.loads(done.stdout)["kits"][0]["digest"] == wanted
     shutil.rmtree(other, ignore_errors=True)
+
+
+def test_the_life_of_a_kit(home: Path) -> None:
+    """Installed, listed, shown, verified, damaged, made anew, removed, brought back offline, and freed."""
+    place = home / "life"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    if os.geteuid() == 0:
+        shutil.chown(place, NOBODY, NOBODY)
+    kit = installed(place, "gcc==11")
+    root = Path(kit["folder"])
+
+    def said(*words: str, code: int = 0) -> str:
+        done = rekindle("toolchain", *words, home=place)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    assert kit["id"] in said("list") and "debian" in said("list")
+    assert re.search(r"made of +\S*binutils", said("show", "gcc==11"))
+    assert f"{int(kit['files']):,} files are as they were" in said("verify", "gcc==11")
+    damaged = root / "bin" / "g++-11"
+    damaged.chmod(0o755)
+    damaged.write_bytes(bytes(reversed(damaged.read_bytes())))
+    assert "1 file is not as it was: bin/g++-11" in said("verify", code=8)
+    said("install", "gcc==11", "--again", "--offline")
+    assert "files are as they were" in said("verify")
+    said("remove", "gcc==11")
+    assert not root.exists() and "no toolchains" in said("list")
+    said("install", "gcc==11", "--offline")
+    assert (root / "bin" / "g++-11").is_file()
+    said("remove", "gcc==11")
+    freed = re.search(r"freed ([\d,]+) MB", said("gc"))
+    assert freed and int(freed[1].replace(",", "")) > 200
+    assert "not downloaded yet" in said("install", "gcc==11", "--offline", code=14)
+    shutil.rmtree(place)
+
+
+def test_two_processes_bring_it_once(home: Path) -> None:
+    """The second one waits for the first, and then has nothing left to fetch."""
+    if shutil.which("apt-get") is None:
+        pytest.skip("UNVERIFIED: there is no apt-get here")
+    place = home / "two"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    if os.geteuid() == 0:
+        shutil.chown(place, NOBODY, NOBODY)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        both = list(pool.map(lambda _: rekindle("toolchain", "install", "openblas", home=place), range(2)))
+    assert [done.returncode for done in both] == [0, 0], both[0].stderr + both[1].stderr
+    fetched = [line for done in both for line in done.stderr.splitlines() if line.startswith("fetching ")]
+    assert len(fetched) == 1, fetched
+    assert "files are as they were" in rekindle("toolchain", "verify", home=place).stdout
+    shutil.rmtree(place)
 
 
 def test_a_killed_download_goes_on(tmp_path: Path) -> None:

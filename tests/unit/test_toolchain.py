@@ -673,3 +673,26 @@ def test_a_damaged_file_is_made_good_by_the_command_that_verify_names(store: Sto
     assert "bin/ptxas" in verifying.verify(store, kit)[0].found
     installing.install(store, staged(stage), msgspec.structs.replace(how(store), again=True))
     assert damaged.read_bytes() == b"ptxas"
+
+
+def test_a_mirror_of_one_distribution_is_not_refused_for_the_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--mirror` of an Ubuntu: GCC 11 was looked for among its bookworm, which it has not, and that was the end."""
+    asked: list[str] = []
+
+    def closure(self: debian._State, *, full: bool) -> list[dict[str, str]]:
+        asked.append(self.row.suite)
+        if self.row.distribution == "debian":
+            raise FetchFailed("apt could not read the lists of bookworm:\nE: no Release file", hint="")
+        return [{"Package": "g++-11", "Version": "11.2.0-19ubuntu1", "Filename": "g.deb", "Size": "1", "SHA256": "0"}]
+
+    monkeypatch.setattr(debian._State, "closure", closure)
+    monkeypatch.setattr(debian, "which", lambda _: "apt-get")
+    monkeypatch.setattr(debian, "distribution", lambda: "debian")
+    settings = ProviderSettings(state=store.state, mirror="http://localhost/ubuntu")
+    found = debian.find(ToolSpec.parse("gcc==11"), LINUX, settings)
+    assert found.offering is not None and found.offering.version == Version("11.2.0")
+    assert asked == ["bookworm", "jammy"]
+    with pytest.raises(FetchFailed):
+        debian.find(ToolSpec.parse("gcc==11"), LINUX, msgspec.structs.replace(settings, mirror=None))

@@ -29,7 +29,8 @@ def verify(store: Store, kit: Kit) -> tuple[Finding, ...]:
     else:
         wrong = [*_changed(root, kit), *_more(root, kit)]
         if wrong:
-            text = f"{kit.id}: {len(wrong)} files are not as they were: {', '.join(wrong[:_NAMED])}"
+            count = "1 file is not as it was" if len(wrong) == 1 else f"{len(wrong):,} files are not as they were"
+            text = f"{kit.id}: {count}: {', '.join(wrong[:_NAMED])}"
             found.append(Finding(id=f"{kit.id}-files", state=State.FAIL, found=text, fix=again))
         else:
             text = f"{kit.id}: {len(kit.files):,} files are as they were"

@@ -51,7 +51,14 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             why.append(f"{row.suite} is a release of {row.distribution}, and apt here is set up for {own or 'none'}")
             continue
         state = _State(row, place, settings)
-        packages = state.closure(full=settings.full)
+        try:
+            packages = state.closure(full=settings.full)
+        except FetchFailed as error:
+            # A mirror that was named has the releases of one distribution; which one, it does not say.
+            if not settings.mirror:
+                raise
+            why.append(error.message.replace("\n", " "))
+            continue
         if packages and row.tool == "gcc" and place == _here() and (newer := _newer_libc(packages)):
             why.append(f"that of {row.suite} {newer}")
             continue
@@ -192,9 +199,7 @@ class _State:
         """Does apt go by a proxy, or a program, that only its own configuration names?"""
         command = ["apt-config", "-c", str(self.root / "apt.conf"), "dump"]
         said = run.call(command, env={**os.environ, "LC_ALL": "C"})
-        return not said.ok or bool(
-            re.search(r'^Acquire::https?::Proxy\S* "(?!false)[^"]+"', said.out, re.MULTILINE | re.I)
-        )
+        return not said.ok or _PROXY.search(said.out) is not None
 
     def closure(self, *, full: bool) -> list[dict[str, str]]:
         """The root packages, and what they depend on as long as it belongs to the same sources."""
