@@ -86,7 +86,8 @@ def facts(options: argparse.Namespace) -> dict[str, Iterator[Fact]]:
         "dlls": _sizes("dlls"),
         "linux_libraries": _sizes("linux_libraries"),
         "gpus": _cards(options.supported),
-        "cmake": _cmake(options.clone),
+        "branches": _branches(options.supported),
+        "oldest": _oldest_cuda(options.clone),
     }
 
 
@@ -139,19 +140,20 @@ def _matrix(clone: str, version: str, cuda: str) -> str | None:
     return match[1] if match else None
 
 
-def _cmake(clone: str) -> Iterator[Fact]:
+def _oldest_cuda(clone: str) -> Iterator[Fact]:
+    """The row was read from the wheel; the tag is the other one."""
     for row in table.read("torch_releases")["releases"]:
         newest = max(row["patches"], key=lambda text: [int(part) for part in text.split(".")])
-        if _minimum(clone, newest):
-            look = lambda v=newest: _minimum(clone, v)  # noqa: E731
-            yield Fact(
-                "torch_releases", f"CMake for torch {newest}", row["min_cmake"], "CMakeLists.txt at the tag", look
-            )
+        for name, value in (("CUDA", row["min_cuda"]), ("CUDNN", row["min_cudnn"])):
+            if _guard(clone, newest, name):
+                look = lambda v=newest, n=name: _guard(clone, v, n)  # noqa: E731
+                yield Fact("torch_releases", f"oldest {name} for torch {newest}", value, "cuda.cmake at the tag", look)
 
 
 @cache
-def _minimum(clone: str, version: str) -> str | None:
-    match = re.search(r"cmake_minimum_required\(VERSION (\d+\.\d+)", git(clone, "show", f"v{version}:CMakeLists.txt"))
+def _guard(clone: str, version: str, name: str) -> str | None:
+    text = git(clone, "show", f"v{version}:cmake/public/cuda.cmake")
+    match = re.search(rf"{name}_VERSION VERSION_LESS \"?(\d+\.\d+)[\d.]*\"?\)\s*message\(FATAL_ERROR", text)
     return match[1] if match else None
 
 
@@ -204,6 +206,18 @@ def _cards(supported: Path) -> Iterator[Fact]:
             if row["official"] and device in listed:
                 look = lambda row=row, device=device: _one_of(row["name"], listed[device])  # noqa: E731
                 yield Fact("gpus", f"10de:{device}", row["name"], "the list of another driver", look)
+
+
+def _branches(supported: Path) -> Iterator[Fact]:
+    """The last branch of drivers that drives a card, as another driver's list has it."""
+    entries = json.loads(supported.read_text(encoding="utf-8"))["chips"]
+    said = {one["devid"].lower()[2:]: one["legacybranch"].partition(".")[0] for one in entries if "legacybranch" in one}
+    for row in table.read("gpus")["gpus"]:
+        for device in row["pci_ids"]:
+            if device in said:
+                what = f"last driver of {row['name']} (10de:{device})"
+                look = lambda device=device: said[device]  # noqa: E731
+                yield Fact("gpus", what, str(row["last_driver_branch"]), "the list of another driver", look)
 
 
 def _one_of(name: str, names: set[str]) -> str:
