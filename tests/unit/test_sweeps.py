@@ -22,10 +22,15 @@ def test_another_toolkit_or_the_development_tree_is_named(monkeypatch: pytest.Mo
     six = Capability.parse("6.1")
     said = sweeps.seen("2.15.0", Version("12.6"), six)
     assert said == (
-        "of 2.15.0a0: 7 of 8 CUDA files tried (of 10) compile for 6.1 with CUDA 12.4 (measured), 1 do not, "
+        "of 2.15.0a0: 7 of 8 CUDA files tried (of 10) compile for 6.1 with CUDA 12.4 (measured on Linux), 1 do not, "
         "2 leave kernels empty for it"
     )
     assert (sweeps.seen("2.11.0", Version("12.6"), six) or "").startswith("7 of 8 CUDA files tried")
     assert sweeps.seen("2.11.0", Version("13.0"), six) is None, "another major is another compiler"
     assert sweeps.seen("2.11.0", Version("12.6"), Capability.parse("5.2")) is None
     assert sweeps.seen("2.1.0", Version("12.6"), six) is None
+
+
+def test_the_system_that_it_was_measured_on_is_named() -> None:
+    said = row("2.7.1", "11.8", "3.5", platform="linux, g++ 11", compiled=10, refused=(), dropped=()).sentence
+    assert said == "10 of 10 CUDA files compile for 3.5 with CUDA 11.8 (measured on Linux with g++ 11)"

@@ -147,6 +147,19 @@ def test_another_python_is_the_reason_where_it_is() -> None:
     assert "another Python" in seen.out
 
 
+def test_another_python_is_no_reason_where_the_release_takes_this_one_too() -> None:
+    seen = rekindle_command("plan", "--gpu", "GTX 650 Ti", "--os", "linux")
+    assert "another Python" not in seen.out
+    assert "not 1.13.1: it works by the same route and is less tested" in " ".join(seen.out.split())
+
+
+def test_the_headline_says_what_the_evidence_says() -> None:
+    seen = " ".join(rekindle_command("plan", "--gpu", "RTX A2000", "--os", "windows", "--torch", "2.7.1").out.split())
+    assert "reported from real machines" in seen
+    assert "(as real machines print it; not yet confirmed on the file)" in seen
+    assert "from its build script" not in seen
+
+
 @pytest.mark.parametrize("name", ["GeForce 9800 GT", "GTX 285", "gt 240", "Quadro FX 3700"])
 def test_cards_before_fermi_are_named_as_such(name: str) -> None:
     seen = rekindle_command("gpu", name)

@@ -3,9 +3,9 @@
     python -m tools.observe cudnn
 
 Listed is every version with its packages, systems and withdrawals. The GPU code of a version that the table lacks is
-read off its Linux wheel by ranges; versions that were never opened keep what was concluded from their neighbours, and
-are opened too when the table was deleted (some hundred megabytes each). The families before the index stand in
-`stated/cudnn.toml`, as a person read them.
+read off its Linux wheel by ranges, and that of a version which an official wheel of torch brings. Others that were
+never opened keep what was concluded from their neighbours; a deleted table opens them all (some hundred megabytes
+each). The families before the index stand in `stated/cudnn.toml`, as a person read them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,24 @@ def observe() -> dict[str, list[dict[str, Any]]]:
     known = {row["version"]: row for row in current}
     families = msgspec.toml.decode(STATED.read_bytes())["families"]
     print(f"UNVERIFIED: {len(families)} families of cuDNN are read from {STATED.name}", file=sys.stderr)
-    listed = _listed()
+    listed, brought = _listed(), _brought()
     for version in sorted(listed, key=Version):
         packages, yanked, wheel = listed[version]
-        row = known.get(version) or _scanned(version, packages, wheel)
+        row = known.get(version)
+        if row is None or (row["targets"] is None and version in brought):
+            row = _scanned(version, packages, wheel)
         row |= {"packages": packages, "yanked": yanked, "cuda_majors": sorted({int(p[-2:]) for p in packages})}
         known[version] = row
     return {
         "releases": sorted(known.values(), key=lambda row: Version(row["version"])),
         "families": [{name: family.get(name) for name in FAMILY} for family in families],
     }
+
+
+def _brought() -> set[str]:
+    """The versions inside the official wheels of torch."""
+    rows = table.read("torch_releases")["releases"]
+    return {variant["cudnn"] for row in rows for variant in row["variants"] if variant["cudnn"]}
 
 
 def _listed() -> dict[str, tuple[dict[str, list[str]], list[str], str]]:

@@ -9,6 +9,7 @@ from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
+from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
@@ -165,6 +166,8 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         why.append(f"WHEEL in the commands is the file that {offer.location} gives you")
     if official:
         why += _left_out(offer, choice.python, beside)
+    if offer.evidence.confirmed and cudnn_row is not None and not cudnn_row.evidence.confirmed:
+        why.append(f"not yet confirmed: which cards cuDNN {offer.cudnn} serves (known of versions before and after it)")
     return Route(
         route=offer.route,
         torch=offer.torch,
@@ -235,6 +238,8 @@ def _summary(offer: Offer, situation: Situation) -> str:
     cards = " and ".join(dict.fromkeys(card.name for card in situation.cards))
     if offer.evidence.confirmed:
         says, sure = "has code", ""
+    elif offer.evidence is Evidence.FIELD:
+        says, sure = "should have code", " (as real machines print it; not yet confirmed on the file)"
     else:
         says, sure = "should have code", " (from its build script; not yet confirmed on the file)"
     kind = {

@@ -93,6 +93,12 @@ def _next_after(torch: str) -> str:
     return later[0]
 
 
+def _takes(torch: str, python: str | None) -> bool:
+    """The release has wheels for this Python, so another one is no reason against it."""
+    row = releases.torch_release(torch)
+    return python in {*row.pythons_linux, *row.pythons_windows}
+
+
 def _against(version: str, best: Route, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
     about = [each for each in rejections if each.candidate.torch == version]
     about = [each for each in about if each.candidate.route is best.route] or about
@@ -100,7 +106,7 @@ def _against(version: str, best: Route, rejections: Sequence[Rejection], routes:
     if losing is not None:
         return f"not {losing.version}: {losing.loses[0]}"
     same = next((each for each in routes if each.torch == version and each.route is best.route), None)
-    if same is not None and same.python != best.python:
+    if same is not None and same.python != best.python and not _takes(version, best.python):
         return f"not {version}: it needs another Python ({same.python} instead of {best.python})"
     if same is not None:
         return f"not {version}: it works by the same route and is less tested (`--torch {version}` plans it)"

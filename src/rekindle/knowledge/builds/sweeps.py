@@ -35,10 +35,18 @@ class Sweep(Row, frozen=True, kw_only=True):
         return self.files - self.compiled - len(self.refused)
 
     @property
+    def _where(self) -> str:
+        """`linux, g++ 11` in words: what a compiler said on one system is not said for another."""
+        system, _, compiler = self.platform.partition(", ")
+        return f"{system.capitalize()} with {compiler}" if compiler else system.capitalize()
+
+    @property
     def sentence(self) -> str:
         tried = self.compiled + len(self.refused)
         of = f"{self.files} CUDA files" if not self.unverified else f"{tried} CUDA files tried (of {self.files})"
-        text = f"{self.compiled} of {of} compile for {self.capability} with CUDA {self.cuda} (measured)"
+        text = (
+            f"{self.compiled} of {of} compile for {self.capability} with CUDA {self.cuda} (measured on {self._where})"
+        )
         if self.refused:
             text += f", {len(self.refused)} do not"
         if self.dropped:
