@@ -90,6 +90,8 @@ def test_old_wheels_are_counted_per_container(index: tuple[Path, str], copy: Pat
     assert (first["coverage"]["3.0"], first["coverage"]["5.0"], first["coverage"]["7.0"]) == ("PARTIAL", "SERVES", "NO")
     assert regenerated(place, url=url) == [first]
     publish(folder, "torch", {newest: wheel("sm_32", "sm_50")})
+    done = observe(copy, "old_wheels", url=url)
+    assert (done.returncode, rows(place), "reading" in done.stderr) == (0, [first], False)  # opened once is enough
     assert regenerated(place, url=url)[0]["gpu_code"] != first["gpu_code"]
 
 

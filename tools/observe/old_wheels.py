@@ -1,15 +1,15 @@
 """Regenerates `torch/old_wheels.json`: the GPU code inside the Linux wheels of torch 1.0 to 1.9 of the package index.
 
-    python -m tools.observe old_wheels [--tape DIR]      what was found in each wheel is kept in DIR, and not read again
+    python -m tools.observe old_wheels
 
 Releases before 1.10 are in no other table: PyTorch's scripts of that time are gone. The wheels are read by ranges; only
 the compiled files come over, which is most of each. Targets are counted per container, as in `torch_wheels`: a
-container holds one kernel file, and the code that some of them have for a card says nothing about the others.
+container holds one kernel file, and the code that some of them have for a card says nothing about the others. A file on
+the index never changes, so a wheel that the table has a row of is not opened again; delete the table to open them all.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from typing import Any
@@ -35,19 +35,19 @@ _FIRST, _BEFORE = Version("1.0"), Version("1.10")
 
 
 def observe() -> dict[str, list[dict[str, Any]]]:
-    """What was read of a wheel is kept beside the tape, if there is one: most of each wheel comes over."""
-    listed, kept, rows = web.wheels("torch"), web.tape(), []
+    listed, rows = web.wheels("torch"), []
+    known = (
+        {one["wheel"]: one for one in table.read("old_wheels")["wheels"]} if table.place("old_wheels").exists() else {}
+    )
+    every = {str(capability) for capability in capabilities.known()}
     for name, url in wanted(listed):
-        done = kept / f"{name}.json" if kept else None
-        if done is not None and done.exists():
-            rows.append(json.loads(done.read_text(encoding="utf-8")))
+        if name in known and set(known[name]["coverage"]) == every:
+            rows.append(known[name] | {"pythons": pythons(name, listed)})
             continue
         print(f"reading {name}", file=sys.stderr, flush=True)
         web.reach(url)
         # Without the tape: a wheel's ranges are as large as the wheel.
         rows.append(row(name, Archive(Remote(url), headers=False), pythons(name, listed)))
-        if done is not None:
-            done.write_text(json.dumps(rows[-1]), encoding="utf-8")
     return {"wheels": rows}
 
 
