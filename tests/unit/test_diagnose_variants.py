@@ -28,6 +28,7 @@ SETS = (
     "eighth.toml",
     "ninth.toml",
     "tenth.toml",
+    "eleventh.toml",
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 

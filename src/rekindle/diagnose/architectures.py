@@ -25,7 +25,7 @@ def asked(text: str) -> Capability | None:
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    found = _of_toolkits(fields, facts) | _of_driver(fields)
+    found = _of_toolkits(fields, facts) | _of_driver(fields) | _of_card(facts)
     return found | _of_torch(fields["arch_dotted"], facts) if "arch_dotted" in fields else found
 
 
@@ -42,7 +42,27 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if here is not None and here.has_target(capability):
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
         found["knowing_cuda"] = str(here.version)
-    return found
+    return found | {"arch_flag": f"compute_{capability.major}{capability.minor}"} | _direction(capability, here)
+
+
+def _direction(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
+    """Whether the toolkits have dropped it (`arch_last`) or do not have it yet (`arch_from`); nothing where unknown."""
+    first, last = toolkits.first_toolkit_for(capability), toolkits.last_toolkit_for(capability)
+    if first is None or last is None:
+        return {}
+    early = here.version < first.version if here is not None else toolkits.still_supported(capability)
+    return {"arch_from": str(first.version)} if early else {"arch_last": str(last.version)}
+
+
+def _of_card(facts: Facts) -> dict[str, str]:
+    """The toolkits whose compilers know the card that the log names."""
+    if not facts.gpus:
+        return {}
+    card = max(facts.gpus)
+    first, last = toolkits.first_toolkit_for(card), toolkits.last_toolkit_for(card)
+    if last is not None and not toolkits.still_supported(card):
+        return {"card_last": str(last.version)}
+    return {"card_first": str(first.version)} if first is not None else {}
 
 
 def _of_torch(text: str, facts: Facts) -> dict[str, str]:

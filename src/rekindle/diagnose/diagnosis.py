@@ -29,7 +29,8 @@ from rekindle.knowledge.logs import signatures
 _SHOWN = 240
 _WRAPPERS = 12
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
-_TOLD = tuple(name for name in Facts.__struct_fields__ if name not in ("situation", "triton", "mac", "wsl"))
+_UNTOLD = frozenset({"situation", "triton", "mac", "wsl", "docker", "names_torch"})
+_TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
 
 def diagnose_text(text: str | bytes, *, known: Facts | None = None, source: str = "") -> Diagnosis:

@@ -48,6 +48,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     triton: bool | None = None
     mac: bool | None = None
     wsl: bool | None = None
+    docker: bool | None = None
+    names_torch: bool | None = None
     torch_lacks_card: bool | None = None
     cudnn_lacks_card: bool | None = None
     situation: Situation | None = None
@@ -55,7 +57,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
-_FLAGS = frozenset({"developer_prompt", "triton", "mac", "wsl"})
+_FLAGS = frozenset({"developer_prompt", "triton", "mac", "wsl", "docker", "names_torch"})
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 _WINDOWS = (
@@ -98,6 +100,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("package", _PACKAGE),
     ("mac", r"(/Library/Frameworks/|\bmacosx_|\bDarwin\b|/opt/homebrew/|\.dylib\b|\bmacOS\b|\bosx-(?:64|arm64)\b)"),
     ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
+    ("docker", r"(?i)(\bdocker\b|=> ERROR \[|\bpodman\b)"),
+    ("names_torch", r"(?i)\b((?:py)?torch)\b"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
 _CARD = r"(?i)capability|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"

@@ -101,7 +101,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         if value is not None:
             values[name] = str(value)
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
-    values |= architectures.values(fields, facts)
+    values |= architectures.values(fields, facts) | symbols.packages(fields)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):

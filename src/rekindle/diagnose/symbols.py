@@ -1,8 +1,12 @@
-"""Whose the names are that a linker does not find: told from the names themselves."""
+"""Whose the things are that a log misses: a linker's names, told from themselves, headers and libraries, by package."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rekindle.core.regex import re2
+from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.knowledge.logs.import_names import package_of
 
 _UNRESOLVED = re2.compile(r"LNK20(?:01|19)\b|undefined reference|undefined symbol")
 # The first that fits decides. Libraries by the name that both linkers know them by.
@@ -27,6 +31,10 @@ _OWNERS: tuple[tuple[re2._Regexp, str], ...] = tuple(
 )
 
 
+# More packages than this are no answer.
+_MOST_PACKAGES = 2
+
+
 def values(said: str) -> dict[str, str]:
     """`symbol_library`, where the names tell it. torch itself is linked whole, so `at::` and `torch::` tell nothing."""
     if not _UNRESOLVED.search(said):
@@ -35,3 +43,19 @@ def values(said: str) -> dict[str, str]:
         if pattern.search(said):
             return {"symbol_library": library}
     return {}
+
+
+def packages(fields: Mapping[str, str]) -> dict[str, str]:
+    """The packages that bring the header or the library that is missing."""
+    found: dict[str, str] = {}
+    header = package_of(fields.get("header", ""), kind="header")
+    if header:
+        found["header_package"] = header
+    library = fields.get("library", "")
+    package = package_of(library, kind="library")
+    if package:
+        found["library_package"] = package
+    names = list(dict.fromkeys(row.package for row in providers(library, "linux"))) if library else []
+    if 0 < len(names) <= _MOST_PACKAGES:
+        found["library_pip"] = " or ".join(f"`{name}`" for name in names)
+    return found

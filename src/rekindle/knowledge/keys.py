@@ -95,6 +95,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},
+    "logs/system_packages": {"row": ("package",)},
     "torch/community_wheels": {"wheels": ("id",)},
     "torch/aarch64_lines": {"line": ("minor", "variant")},
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},

@@ -1,8 +1,9 @@
-"""Which package pip installs for a name that Python imports. None: no package by that name can be installed."""
+"""Which package brings a name: pip's for what Python imports, the system's for a header or a library that is missed."""
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -18,8 +19,20 @@ class ImportName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     package: str
 
 
+class SystemPackage(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`files` are patterns (`*` matches anything) of the name as a compiler or the loader prints it."""
+
+    package: str
+    kind: str
+    files: tuple[str, ...]
+
+
 class _Names(msgspec.Struct, frozen=True):
     row: tuple[ImportName, ...]
+
+
+class _Packages(msgspec.Struct, frozen=True):
+    row: tuple[SystemPackage, ...]
 
 
 @cached
@@ -37,3 +50,14 @@ def distribution(module: str) -> str | None:
     if not _INSTALLABLE.fullmatch(top) or top.endswith(("_cuda", "_ext", "_cpp", "_kernels", "_c")):
         return None
     return top.replace("_", "-")
+
+
+@cached
+def system_packages() -> tuple[SystemPackage, ...]:
+    return decided("system_packages", _Packages).row
+
+
+def package_of(name: str, *, kind: str) -> str | None:
+    """`kind` is `header` (packages of Debian) or `library` (of NVIDIA's CUDA repository)."""
+    rows = (row for row in system_packages() if row.kind == kind)
+    return next((row.package for row in rows if any(fnmatchcase(name, pattern) for pattern in row.files)), None)
