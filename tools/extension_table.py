@@ -23,6 +23,7 @@ import msgspec
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "builds" / "extensions.md"
 _LIMIT = 2400.0
+_GPU = "GTX 1080 Ti"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str = ""
     """The card it is built for where its own list leaves the usual one out."""
 
+    def command(self, gpu: str) -> str:
+        what = f"./{self.name}" if self.folder else f"{self.requirement} --from-source"
+        return f'rekindle extension build {what} --gpu "{gpu}"'
+
 
 # In the order of building: small ones first, and each after what it needs.
 LIST = (
@@ -47,6 +52,11 @@ LIST = (
         name="spatial-correlation-sampler",
         requirement="spatial-correlation-sampler==0.5.0",
         asked_by="optical flow",
+    ),
+    Wanted(
+        name="torch-linear-assignment",
+        requirement="torch-linear-assignment==0.0.3",
+        asked_by="detection and tracking losses",
     ),
     Wanted(name="nerfacc", requirement="nerfacc==0.5.3", asked_by="NeRF"),
     Wanted(name="torch-spline-conv", requirement="torch-spline-conv==1.2.2", asked_by="PyTorch Geometric"),
@@ -123,7 +133,6 @@ def _answered(words: list[str]) -> tuple[int, dict[str, Any], str]:
 def build(wanted: Wanted, options: argparse.Namespace) -> Built:
     project = str(Path(options.sources, wanted.name)) if wanted.folder else wanted.requirement
     gpu = wanted.gpu or options.gpu
-    shown = f'rekindle extension build {wanted.requirement} --gpu "{gpu}"'
     with tempfile.TemporaryDirectory() as folder:
         words = ["extension", "build", project, "--env", options.env, "--gpu", gpu, "-o", folder, "--json"]
         words += [] if wanted.folder else ["--from-source"]
@@ -145,7 +154,7 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
     facts = json.loads(subprocess.run([options.env, "-c", _FACTS], capture_output=True, text=True, check=True).stdout)
     return Built(
         name=wanted.name,
-        command=shown,
+        command=wanted.command(gpu),
         gpu=gpu,
         **facts,
         seconds=round(seconds, 1),
@@ -200,19 +209,20 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace) -> int:
-    PAGE.write_text(page(_read(Path(options.results))), encoding="utf-8")
+    PAGE.write_text(page(_read(Path(options.results)), options.note), encoding="utf-8")
     print(f"wrote {PAGE.name}")
     return 0
 
 
-def page(results: list[Built]) -> str:
-    """The table as Markdown."""
+def page(results: list[Built], note: str = "") -> str:
+    """The table as Markdown. `note` is what else was done to the machine."""
     known = {each.name: each for each in results}
     built = [each for each in results if each.serves]
     lines = [
         "# Extensions for an old card, built and inspected",
         "",
         *(_about(results[0]) if results else ("No extension of this list was built yet: every row is UNVERIFIED.",)),
+        *(("", note) if note else ()),
         "",
         f"{len(built)} of {len(LIST)} were built. Install them in this order: what another needs stands above it.",
         "",
@@ -223,7 +233,7 @@ def page(results: list[Built]) -> str:
         each = known.get(wanted.name)
         lines.append(
             f"| {wanted.name} | {wanted.asked_by} | {', '.join(wanted.after) or '-'} | "
-            f"`{each.command if each else 'rekindle extension build ' + wanted.requirement}` | "
+            f"`{each.command if each else wanted.command(wanted.gpu or _GPU)}` | "
             f"{f'{each.seconds:.0f}' if each else '-'} | {_result(each)} |"
         )
     return "\n".join([*lines, "", _FOOT, ""])
@@ -245,13 +255,18 @@ def _set_before(variables: dict[str, str]) -> tuple[str, ...]:
     if not variables:
         return ()
     listed = ", ".join(f"`{name}={value}`" for name, value in variables.items())
-    return ("", f"In the shell: {listed} (one compiler at a time, no debug information, no second module for the CPU).")
+    return (
+        "",
+        f"In the shell: {listed} (one compiler at a time;",
+        "for the CPU no debug information, little optimization, no second module).",
+    )
 
 
-_FOOT = """Projects without an sdist on the index (fused-ssim, nvdiffrast, detectron2, pytorch3d) are built from a
-folder with their source: give `rekindle extension build` that folder.
+_FOOT = """Projects without an sdist on the index (fused-ssim, simple-knn, nvdiffrast, detectron2, pytorch3d) are built
+from a folder with their source. The `simple-knn` of the index is another project.
 
-This page is written by `python -m tools.extension_table`; its `--help` shows how to make it again."""
+Made with `python -m tools.extension_table build --env PYTHON --results FILE --install`, one extension at a time, and
+`python -m tools.extension_table write --results FILE`. `extensions.jsonl` beside this page is that file."""
 
 
 def _result(each: Built | None) -> str:
@@ -271,11 +286,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("verb", choices=["build", "write"])
     parser.add_argument("--results", required=True)
     parser.add_argument("--env", help="the Python that has the torch")
-    parser.add_argument("--gpu", default="GTX 1080 Ti")
+    parser.add_argument("--gpu", default=_GPU)
     parser.add_argument("--sources", default=".", help="a folder with the sources of projects without an sdist")
     parser.add_argument("--mirror", help="a folder of repositories, for torchvision")
     parser.add_argument("--keep", help="where the wheels are kept")
     parser.add_argument("--install", action="store_true", help="install each wheel: those below it may need it")
+    parser.add_argument("--note", default="", help="what was done to the machine before, for the page")
     parser.add_argument("--only", action="append", help="this extension only; may be repeated")
     parser.add_argument("--rekindle", nargs="+", default=["rekindle"], help="the command to run")
     options = parser.parse_args(arguments)
