@@ -15,6 +15,7 @@ from rekindle.audit.answer import Audit, AuditedCard
 from rekindle.audit.audit import audit
 from rekindle.audit.kept import kept_file
 from rekindle.core.findings import State
+from rekindle.core.paths import quoted
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.environment import find as find_environment
@@ -416,3 +417,25 @@ def test_a_shared_finding_names_the_file_once(place: Environment) -> None:
     module = next(each for each in place.audit(K40, H200).modules if each.path.startswith("one/"))
     assert [finding.id for finding in module.findings] == ["audit.gpu-code"]
     assert "the Tesla K40c (sm_35) and the H200 (sm_90)" in module.findings[0].found
+
+
+def test_the_commands_name_the_environment_and_the_card(place: Environment) -> None:
+    """What belongs to the torch that is replaced is not built again for it: it comes with the new one."""
+    for name, version in (("torch", "2.7.1"), ("torchvision", "0.22.1"), ("ext", "1.0")):
+        place.module(f"{name}/_C.cpython-311-x.so", targets=("sm_75",))
+        place.distribution(name, version, requires=["torch"], files=[f"{name}/_C.cpython-311-x.so"])
+    (place.root.parent / "here").mkdir()
+    untidy = place.root.parent / "here" / ".." / "env"
+    card = AuditedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
+    answer = audit(untidy, cards=(card,))
+    assert ".." not in answer.environment.root
+    root = quoted(answer.environment.root)
+    install = f'rekindle install {root} --gpu "GTX 1080 Ti"'
+    assert {entry.distribution: entry.command for entry in answer.rebuild} == {
+        "torch": install,
+        "torchvision": install,
+        "ext": f'rekindle extension build ext==1.0 --env {root} --gpu "GTX 1080 Ti"',
+    }
+    seen = rekindle_command("audit", str(untidy), "--gpu", "GTX 1080 Ti", "--no-cache")
+    assert seen.out.count("rekindle install") == 1
+    assert f'{root} --gpu "GeForce GTX 1080 Ti"' in seen.out

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from rekindle.audit.answer import AuditedCard, Torch
-from rekindle.core.findings import State
+from rekindle.core.findings import Fix, State
 from rekindle.core.version import Version
-from rekindle.extension.build import jobs
+from rekindle.diagnose.answer import Cause, Diagnosis, LogOutcome
+from rekindle.extension import build as build_module
+from rekindle.extension.build import ExtensionRequest, jobs
 from rekindle.extension.prepare import Preparation, Workbench, arch_list, prepare
-from rekindle.extension.wheel import satisfied
+from rekindle.extension.wheel import for_python, satisfied
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import (
@@ -160,13 +162,23 @@ def test_a_c_library_that_nvcc_cannot_read_is_said(glibc: str | None, said: bool
     assert (states(found).get("libc") is State.WARN) == said
 
 
-def test_a_card_that_the_toolkit_has_dropped() -> None:
+def test_a_card_that_cuda_has_dropped_needs_another_torch_first() -> None:
+    """No CUDA 13 compiles for Volta: a toolkit would be installed in vain."""
     found = prepared("13.0", "7.0")
-    assert states(found)["cards"] is State.FAIL
+    assert states(found)["toolkit"] is State.FAIL
+    wrong = next(finding for finding in found.findings if finding.id == "extension.toolkit")
+    assert "no CUDA 13 compiles for" in wrong.found
+    assert "12.9" in wrong.why
+    assert wrong.fix is not None
+    assert wrong.fix.commands == ("rekindle install /env --gpu 7.0",)
 
 
 def test_a_cpu_torch_and_no_card_are_said() -> None:
-    assert states(prepared(None, "9.0"))["toolkit"] is State.FAIL
+    found = prepared(None, "9.0")
+    assert states(found)["toolkit"] is State.FAIL
+    fix = next(finding.fix for finding in found.findings if finding.id == "extension.toolkit")
+    assert fix is not None
+    assert fix.commands == ("rekindle install /env --gpu 9.0",)
     assert states(prepared("11.7"))["cards"] is State.FAIL
 
 
@@ -236,3 +248,26 @@ def test_ptx_is_added_where_it_was_asked_for() -> None:
         assert states(found)["cards"] is State.PASS
     # Without PTX such a card is not reached at all, asked for or not.
     assert states(prepared("11.8", "12.0", ptx=True))["cards"] is State.WARN
+
+
+def test_without_a_gpu_nothing_is_fetched_and_nothing_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel of the index was said to support the GPUs when none was named."""
+    site = tmp_path / "lib" / "python3.11" / "site-packages" / "torch"
+    site.mkdir(parents=True)
+    (site / "version.py").write_text("__version__ = '2.7.1'\ncuda = '12.6'\n", encoding="utf-8")
+    monkeypatch.setattr(build_module, "candidate", lambda *_: pytest.fail("the index was asked"))
+    request = ExtensionRequest(project="torchvision==0.22.1", environment=tmp_path, output=tmp_path / "out")
+    report = build_module.build(request, cards=(), machine=MACHINE)
+    assert report.state is State.FAIL
+    assert report.wheel is None
+
+
+def test_the_commands_are_for_the_python_that_built() -> None:
+    cause = Cause(
+        family="x", label="x", title="x", confidence=1.0, explanation="x", line=1, evidence=(),
+        fix=Fix(text="x", commands=("pip install ninja", "python -m pip install ninja", "set A=pip ", "pipx run a")),
+    )  # fmt: skip
+    diagnosis = Diagnosis(outcome=LogOutcome.CAUSE, summary="x", lines=1, causes=(cause,))
+    made = for_python(diagnosis, "/other env/bin/python")
+    own = '"/other env/bin/python" -m pip install ninja'
+    assert made.causes[0].fix.commands == (own, own, "set A=pip ", "pipx run a")

@@ -56,7 +56,7 @@ def audit(
         examined=len(found.modules),
         modules=listed,
         findings=findings,
-        rebuild=rebuild.rebuild_list(found, [(m.distribution, m.findings) for m in listed], environment),
+        rebuild=rebuild.rebuild_list(found, [(m.distribution, m.findings) for m in listed], environment, cards),
         state=max(states, key=lambda state: state.rank),
     )
 

@@ -57,7 +57,10 @@ def _companions(place: AuditContext) -> Iterator[Finding]:
                 state=State.FAIL,
                 found=f"{name} {installed.version} does not belong to torch {place.torch}, which goes with {expected}",
                 why="its operators are compiled against one torch: imports fail, or operators are missing",
-                fix=Fix(text=f"install {name} {expected}", commands=(f"pip install {name}=={expected} --no-deps",)),
+                fix=Fix(
+                    text=f"install {name} {expected}",
+                    commands=(f"{place.environment.pip_command} install {name}=={expected} --no-deps",),
+                ),
             )
 
 

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rekindle.audit.answer import Rebuild
+from rekindle.audit.answer import AuditedCard, Rebuild
+from rekindle.audit.cards import words
 from rekindle.audit.contents import Contents, normal
 from rekindle.core.findings import Finding, State
+from rekindle.core.paths import quoted
+from rekindle.knowledge.torch import companions
 from rekindle.model.environment import Environment
 
 # A finding of these is mended by building the module again; the others by something else.
 _MENDED = {"audit.gpu-code", "audit.cuda-runtime", "audit.torch-symbols", "audit.python", "audit.changed"}
 
 
+def install_command(environment: Environment, cards: Sequence[AuditedCard]) -> str:
+    """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
+    return f"rekindle install {quoted(environment.root)}{words(cards)}"
+
+
 def rebuild_list(
-    found: Contents, judged: Iterable[tuple[str | None, Sequence[Finding]]], environment: Environment
+    found: Contents,
+    judged: Iterable[tuple[str | None, Sequence[Finding]]],
+    environment: Environment,
+    cards: Sequence[AuditedCard],
 ) -> tuple[Rebuild, ...]:
     reasons: dict[str, dict[str, None]] = {}
     for name, findings in judged:
@@ -22,17 +33,19 @@ def rebuild_list(
             wrong = finding.state in (State.FAIL, State.WARN) and finding.id in _MENDED
             if wrong and name and not normal(name).startswith("nvidia-"):
                 reasons.setdefault(normal(name), {})[finding.id.removeprefix("audit.")] = None
-    return tuple(_entry(found, name, tuple(reasons[name]), environment) for name in _ordered(found, list(reasons)))
-
-
-def _entry(found: Contents, name: str, reasons: tuple[str, ...], environment: Environment) -> Rebuild:
-    distribution = found.distributions[name]
-    place = f'"{environment.root}"' if " " in environment.root else environment.root
-    version = distribution.version.partition("+")[0]
-    command = f"rekindle extension build {distribution.name}=={version} --env {place}"
-    if name == "torch":
-        command = f"rekindle install {place}"
-    return Rebuild(distribution=distribution.name, version=distribution.version, reasons=reasons, command=command)
+    # A torch is installed with the torchvision and torchaudio that belong to it; those there now go with the old one.
+    installed = {"torch", *companions.PROJECTS} if "torch" in reasons else set()
+    rebuilt = f"--env {quoted(environment.root)}{words(cards)}"
+    entries = []
+    for name in _ordered(found, list(reasons)):
+        there = found.distributions[name]
+        command = f"rekindle extension build {there.name}=={there.version.partition('+')[0]} {rebuilt}"
+        if name in installed:
+            command = install_command(environment, cards)
+        entries.append(
+            Rebuild(distribution=there.name, version=there.version, reasons=tuple(reasons[name]), command=command)
+        )
+    return tuple(entries)
 
 
 def _ordered(found: Contents, names: list[str]) -> list[str]:

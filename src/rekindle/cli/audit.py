@@ -58,8 +58,8 @@ def _show(answer: Audit) -> None:
     if answer.rebuild:
         console.out()
         console.out("Rebuild, in this order")
-        for entry in answer.rebuild:
-            console.out(f"  {entry.command}")
+        for line in dict.fromkeys(entry.command for entry in answer.rebuild):
+            console.out(f"  {line}")
     console.out()
     console.out(_summary(answer))
 

@@ -102,6 +102,6 @@ def _print(report: ExtensionReport, *, as_json: bool) -> None:
     console.out(f"{report.project} for torch {report.torch} in {report.environment}")
     for finding in report.findings:
         console.out(console.finding(finding))
-    if report.wheel:
+    if report.command:
         console.out()
-        console.out(f"Next: pip install {report.wheel}")
+        console.out(f"Next: {report.command}")

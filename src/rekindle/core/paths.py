@@ -115,6 +115,12 @@ def architecture() -> str:
     return ARCHITECTURES.get(name, name)
 
 
+def quoted(word: str) -> str:
+    """A path or a name as one word of a command that is printed: every shell takes double quotes."""
+    plain = all(letter.isalnum() or letter in "-_./\\:=+,~@%" for letter in word)
+    return word if word and plain else f'"{word}"'
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     import hashlib

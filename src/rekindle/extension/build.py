@@ -12,11 +12,13 @@ import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.audit import installed_torch
+from rekindle.audit.rebuild import install_command
 from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.run.build import captured
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 from rekindle.core.findings import Finding, State, worst
+from rekindle.core.paths import quoted
 from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
@@ -47,6 +49,8 @@ class ExtensionReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     state: State
     log: str | None = None
+    command: str | None = None
+    """What installs the wheel into the environment that it is for."""
 
 
 def ready(
@@ -66,7 +70,8 @@ def ready(
     torch = installed_torch(environment)
     if torch is None:
         message = f"there is no torch in `{environment.root}`"
-        hint = "an extension is built for one torch: install that first with `rekindle install` (`--gpu` names a card)"
+        hint = f"an extension is built for one torch: install that first: `{install_command(environment, cards)}`"
+        hint += "" if cards else " (`--gpu` names a card)"
         raise NotFound(message, hint=hint)
     found = prepare(
         environment,
@@ -144,7 +149,8 @@ def build(
             found = found.with_changes(companions.changes(companion))
         if source is None:
             found = found.with_changes(companions.told(project, found.arch_list))
-        if source is None and not request.from_source:
+        # Whether a wheel serves cannot be told without a GPU.
+        if source is None and cards and not request.from_source:
             wheel, finding = candidate(project, environment, torch, cards, work, tell)
             if wheel is not None and finding is not None:
                 kept = keep(wheel, output)
@@ -194,6 +200,7 @@ class _Report:
             # A wheel of the index that serves needs no toolkit here.
             state=worst(more) if wheel and not built else worst(findings),
             log=str(log) if log else None,
+            command=f"{self.environment.pip_command} install {quoted(str(wheel))}" if wheel else None,
         )
 
 

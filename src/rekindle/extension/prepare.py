@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
+from rekindle.audit.rebuild import install_command
 from rekindle.build.configure.environment import Action, BuildPlaces, VariableChange, compute
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
@@ -15,6 +16,8 @@ from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import c_library_limit
+from rekindle.knowledge.cuda.toolkits import last_toolkit_for
+from rekindle.knowledge.cuda.toolkits import toolkits as known_toolkits
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import FoundToolkit, Machine
 from rekindle.machine.python.environment import python_has_headers
@@ -71,7 +74,11 @@ def prepare(
     builder = _builder(place, machine)
     findings = [_python(place, builder)]
     kit = _toolkit(machine.toolkits, cuda, cards) if cuda else None
-    findings.append(_toolkit_finding(kit, torch.version, cuda, machine.toolkits))
+    lost = _dropped(cuda, cards)
+    if lost is not None:
+        findings.append(_other_torch(torch, lost, place, cards))
+        return Preparation(findings=tuple(findings), arch_list="", toolkit=kit.root if kit else None)
+    findings.append(_toolkit_finding(kit, torch.version, cuda, machine.toolkits, install_command(place, cards)))
     if kit is not None and kit.own_ptxas is False:
         findings.append(_ptxas(kit))
     findings += _c_library(kit, machine.surroundings.glibc)
@@ -231,12 +238,36 @@ def _toolkit(
     return max(fitting, key=rank, default=None)
 
 
+def _dropped(cuda: Version | None, cards: Sequence[AuditedCard]) -> AuditedCard | None:
+    """The first card that no toolkit of torch's CUDA major compiles for any more. A newer card than that has PTX."""
+    rows = [row for row in known_toolkits() if cuda is not None and row.version.major == cuda.major]
+    if not rows:
+        return None
+    return next((card for card in cards if not any(_reaches(card.capability, row.plain) for row in rows)), None)
+
+
+def _other_torch(torch: Torch, card: AuditedCard, place: Environment, cards: Sequence[AuditedCard]) -> Finding:
+    assert torch.cuda is not None
+    last = last_toolkit_for(card.capability)
+    named = f"{card.name} ({card.capability.sm})"
+    return Finding(
+        id="extension.toolkit",
+        state=State.FAIL,
+        found=f"torch {torch.version} is built with CUDA {torch.cuda}, and no CUDA {torch.cuda.major} compiles for "
+        f"{named}",
+        why=f"the last toolkit for it is CUDA {last.version}"
+        if last
+        else "no toolkit that Rekindle knows compiles for it",
+        fix=Fix(text="install a torch of an older CUDA first", commands=(install_command(place, cards),)),
+    )
+
+
 def _toolkit_finding(
-    kit: FoundToolkit | None, torch: str, cuda: Version | None, toolkits: Sequence[FoundToolkit]
+    kit: FoundToolkit | None, torch: str, cuda: Version | None, toolkits: Sequence[FoundToolkit], install: str
 ) -> Finding:
     if cuda is None:
         found = f"torch {torch} is a CPU build: CUDA code cannot be built against it"
-        fix = Fix(text="install a torch with CUDA first", commands=("rekindle install",))
+        fix = Fix(text="install a torch with CUDA first", commands=(install,))
         return Finding(id="extension.toolkit", state=State.FAIL, found=found, fix=fix)
     if kit is None or kit.version is None:
         have = ", ".join(str(other.version) for other in toolkits if other.version) or "none"

@@ -21,9 +21,11 @@ from rekindle.build.run import fixes, program
 from rekindle.build.run.journal import Journal
 from rekindle.core import files, python
 from rekindle.core.errors import StepFailed
+from rekindle.core.paths import quoted
 from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.diagnose import report
+from rekindle.diagnose.answer import Diagnosis
 from rekindle.extension.prepare import Preparation
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
@@ -33,6 +35,7 @@ LOG = "extension-build.log"
 _FETCHING = 1800.0
 _LEFT_BEHIND = ("build", "dist", "*.egg-info", ".git", "__pycache__", "*.so", "*.pyd", "*.o", "*.obj")
 # What a line of ninja or of setuptools looks like: `[3/12] nvcc …`.
+_PIP = re.compile(r"(?:python -m )?pip (?=\w)")
 _STEP = re.compile(r"(?:\S+ )?\[(\d+)/(\d+)\] ")
 
 
@@ -143,11 +146,29 @@ def _progress(tell: Callable[[str], None]) -> Callable[[str], None]:
 def _failure(project: str, log: Path, found: Preparation) -> StepFailed:
     message = f"`{project}` could not be built"
     diagnosis = fixes.diagnose_log(log, found.request) if found.request else None
+    if diagnosis is not None and found.builder is not None:
+        diagnosis = for_python(diagnosis, found.builder)
     elsewhere = _elsewhere(found)
     if diagnosis is not None and diagnosis.causes:
         return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the whole log is in `{log}`{elsewhere}")
     hint = f"no known cause; read the end of `{log}`, or `rekindle diagnose {log}`{elsewhere}"
     return StepFailed(message, hint=hint)
+
+
+def for_python(diagnosis: Diagnosis, program: str) -> Diagnosis:
+    """The same with the commands of pip for the Python that ran the build, which need not be the active one."""
+    pip = f"{quoted(program)} -m pip "
+
+    def typed(command: str) -> str:
+        return _PIP.sub(lambda _: pip, command, count=1) if _PIP.match(command) else command
+
+    causes = tuple(
+        msgspec.structs.replace(
+            cause, fix=msgspec.structs.replace(cause.fix, commands=tuple(map(typed, cause.fix.commands)))
+        )
+        for cause in diagnosis.causes
+    )
+    return msgspec.structs.replace(diagnosis, causes=causes)
 
 
 _WSL_FLOOR = Capability(6, 0)

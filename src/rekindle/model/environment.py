@@ -52,6 +52,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return self.interpreter
 
     @property
+    def pip_command(self) -> str:
+        """pip of this very environment, as it is typed: a bare `pip` is whichever comes first on PATH."""
+        return f"{paths.quoted(self.interpreter or 'python')} -m pip"
+
+    @property
     def site(self) -> Path:
         return Path(self.site_packages[0])
 

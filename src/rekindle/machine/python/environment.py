@@ -69,9 +69,14 @@ def _active() -> Environment:
 
 def _root(where: Path) -> Path:
     if where.is_dir():
-        return where.absolute()
-    folder = where.absolute().parent
+        return _tidy(where)
+    folder = _tidy(where.parent)
     return folder.parent if folder.name.lower() in ("bin", "scripts") else folder
+
+
+def _tidy(folder: Path) -> Path:
+    """The whole path, without `..`: what is before one may be a link, so that the file system is asked."""
+    return folder.resolve() if ".." in folder.parts else folder.absolute()
 
 
 def _read_first(root: Path) -> Environment | None:
