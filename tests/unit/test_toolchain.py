@@ -59,6 +59,9 @@ TOOLKIT: packages.Files = {
     "./usr/lib/nvidia-cuda-toolkit/libdevice/libdevice.10.bc": b"BC",
     "./etc/nvcc.profile": b"PATH += /usr/lib",
     "./usr/bin/nvcc": b"exec /usr/lib/nvidia-cuda-toolkit/bin/nvcc",
+    # Only on amd64, of both distributions.
+    "./usr/bin/nvprof": b"exec /usr/lib/nvidia-cuda-toolkit/bin/nvprof",
+    "./usr/lib/nvidia-cuda-toolkit/bin/nvprof": b"nvprof itself",
     "./usr/bin/ptxas": b"ptxas",
     "./usr/share/doc/nvidia-cuda-toolkit/copyright": b"EULA",
 }

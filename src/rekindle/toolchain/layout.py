@@ -25,7 +25,8 @@ _LICENCES = (
 
 _RULES: dict[str, tuple[tuple[str, str | None], ...]] = {
     "debian-cuda": (
-        (r"usr/bin/(nvcc|gcc|g\+\+)", None),
+        # Scripts that start the program of the same name in a folder of /usr/lib.
+        (r"usr/bin/(nvcc|nvprof|gcc|g\+\+)", None),
         (r"usr/lib/nvidia-cuda-toolkit/bin/(gcc|g\+\+|nvcc\.profile)", None),
         (r"usr/lib/nvidia-cuda-toolkit/bin/cicc", "nvvm/bin/cicc"),
         (r"usr/lib/nvidia-cuda-toolkit/libdevice/(.+)", r"nvvm/libdevice/\1"),
