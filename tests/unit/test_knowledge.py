@@ -25,6 +25,8 @@ from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
 from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
+from rekindle.wheels.closure.linkage import LoadTime
+from rekindle.wheels.closure.pe import provider_pin
 from support.command import rekindle_command
 from support.rows import NEW_CARD
 
@@ -324,3 +326,18 @@ def test_a_broken_overlay_is_a_clear_error(tmp_path: Path) -> None:
     assert seen.code == BadInput.exit_code
     assert "gpus.json" in seen.err
     assert rekindle_command("--knowledge", str(tmp_path / "absent"), "gpu", "k40c").code == NotFound.exit_code
+
+
+@pytest.mark.parametrize(
+    ("python", "pin"),
+    [
+        ("cp38", "msvc-runtime==14.34.31931"),
+        ("cp310", "msvc-runtime==14.42.34433"),
+        ("cp311", "msvc-runtime==14.44.35112"),
+        ("cp312", "msvc-runtime==14.51.36231"),
+        (None, "msvc-runtime"),
+    ],
+)
+def test_a_package_is_pinned_to_a_version_that_its_python_has(python: str | None, pin: str) -> None:
+    """pip was told a version that is there for newer Pythons only."""
+    assert provider_pin("MSVCP140.dll", "msvc-runtime", LoadTime.IMPORT, python) == pin

@@ -45,28 +45,40 @@ PACKAGES = (
 )
 
 
-Job = tuple[str, str, str, bool]
-"""Package, wheel, address, and whether it was withdrawn."""
+Job = tuple[str, str, str, bool, tuple[str, ...]]
+"""Package, wheel, address, whether it was withdrawn, and the Pythons that the version has wheels for."""
 
 
 def _wanted(package: str, known: Container[str]) -> list[Job]:
     """One wheel for Windows of each version: that of the table, so that one for a newer Python changes nothing."""
-    found: dict[Version, Job] = {}
+    found: dict[Version, tuple[str, str, bool]] = {}
+    pythons: dict[Version, set[str]] = {}
     for name, url, yanked in web.wheels(package):
         _, version, _, tags = parse_wheel_filename(name)
-        there = found.get(version, ("", "", "", False))[1]
-        if any(tag.platform == "win_amd64" for tag in tags) and there not in known:
-            found[version] = (package, name, url, yanked)
-    return list(found.values())
+        fitting = [tag for tag in tags if tag.platform == "win_amd64"]
+        pythons.setdefault(version, set()).update(tag.interpreter for tag in fitting)
+        if fitting and found.get(version, ("", "", False))[0] not in known:
+            found[version] = (name, url, yanked)
+    return [(package, *job, _of_pythons(pythons[version])) for version, job in found.items()]
+
+
+def _of_pythons(tags: set[str]) -> tuple[str, ...]:
+    """The CPythons in order; none where a wheel is for all of them."""
+    own = sorted((tag for tag in tags if re.fullmatch(r"cp\d+", tag)), key=lambda tag: (len(tag), tag))
+    return () if any(tag.startswith("py") for tag in tags) else tuple(own)
 
 
 def _kept(known: dict[str, dict[str, Any]], job: Job) -> dict[str, Any] | None:
     """The row of a wheel that was read before; only whether it was withdrawn can change."""
     row = known.get(job[1])
-    return {**row, "yanked": job[3]} if row and "files" in row else None
+    return {**row, "yanked": job[3], **_pythons(job[4])} if row and "files" in row else None
 
 
-def _row(package: str, name: str, url: str, yanked: bool) -> dict[str, Any] | None:
+def _pythons(tags: tuple[str, ...]) -> dict[str, list[str]]:
+    return {"pythons": list(tags)} if tags else {}
+
+
+def _row(package: str, name: str, url: str, yanked: bool, pythons: tuple[str, ...]) -> dict[str, Any] | None:
     archive = web.archive(url)
     files = {
         path: [member.size, f"{member.crc:08x}"]
@@ -83,6 +95,7 @@ def _row(package: str, name: str, url: str, yanked: bool) -> dict[str, Any] | No
         "size": archive.source.size,
         "yanked": yanked,
         "files": files,
+        **_pythons(pythons),
         "source": "listing of the win_amd64 wheel",
         "observed_at": table.today(),
         "evidence": "binary",

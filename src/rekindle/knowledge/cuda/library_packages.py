@@ -9,7 +9,10 @@ from rekindle.knowledge.tables import Row, cached, observed
 
 
 class DllWheel(Row, frozen=True, kw_only=True):
-    """A wheel and the libraries in it: path → (size, CRC-32)."""
+    """A wheel and the libraries in it: path → (size, CRC-32).
+
+    `pythons` are the tags for which this version has a wheel; none where one wheel is for every Python.
+    """
 
     wheel: str
     package: str
@@ -17,6 +20,7 @@ class DllWheel(Row, frozen=True, kw_only=True):
     size: int
     yanked: bool
     files: dict[str, tuple[int, str]]
+    pythons: tuple[str, ...] = ()
 
 
 class DllProvider(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +35,11 @@ class DllProvider(msgspec.Struct, frozen=True, kw_only=True):
     wheel: str
     wheel_size: int
     yanked: bool
+    pythons: tuple[str, ...] = ()
+
+    def installs_on(self, python: str | None) -> bool:
+        """Does pip find it for this Python (`cp311`)? None: which one it is to be is not known."""
+        return python is None or not self.pythons or python in self.pythons
 
 
 class _Hash(Row, frozen=True, kw_only=True):
@@ -110,6 +119,7 @@ def _by_name(wheels: tuple[DllWheel, ...], *, fold: bool) -> dict[str, tuple[Dll
                 wheel=row.wheel,
                 wheel_size=row.size,
                 yanked=row.yanked,
+                pythons=row.pythons,
             )
             found.setdefault(name.lower() if fold else name, []).append(provider)
     return {name: tuple(rows) for name, rows in found.items()}

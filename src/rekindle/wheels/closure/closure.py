@@ -37,16 +37,18 @@ def closure(
     torch: bool = False,
     elsewhere: Sequence[Elsewhere] = (),
     against: TorchLibraries | None = None,
+    python: str | None = None,
 ) -> Closure | None:
     """The closure of these files; None when there is neither a Windows nor a Linux library among them.
 
     `requires` are the package's requirements (they name who brings NVIDIA's libraries); `torch` is true for a torch
     package, whose DLLs in torch/lib are loaded eagerly. Of an extension, what torch brings is looked up in `against`.
+    `python` (`cp311`) is the one that a package of the index must be there for.
     """
     extension = not torch and _is_extension(binaries, requires)
     if any(found.pe for found in binaries):
         places = [(e.label, e.sure, e.libraries) for e in elsewhere]
-        return pe_closure(binaries, torch=torch, elsewhere=places, extension=extension, against=against)
+        return pe_closure(binaries, torch=torch, elsewhere=places, extension=extension, against=against, python=python)
     if any(found.elf for found in binaries):
         libraries = [e.libraries for e in elsewhere]
         return elf_closure(

@@ -24,8 +24,10 @@ def pe_closure(
     elsewhere: Places,
     extension: bool = False,
     against: TorchLibraries | None = None,
+    python: str | None = None,
 ) -> Closure:
-    walk = _PeWalk([found for found in binaries if found.pe], torch, elsewhere, extension=extension, torch_here=against)
+    files = [found for found in binaries if found.pe]
+    walk = _PeWalk(files, torch, elsewhere, extension=extension, torch_here=against, python=python)
     return walk.result()
 
 
@@ -38,9 +40,11 @@ class _PeWalk(Walk):
         *,
         extension: bool,
         torch_here: TorchLibraries | None,
+        python: str | None,
     ) -> None:
         super().__init__(extension=extension, torch_here=torch_here)
         self.torch = torch
+        self.python = python
         self.elsewhere = elsewhere
         self.files = [found for found in binaries if not torch or _is_loaded(found.name)]
         self.by_name: dict[str, list[Binary]] = {}
@@ -127,7 +131,7 @@ class _PeWalk(Walk):
             chain=(),
             owner=owner.owner if owner else None,
             note=owner.note if owner else note,
-            package=_provider(library, owner.package if owner else None, how),
+            package=provider_pin(library, owner.package if owner else None, how, self.python),
         )
         return None
 
@@ -204,12 +208,15 @@ def _is_loaded(name: str) -> bool:
     return low.endswith(".pyd") or (low.startswith(_LIB) and low.endswith(".dll")) or not low.startswith("torch/")
 
 
-def _provider(library: str, package: str | None, how: LoadTime) -> str | None:
+def provider_pin(library: str, package: str | None, how: LoadTime, python: str | None) -> str | None:
     """The package that has exactly this DLL, with its version: `mkl` of today no longer has mkl_intel_thread.1.dll."""
     if package is None or ("*" in library and how is not LoadTime.RUN_TIME):
         return None
-    rows = [row for row in providers(library) if row.package == package and not row.yanked]
-    return f"{rows[0].package}=={rows[0].version}" if rows else package
+    own = [row for row in providers(library) if row.package == package and not row.yanked]
+    rows = [row for row in own if row.installs_on(python)]
+    # Without the Python it is not known which version pip finds: pip chooses.
+    sure = rows and (python is not None or not rows[0].pythons)
+    return f"{package}=={rows[0].version}" if sure else package
 
 
 def _is_test(found: Binary) -> bool:

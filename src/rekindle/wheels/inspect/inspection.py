@@ -196,13 +196,14 @@ def _closure(
     """Of an installed package it is looked whether what others bring is really there; a wheel's requirements count."""
     torch = known.is_torch_package
     if found.kind != "installed" or not isinstance(found, package.Folder):
-        return closure_of(binaries, requires=known.requires, torch=torch, against=against)
+        return closure_of(binaries, requires=known.requires, torch=torch, against=against, python=known.python)
     if any(one.pe for one in binaries):
         return closure_of(
             binaries,
             torch=torch,
             elsewhere=search_path.windows_places(found.root, torch=known.torch, cuda=known.cuda),
             against=against,
+            python=known.python,
         )
     return closure_of(binaries, torch=torch, elsewhere=search_path.linux_places(found.root, binaries), against=against)
 
