@@ -63,7 +63,7 @@ def main() -> int:
 def tests(python: WindowsPython, words: list[str], timeout: float) -> int:
     """Run pytest there and say how many tests really ran; pytest itself has said why the others did not."""
     workers = str(min(os.cpu_count() or 1, 4))
-    chosen = words or ["tests/unit", "tests/windows", "-n", workers, "--dist=worksteal"]
+    chosen = words or ["tests/unit", "tests/windows", "-n", workers, "--dist=worksteal", "--durations=25"]
     report = python.bench.folder / f"report-{os.getpid()}.xml"
     command = [python.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={windows_path(report)}"]
     try:
