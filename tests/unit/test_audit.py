@@ -439,3 +439,16 @@ def test_the_commands_name_the_environment_and_the_card(place: Environment) -> N
     seen = rekindle_command("audit", str(untidy), "--gpu", "GTX 1080 Ti", "--no-cache")
     assert seen.out.count("rekindle install") == 1
     assert f'{root} --gpu "GeForce GTX 1080 Ti"' in seen.out
+
+
+def test_a_torch_without_cuda_does_not_pass_for_a_gpu(place: Environment) -> None:
+    version = place.site / "torch/version.py"
+    version.write_text("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n", encoding="utf-8")
+    answer = place.audit(H200)
+    assert ids(answer) == ["audit.cpu-torch"]
+    assert "rekindle install" in answer.findings[0].fix.commands[0]  # type: ignore[union-attr]
+
+
+def test_without_a_gpu_nothing_is_said_to_run(place: Environment) -> None:
+    place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
+    assert place.audit().state is State.UNVERIFIED

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rekindle.audit.contents import Module
 from rekindle.audit.module_checks import AuditContext
+from rekindle.audit.rebuild import install_command
 from rekindle.audit.symbols import uses_torch
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
@@ -26,11 +27,31 @@ _CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 
 
 def findings(place: AuditContext) -> Iterator[Finding]:
+    yield from _gpu(place)
     yield from _companions(place)
     yield from _driver(place)
     yield from _twice(place)
     yield from _mixed(place)
     yield from _headers(place)
+
+
+def _gpu(place: AuditContext) -> Iterator[Finding]:
+    """Is there a torch that uses a GPU, and a GPU to hold the code against?"""
+    if place.cards and place.torch is not None and place.cuda is None:
+        yield Finding(
+            id="audit.cpu-torch",
+            state=State.FAIL,
+            found=f"torch {place.torch} is built without CUDA: it does not use {place.cards[0].name}",
+            why="`torch.cuda.is_available()` is False whatever the driver is",
+            fix=Fix(text="install a torch for it", commands=(install_command(place.environment, place.cards),)),
+        )
+    if not place.cards and any(module.code for module in place.contents.modules):
+        yield Finding(
+            id="audit.gpu-code",
+            state=State.UNVERIFIED,
+            found="no GPU was found or named: which of the GPU code here runs was not checked",
+            fix=Fix(text="name the GPU: `--gpu NAME`"),
+        )
 
 
 def _companions(place: AuditContext) -> Iterator[Finding]:

@@ -24,7 +24,11 @@ from rekindle.core import console
     metavar="TARGET",
     help="Exit with 8 if a library lacks sm_61 (native code) or compute_90 (PTX). May be repeated.",
 )
-@click.option("--check", is_flag=True, help="Exit with the code of the worst finding instead of 0.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with the code of the worst finding instead of 0: 8 if a GPU named with --gpu is not served.",
+)
 @options.as_json
 def command(
     places: tuple[str, ...],

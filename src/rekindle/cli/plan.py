@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.cli import options
 from rekindle.core import console, files
-from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.stack import answers
@@ -20,6 +20,8 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
 from rekindle.stack.verdict import Verdict
+
+_AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
 
 
 @click.command("plan")
@@ -139,10 +141,17 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
 
     @property
     def snapshots(self) -> tuple[Path, ...]:
-        """The recorded machines, those of a folder one by one."""
-        return tuple(
-            file for named in self.machines for file in (sorted(named.glob("*.json")) if named.is_dir() else (named,))
-        )
+        """The recorded machines, those of a folder one by one, those below it too."""
+        found: list[Path] = []
+        for named in self.machines:
+            inside = sorted(named.rglob("*.json")) if named.is_dir() else [named]
+            if not inside:
+                raise NotFound(
+                    f"no snapshot (`*.json`) in the folder `{named}`",
+                    hint="write one on each machine: `rekindle doctor --save NAME.json`",
+                )
+            found += inside
+        return tuple(found)
 
     def situation(self, snapshot: Path | None = None) -> Situation:
         recorded = snapshot or (self.snapshots[0] if self.snapshots else None)
@@ -160,12 +169,25 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
     """One answer for all nodes, or the smallest set of answers."""
     from rekindle.stack import nodes
 
-    places = {file.stem: asked_for.situation(file) for file in asked_for.snapshots}
-    found = nodes.resolve_all(places, wish)
+    places: dict[str, Situation] = {}
+    unreadable: dict[str, str] = {}
+    for file in asked_for.snapshots:
+        # Two racks may both have a node1.
+        name = file.stem if file.stem not in places else file.with_suffix("").as_posix()
+        try:
+            places[name] = asked_for.situation(file)
+        except RekindleError as error:
+            unreadable[str(file)] = error.message
+    if not places:
+        first = next(iter(unreadable.values()))
+        raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=_AGAIN)
+    found = msgspec.structs.replace(nodes.resolve_all(places, wish), unreadable=unreadable)
     if asked_for.as_json:
         console.out_json(found)
     else:
         console.out(answers.nodes(found))
+    if unreadable:
+        return BadInput.exit_code
     return NoRoute.exit_code if any(each.route is RouteKind.NONE for each in found.nodes) else 0
 
 

@@ -27,7 +27,39 @@ _SIGNS = (
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _LONG_WORD = 16
-_ORDINARY = frozenset({"public", "default", "all users", "root", "user", "admin", "administrator", "<user>"})
+# Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
+_ORDINARY = frozenset(
+    {"public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost"}
+    | {"linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse"}
+    | {
+        "ec2-user",
+        "cloud-user",
+        "runner",
+        "vscode",
+        "docker",
+        "container",
+        "wsl",
+        "system",
+        "venv",
+        "conda",
+        "embedded",
+    }
+    | {
+        "nvidia",
+        "cuda",
+        "cudnn",
+        "torch",
+        "pytorch",
+        "python",
+        "python3",
+        "pip",
+        "gcc",
+        "clang",
+        "msvc",
+        "nvcc",
+        "ninja",
+    }
+)
 
 
 @cache

@@ -22,7 +22,7 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
     "cmake_architectures", "conda_linker", "docker", "no_docker", "linking_cuda", "linking_toolkit", "mac",
-    "not_mac", "omp_symbols",
+    "not_mac", "omp_symbols", "importing_torch", "not_importing_torch",
     "plain_symbols", "python_symbols",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
     "cufft", "deepspeed", "driver_open", "fbgemm", "glibc_itself", "libstdcxx", "libuv", "libuv_build",
@@ -132,6 +132,8 @@ def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     return {
         "torch_itself": failing in _TORCH_FAMILY,
         "torch_may_lack": facts.torch_lacks_card is not False,
+        "importing_torch": facts.importing_torch is True,
+        "not_importing_torch": facts.importing_torch is not True,
         "an_extension": failing not in _TORCH_FAMILY,
         "python_32_bit": facts.bits == 32,
         "ownerless": "owner" not in fields and not _bitsandbytes(fields.get("said", "")),

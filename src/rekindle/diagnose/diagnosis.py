@@ -29,7 +29,7 @@ from rekindle.knowledge.logs import signatures
 _SHOWN = 240
 _WRAPPERS = 12
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
-_UNTOLD = frozenset({"situation", "triton", "mac", "wsl", "docker", "names_torch"})
+_UNTOLD = frozenset({"situation", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch"})
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from rekindle.core.regex import re2
 from rekindle.diagnose import cards, coverage
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.gpu.gpus import capabilities_of
+from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
 from rekindle.machine.model import Machine
 from rekindle.stack.from_machine import situation_of
 from rekindle.stack.situation import Situation
@@ -50,6 +50,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     wsl: bool | None = None
     docker: bool | None = None
     names_torch: bool | None = None
+    portable: bool | None = None
+    """A Windows program with a Python of its own in `python_embeded`, as ComfyUI's portable one."""
+    importing_torch: bool | None = None
+    """A traceback goes through torch's own `__init__.py`."""
     torch_lacks_card: bool | None = None
     cudnn_lacks_card: bool | None = None
     situation: Situation | None = None
@@ -57,7 +61,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
-_FLAGS = frozenset({"developer_prompt", "triton", "mac", "wsl", "docker", "names_torch"})
+_FLAGS = frozenset({"developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch"})
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 _WINDOWS = (
@@ -102,6 +106,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
     ("docker", r"(?i)(\bdocker\b|=> ERROR \[|\bpodman\b)"),
     ("names_torch", r"(?i)\b((?:py)?torch)\b"),
+    ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
+    ("portable", r"(?i)(python_embeded[/\\])"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
 _CARD = r"(?i)capability|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
@@ -125,6 +131,7 @@ def told(
     version, _, local = (torch or "").partition("+")
     return Facts(
         gpus=capabilities_of(gpus),
+        gpu_name=_name(gpus),
         os=system,
         torch=version or None,
         variant=local or None,
@@ -133,6 +140,12 @@ def told(
         python=python,
         driver=driver,
     )
+
+
+def _name(gpus: Sequence[str]) -> str | None:
+    """One card that was named, not numbered."""
+    found = find_all(gpus)
+    return found[0].name if len(found) == 1 and found[0].by is not MatchedBy.CAPABILITY else None
 
 
 def of_machine(machine: Machine, said: Facts) -> Facts:

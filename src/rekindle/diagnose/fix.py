@@ -80,12 +80,19 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | N
     if text is None or (step.command and command is None):
         return None
     commands = (command,) if command else ()
-    if not step.plan:
-        return _Filled(text, commands)
-    advised = advice.advise(facts, keep_torch=step.keep)
-    if advised is None:
-        return _Filled(text, commands) if step.alone else None
-    return _Filled(f"{text} {advised.text}", (*commands, *advised.commands))
+    if step.plan:
+        advised = advice.advise(facts, keep_torch=step.keep)
+        if advised is None and not step.alone:
+            return None
+        if advised is not None:
+            text, commands = f"{text} {advised.text}", (*commands, *advised.commands)
+    return _Filled(text, tuple(_where(each, facts) for each in commands))
+
+
+def _where(command: str, facts: Facts) -> str:
+    """A portable program has a Python of its own: a bare `pip` would serve another one."""
+    inside = facts.portable and facts.os == "windows" and command.startswith("pip ")
+    return rf".\python_embeded\python.exe -s -m {command}" if inside else command
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:
@@ -95,7 +102,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS}
+    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS, "cudnn_package": f"nvidia-cudnn-cu{_cuda_major(facts)}"}
     for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "driver", "toolkit"):
         value = getattr(facts, name)
         if value is not None:
@@ -107,6 +114,13 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
             values[name] = kept
     return values | _spelled(values)
+
+
+def _cuda_major(facts: Facts) -> str:
+    """By the torch that is there, else by the toolkit; 12 is what most have."""
+    if facts.variant and facts.variant.startswith("cu"):
+        return facts.variant[2:4]
+    return facts.cuda.partition(".")[0] if facts.cuda else "12"
 
 
 def _of_cards(facts: Facts) -> dict[str, str]:

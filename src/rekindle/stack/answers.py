@@ -108,7 +108,11 @@ def nodes(answer: Nodes) -> str:
     served = sum(node.route is not RouteKind.NONE for node in answer.nodes)
     several = f"{answer.stacks} stack{'' if answer.stacks == 1 else 's'}"
     said = "one stack serves all of them" if answer.stacks == 1 and served == count else several
-    return "\n".join([*lines, "", f"{served} of {count} machines served: {said}"])
+    lines += ["", f"{served} of {count} machines served: {said}"]
+    if answer.unreadable:
+        lines += ["", f"Not read: {len(answer.unreadable)}; nothing is said of these machines"]
+        lines += [console.wrap(each, first="  - ", indent="    ") for each in answer.unreadable.values()]
+    return "\n".join(lines)
 
 
 def _several(same: list[Node]) -> str:

@@ -34,6 +34,8 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.nodes/1"
     nodes: tuple[Node, ...]
     stacks: int
+    unreadable: dict[str, str] = {}
+    """Snapshots that could not be read, and why: nothing is said of these machines."""
 
 
 def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:

@@ -30,6 +30,11 @@ class RouteKind(str, Enum):
     def tier(self) -> int:
         return list(RouteKind).index(self)
 
+    @property
+    def ready_made(self) -> bool:
+        """Nothing has to be compiled."""
+        return self.tier < RouteKind.SOURCE_BUILD.tier
+
 
 class Effect(str, Enum):
     """What a broken rule does to a candidate: it is out, it works and loses something, it works after a change."""

@@ -104,6 +104,8 @@ def _found(text: str) -> Match | None:
     exact = _exact().get(text, ())
     if exact and not _unnamed(text):
         return _named(text, exact)
+    if _series(text):
+        return None
     device = pci_device(text)
     if device:
         found = by_pci(*device)
@@ -346,6 +348,8 @@ def _unknown(text: str) -> UnknownName:
         if near
         else "no known name is like it; `rekindle gpu --list` shows them all, and `10de:1b06` or `sm_61` works too"
     )
+    if _series(text):
+        hint = f'`{text[:80]}` is a series of cards: name yours whole and in quotes, as in `--gpu "GTX 1080 Ti"`'
     if _unnamed(text):
         hint = "this is what a system shows for a card without a driver: name it by its PCI id, from `lspci -nn`"
     return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=hint)
@@ -383,6 +387,12 @@ def _same_number(typed: str, name: str) -> bool:
             if one == other or near:
                 return True
     return False
+
+
+def _series(text: str) -> bool:
+    """`RTX`, `GeForce GTX`: a name without its number, as a shell passes it on when the quotes are forgotten."""
+    words = names.tokens(text)
+    return bool(words) and all(word in names.SERIES for word in words)
 
 
 def _unnamed(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`inspect --require sm_61`: has a wheel lost an architecture?"""
+"""`inspect --require sm_61`, `--gpu NAME --check`: has a wheel lost an architecture, does it serve a GPU?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.knowledge.gpu.capability import Target
-from rekindle.wheels.inspect.inspection import Inspection
+from rekindle.knowledge.gpu.capability import Coverage, Target
+from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
 
 
 def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
@@ -23,8 +23,11 @@ def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
 
 
 def required_findings(found: Inspection, wanted: Sequence[Target]) -> list[Finding]:
-    """Every library of the package's own must hold every target; one that has it in fewer places is named."""
-    return [_finding(found, target) for target in wanted]
+    """Every library of the package's own must hold every target; one that has it in fewer places is named.
+
+    A GPU that was asked for must be served.
+    """
+    return [*(_finding(found, target) for target in wanted), *(_served(card) for card in found.cards)]
 
 
 def _finding(found: Inspection, target: Target) -> Finding:
@@ -46,6 +49,14 @@ def _finding(found: Inspection, target: Target) -> Finding:
         text = f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets"
         return Finding(id="require", state=State.WARN, found=text)
     return Finding(id="require", state=State.PASS, found=f"{target} is in all {len(own)} libraries with GPU code")
+
+
+def _served(card: CardCoverage) -> Finding:
+    if card.coverage is Coverage.SERVES:
+        how = "through its PTX, which the driver compiles" if card.by_jit else "with native code"
+        return Finding(id="gpu", state=State.PASS, found=f"{card.name} ({card.capability.sm}) is served {how}")
+    text = "only some of its GPU code runs" if card.coverage is Coverage.PARTIAL else "none of its GPU code runs"
+    return Finding(id="gpu", state=State.FAIL, found=f"{text} on {card.name} ({card.capability.sm})")
 
 
 def _lost(text: str) -> Finding:

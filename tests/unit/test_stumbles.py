@@ -1,0 +1,125 @@
+"""Where new users stumbled: the answers that sent them the wrong way, typed as they typed them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekindle.core.redact import redact
+from support.command import Seen, rekindle_command
+from support.fatbins import container
+
+NO_KERNEL = (
+    "NVIDIA {card} with CUDA capability {sm} is not compatible with the current PyTorch installation.\n"
+    "pytorch version: {torch}\n"
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+)
+CUDNN = (
+    'Traceback (most recent call last):\n  File "{torch}", line 416, in <module>\n    from torch._C import *\n'
+    "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
+)
+
+
+def diagnosed(monkeypatch: pytest.MonkeyPatch, text: str, *words: str) -> dict[str, object]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
+    seen = rekindle_command("diagnose", "-", "--json", *words)
+    fix: dict[str, object] = json.loads(seen.out)["causes"][0]["fix"]
+    return fix
+
+
+@pytest.mark.parametrize(
+    ("card", "sm", "torch", "command"),
+    [
+        ("GeForce RTX 5070", "sm_120", "2.6.0+cu124", "pip install torch==2.1"),
+        ("GeForce GTX 1080 Ti", "sm_61", "2.15.0+cu130", "pip install torch==2.14.1+cu126"),
+    ],
+)
+def test_a_wheel_of_another_release_comes_before_hours_of_compiling(
+    monkeypatch: pytest.MonkeyPatch, card: str, sm: str, torch: str, command: str
+) -> None:
+    fix = diagnosed(monkeypatch, NO_KERNEL.format(card=card, sm=sm, torch=torch), "--os", "windows")
+    commands = fix["commands"]
+    assert isinstance(commands, list) and commands[0].startswith(command)
+    assert f"--torch {torch.partition('+')[0]}`" in str(fix["text"])
+
+
+def test_a_portable_program_gets_the_line_for_its_own_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "C:\\ComfyUI_windows_portable>.\\python_embeded\\python.exe -s ComfyUI\\main.py\n"
+    text += NO_KERNEL.format(card="GeForce RTX 5070", sm="sm_120", torch="2.6.0+cu124")
+    commands = diagnosed(monkeypatch, text)["commands"]
+    assert isinstance(commands, list)
+    assert commands[0].startswith(".\\python_embeded\\python.exe -s -m pip install torch==")
+
+
+def test_the_card_that_was_named_is_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    fix = diagnosed(monkeypatch, text, "--gpu", "GTX 1080 Ti", "--os", "windows")
+    assert "GeForce GTX 1080 Ti" in str(fix["text"])
+
+
+def test_a_torch_without_its_cudnn_is_installed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CUDNN.format(torch="/env/lib/python3.11/site-packages/torch/__init__.py")
+    fix = diagnosed(monkeypatch, text, "--torch", "2.14.1+cu126", "--gpu", "GTX 1080 Ti")
+    assert "nvidia-cudnn" not in str(fix["commands"])
+    assert "torch anew" in str(fix["text"])
+
+
+def test_another_program_gets_the_cudnn_of_the_cuda_that_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CUDNN.format(torch="/env/lib/python3.11/site-packages/onnxruntime/capi/_pybind_state.py")
+    fix = diagnosed(monkeypatch, text.replace("torch._C", "onnx"), "--torch", "2.15.0+cu130")
+    assert fix["commands"] == ['pip install "nvidia-cudnn-cu13==9.*"']
+
+
+@pytest.mark.parametrize("series", ["RTX", "GTX", "GeForce GTX", "quadro"])
+def test_a_series_is_no_card(series: str) -> None:
+    seen = rekindle_command("plan", "--gpu", series)
+    assert seen.code == 3
+    assert "is a series of cards" in seen.err
+
+
+@pytest.mark.parametrize("name", ["linux", "debian", "gcc", "home"])
+def test_an_ordinary_word_is_nobodys_name(name: str) -> None:
+    assert redact(f'"os": "{name}"', names={name}) == f'"os": "{name}"'
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    folder = tmp_path / "nodes"
+    (folder / "rack2").mkdir(parents=True)
+    for name in ("node1", "rack2/node1"):
+        assert rekindle_command("doctor", "--save", str(folder / f"{name}.json")).code in (0, 8, 9)
+    return folder
+
+
+def planned(*words: str) -> Seen:
+    return rekindle_command("plan", "--gpu", "Tesla V100-PCIE-16GB", *words)
+
+
+def test_a_broken_snapshot_does_not_hide_the_others(lab: Path) -> None:
+    whole = (lab / "node1.json").read_bytes()
+    (lab / "node2.json").write_bytes(whole[: len(whole) // 2])
+    (lab / "node3.json").write_bytes(b"")
+    seen = planned("--machine", str(lab), "--json")
+    answer = json.loads(seen.out)
+    assert [len(answer["nodes"]), len(answer["unreadable"]), seen.code] == [2, 2, 4]
+    said = planned("--machine", str(lab)).out
+    assert "Not read: 2" in said and "node2.json" in said and "node3.json" in said
+
+
+def test_an_empty_folder_is_not_this_computer(tmp_path: Path) -> None:
+    seen = planned("--machine", str(tmp_path))
+    assert seen.code != 0
+    assert "no snapshot" in seen.err
+
+
+def test_check_tells_a_gpu_that_is_served_from_one_that_is_not(tmp_path: Path) -> None:
+    library = tmp_path / "ext.fatbin"
+    library.write_bytes(container("sm_60", "sm_70"))
+    codes = [
+        rekindle_command("inspect", str(library), "--gpu", card, "--check").code for card in ("GTX 1080 Ti", "sm_120")
+    ]
+    assert codes == [0, 8]
