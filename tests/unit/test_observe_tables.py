@@ -189,6 +189,12 @@ def test_options_are_what_pytorchs_tree_declares_and_reads(copy: Path, tmp_path:
             git(clone, "tag", "-f", tag)
         return {row["name"]: row for row in regenerated(place, str(clone))}
 
+    releases = copy / "torch" / "torch_releases.json"
+    only = [row for row in rows(releases) if row["minor"] in ("2.6", "2.7", "2.8", "2.9")]
+    releases.write_text(json.dumps({"releases": only}), encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"the clone has no tag of 2\.9"):
+        read(trees)
+    releases.write_text(json.dumps({"releases": only[:-1]}), encoding="utf-8")
     first = read(trees)
     names = {"USE_NOVELTY", "USE_CHILD", "ASKED_BY_CMAKE", "DOCUMENTED", "ALSO_DOCUMENTED", "READ_BY_PYTHON", "CC"}
     assert set(first) == names | {"FORWARDED", "OLD_NAME", "PASSED_ON"}
@@ -283,7 +289,11 @@ def test_cudnn_of_a_new_version_is_what_its_libraries_hold(index: tuple[Path, st
     def read(*targets: str) -> dict[str, Any]:
         for package in ("nvidia-cudnn-cu11", "nvidia-cudnn-cu13"):
             publish(folder, package, {})
-        publish(folder, "nvidia-cudnn-cu12", {name: {"nvidia/cudnn/lib/libcudnn_x.so.99": fatbins.container(*targets)}})
+        libraries = {
+            "nvidia/cudnn/lib/libcudnn_x.so.99": fatbins.container(*targets),
+            "nvidia/cudnn/lib/libcudnn_y.so.99": fatbins.container(*targets) + fatbins.container("sm_35", *targets),
+        }
+        publish(folder, "nvidia-cudnn-cu12", {name: libraries})
         before = place.read_bytes()
         done = observe(copy, "cudnn", url=url)
         assert done.returncode == 0, done.stderr
@@ -688,7 +698,19 @@ def test_all_says_of_each_table_whether_it_was_read(copy: Path, tmp_path: Path) 
     assert states["companions"].startswith("UNVERIFIED: torchvision is not on the tape")
     assert states["host_compilers"].startswith("UNVERIFIED: nvidia-cuda-nvcc")
     assert states["gpus"].startswith("UNVERIFIED: it needs pci.ids")
+    assert states["torch_options"].endswith("(--source torch=PATH)")
     assert {path: path.read_bytes() for path in copy.rglob("*.json")} == before
+
+
+def test_all_takes_what_a_person_brings(copy: Path, tmp_path: Path) -> None:
+    pci, lists = tmp_path / "pci.ids", tmp_path / "lists"
+    pci.write_text(PCI_IDS, encoding="utf-8")
+    lists.mkdir()
+    (lists / "README-595.01.md").write_text("| NVIDIA GeForce RTX 3050 6GB | 25AC           |\n", encoding="utf-8")
+    brought = ("--source", f"pci={pci}", "--source", f"lists={lists}")
+    done = observe(copy, "all", "--offline", "--accept", "--tape", str(tmp_path / "tape"), *brought)
+    assert any(line.split() == ["gpus", "read", "anew"] for line in done.stdout.splitlines()), done.stderr
+    assert "no source is called nope" in observe(copy, "all", "--source", "nope=1").stderr
 
 
 @pytest.mark.parametrize("said", ["torch==2.16.0", "torch ==2.16.0", "torch (==2.16.0)", "torch (==2.16.0.post1)"])

@@ -1,7 +1,8 @@
 """Regenerates tables from the artefacts they were read off.
 
     python -m tools.observe TABLE [ARGUMENT...] [--accept] [--tape DIR] [--index URL]
-    python -m tools.observe all [--dry]          every table; one whose source cannot be had here is UNVERIFIED
+    python -m tools.observe all [--dry] [--source NAME=PATH...]
+                                                 every table; one whose source cannot be had here is UNVERIFIED
     python -m tools.observe list                 the tables and what each needs
     python -m tools.observe bundle FILE          a bundle of all tables for `rekindle knowledge update`
 
@@ -17,6 +18,7 @@ import hashlib
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,20 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 UNVERIFIED = 9
 INDEX = "the package index"
-TORCH = "a clone of pytorch/pytorch with its tags"
-# table -> what its script needs; a script's `observe` takes one argument for each file or clone.
+# What a person brings for a script, by the name that `--source` takes.
+SOURCES = {
+    "torch": "a clone of pytorch/pytorch with its tags",
+    "feedstock": "a clone of conda-forge/pytorch-cpu-feedstock",
+    "modules": "a clone of NVIDIA/open-gpu-kernel-modules with its tags",
+    "nouveau": "base.c of nouveau, from Linux (drivers/gpu/drm/nouveau/nvkm/engine/device)",
+    "mesa": "nouveau_device_info.c, from Mesa (src/nouveau/winsys)",
+    "pci": "pci.ids, from the package hwdata or pci-ids.ucw.cz",
+    "lists": "a folder with NVIDIA's lists: supported-gpus-<driver>.json of drivers, README-<driver>.md of modules",
+    "redistrib": "a folder with cuda/redistrib_*.json and cudnn/redistrib_*.json",
+    "debian": "a folder with Debian 12's packages libc6, libgcc-s1, libstdc++6, libatomic1, zlib1g, libcrypt1",
+    "notes": "the release notes of the newest CUDA, saved from docs.nvidia.com/cuda/cuda-toolkit-release-notes",
+}
+# table -> what its script needs; a script's `observe` takes one argument for each.
 TABLES: dict[str, tuple[str, ...]] = {
     "companions": (),
     "toolkit_packages": (),
@@ -38,32 +52,20 @@ TABLES: dict[str, tuple[str, ...]] = {
     "torch_releases": (),
     "cudnn": (),
     "mathlibs": (),
-    "upstream_builds": (TORCH,),
-    "torch_options": (TORCH,),
-    "architecture_lists": (TORCH,),
-    "conda_forge": ("a clone of conda-forge/pytorch-cpu-feedstock",),
-    "driver_lists": ("a clone of NVIDIA/open-gpu-kernel-modules with its tags",),
-    "chips": (
-        "base.c of nouveau, from Linux (drivers/gpu/drm/nouveau/nvkm/engine/device)",
-        "nouveau_device_info.c, from Mesa (src/nouveau/winsys)",
-        "pci.ids, from the package hwdata or pci-ids.ucw.cz",
-    ),
-    "gpus": (
-        "pci.ids, from the package hwdata or pci-ids.ucw.cz",
-        "a folder with NVIDIA's lists, supported-gpus-<driver>.json of drivers, README-<driver>.md of open modules",
-    ),
-    "redistrib_lists": ("a folder with cuda/redistrib_*.json and cudnn/redistrib_*.json",),
-    "system_symbols": (
-        "a folder with Debian 12's packages libc6, libgcc-s1, libstdc++6, libatomic1, zlib1g, libcrypt1",
-    ),
+    "upstream_builds": ("torch",),
+    "torch_options": ("torch",),
+    "architecture_lists": ("torch",),
+    "conda_forge": ("feedstock",),
+    "driver_lists": ("modules",),
+    "chips": ("nouveau", "mesa", "pci"),
+    "gpus": ("pci", "lists"),
+    "redistrib_lists": ("redistrib",),
+    "system_symbols": ("debian",),
     "library_hashes": (),
     "old_wheels": (),
 }
 # What a script takes if a person has it: without it, it says what is UNVERIFIED.
-OPTIONAL = {
-    "toolkits": "the release notes of the newest CUDA, saved from docs.nvidia.com/cuda/cuda-toolkit-release-notes",
-    "torch_releases": f"{TORCH}; a deleted table needs it",
-}
+OPTIONAL = {"toolkits": ("notes", ""), "torch_releases": ("torch", "; a deleted table needs it")}
 # Written by their own programs, because they download whole wheels or read records of builds.
 OTHERS = {
     "torch_wheels": "python -m tools.observe.torch_wheels: whole wheels of torch",
@@ -85,10 +87,11 @@ def main() -> int:
         os.environ["REKINDLE_OBSERVE_OFFLINE"] = os.environ["PIP_NO_INDEX"] = "1"
     if options.table == "list":
         for name, needs in TABLES.items():
-            more = f"; if you have it: {OPTIONAL[name]}" if name in OPTIONAL else ""
+            kind, why = OPTIONAL.get(name, ("", ""))
+            more = f"; if you have it: {SOURCES[kind]}{why}" if kind else ""
             stated = (Path(__file__).parent / "stated" / f"{name}.toml").exists()
             back = f"a deleted table comes back, with stated/{name}.toml" if stated else "a deleted table comes back"
-            print(f"{name:<20}{'; '.join(needs) or INDEX}{more}\n{'':<20}{back}")
+            print(f"{name:<20}{told(needs) or INDEX}{more}\n{'':<20}{back}")
         print("by their own programs, from what is named:")
         for name, source in OTHERS.items():
             print(f"{name:<22}{source}")
@@ -101,14 +104,23 @@ def main() -> int:
     return regenerate(options.table, options.arguments, accept=options.accept, dry=options.dry)
 
 
+def told(kinds: Sequence[str]) -> str:
+    return "; ".join(SOURCES[kind] for kind in kinds)
+
+
 def everything(options: argparse.Namespace) -> int:
     """Every table, one after the other: what could not be read is said, and is no success."""
+    brought = dict(word.partition("=")[::2] for word in options.source)
+    if unknown := sorted(set(brought) - set(SOURCES)):
+        raise SystemExit(f"no source is called {', '.join(unknown)}; there are {', '.join(SOURCES)}")
     states: dict[str, str] = {}
     for name, needs in TABLES.items():
         try:
-            if needs:
-                raise SystemExit(f"it needs {' and '.join(needs)}")
-            code = regenerate(name, [], accept=options.accept, dry=options.dry)
+            if missing := [kind for kind in needs if kind not in brought]:
+                raise SystemExit(f"it needs {told(missing)} (--source {missing[0]}=PATH)")
+            extra = [kind for kind in OPTIONAL.get(name, ("",))[:1] if kind in brought]
+            words = [brought[kind] for kind in (*needs, *extra)]
+            code = regenerate(name, words, accept=options.accept, dry=options.dry)
             states[name] = "read anew" if code == 0 else "STOPPED: a person must look"
         except (Exception, SystemExit) as error:
             states[name] = f"UNVERIFIED: {(str(error).strip() or repr(error)).splitlines()[0]}"
@@ -124,7 +136,7 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
     if name not in TABLES:
         raise SystemExit(f"no script writes `{name}`; there are {', '.join(TABLES)}")
     if len(arguments) < len(TABLES[name]):
-        raise SystemExit(f"`{name}` needs {' and '.join(TABLES[name])}")
+        raise SystemExit(f"`{name}` needs {told(TABLES[name])}")
     print(f"== {name}", file=sys.stderr, flush=True)
     module = importlib.import_module(f"tools.observe.{name}")
     needs: list[Any] = arguments[: len(TABLES[name]) + (name in OPTIONAL)]
@@ -147,6 +159,9 @@ def bundle(path: Path) -> int:
     return 0
 
 
+_SOURCE_HELP = f"with `all`: a clone, file or folder that tables are read from ({', '.join(SOURCES)})"
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tools.observe", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -157,6 +172,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dry", action="store_true", help="show what would change, write nothing")
     parser.add_argument("--offline", action="store_true", help="read nothing but the tape")
     parser.add_argument("--tape", type=Path, help="keep what is read from the web here, and look there first")
+    parser.add_argument("--source", action="append", default=[], metavar="NAME=PATH", help=_SOURCE_HELP)
     parser.add_argument("--index", help="another package index, e.g. a folder served on this machine")
     return parser.parse_args()
 

@@ -79,8 +79,10 @@ def _system(platforms: list[str]) -> str | None:
 def _scanned(version: str, packages: dict[str, list[str]], wheel: str) -> dict[str, Any]:
     print(f"reading cuDNN {version}", file=sys.stderr, flush=True)
     with web.opened(wheel) as package:
-        code = library_code.targets(package, lambda path: "cudnn" in path)
-    targets = library_code.in_order({target for found in code.values() for target in found})
+        codes = library_code.codes(package, lambda path: "cudnn" in path)
+    targets, stray = library_code.in_every(codes)
+    if stray:
+        print(f"cuDNN {version}: not in every library, left out: {', '.join(stray)}", file=sys.stderr)
     numbers = [target.removeprefix("sm_").rstrip("af") for target in targets if target.startswith("sm_")]
     lowest = min(numbers, key=int)
     return {

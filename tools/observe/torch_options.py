@@ -5,8 +5,8 @@
 CLONE is a clone of pytorch/pytorch with its tags. An option is what `option(NAME "..." DEFAULT)` or
 `cmake_dependent_option` in CMakeLists.txt and cmake/ declares, with its default and condition. A variable of the
 environment is what the head of setup.py (later of cmake/EnvVarForwarding.cmake) documents, what Python's side reads or
-hands on to CMake, and what CMake's own files ask the environment for. Of a release that the clone does not have nothing
-is known: ranges end before it, and the script says which ones it read.
+hands on to CMake, and what CMake's own files ask the environment for. A clone that lacks a release stops the script:
+the ranges would end before it, as if the options were gone.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Declared(NamedTuple):
 def observe(clone: str) -> dict[str, list[dict[str, Any]]]:
     seen = trees(clone)
     table.nothing_read("torch_options", len(seen))
+    if missing := {row["minor"] for row in table.read("torch_releases")["releases"]} - set(seen):
+        raise SystemExit(f"the clone has no tag of {', '.join(sorted(missing))}: fetch its tags")
     print("read:", *(f"{minor} at {name}" for minor, name in seen.items()), file=sys.stderr)
     options = {minor: options_at(clone, name) for minor, name in seen.items()}
     variables = {minor: variables_at(clone, name) for minor, name in seen.items()}
