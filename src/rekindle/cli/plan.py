@@ -88,6 +88,7 @@ def command(**given: Any) -> int:
         return _compare(asked_for.origin, asked_for)
     wish = asked_for.wish
     if len(asked_for.snapshots) > 1:
+        options.exclude("machines", (*_MODES, "output"), hint="these answer for one machine: name its snapshot alone")
         return _nodes(asked_for, wish)
     situation = asked_for.situation()
     if asked_for.every:

@@ -84,7 +84,7 @@ def nodes(answer: Nodes) -> str:
     """A line for the machines that are alike, then what to run on them, or why nothing works there."""
     alike: dict[tuple[object, ...], list[Node]] = {}
     for node in answer.nodes:
-        key = (node.cards, node.route, node.torch, node.variant, node.python, node.commands, node.summary)
+        key = (node.cards, node.route, node.torch, node.variant, node.python, node.commands, node.summary, node.alone)
         alike.setdefault(key, []).append(node)
     rows = [
         (
@@ -102,6 +102,8 @@ def nodes(answer: Nodes) -> str:
         first = same[0]
         if first.commands:
             lines += ["", f"Run on {_several(same)}", *(f"    {line}" for line in first.commands)]
+            if first.route is RouteKind.SOURCE_BUILD and len(same) > 1:
+                lines.append("    on one of them; `rekindle install --wheel WHEEL` puts what it made on the others")
         else:
             lines += ["", console.wrap(f"{_several(same)}: {first.summary}", first="", indent="  ")]
     count = len(answer.nodes)
@@ -109,6 +111,11 @@ def nodes(answer: Nodes) -> str:
     several = f"{answer.stacks} stack{'' if answer.stacks == 1 else 's'}"
     said = "one stack serves all of them" if answer.stacks == 1 and served == count else several
     lines += ["", f"{served} of {count} machines served: {said}"]
+    held = [same for same in alike.values() if same[0].alone]
+    lines += [f"By itself {_several(same)} would get torch {same[0].alone}." for same in held]
+    many = [same for same in alike.values() if len(same) > 1]
+    lines += ["", "Machines"] if many else []
+    lines += [console.wrap(", ".join(node.name for node in same), first="  - ", indent="    ") for same in many]
     if answer.unreadable:
         lines += ["", f"Not read: {len(answer.unreadable)}; nothing is said of these machines"]
         lines += [console.wrap(each, first="  - ", indent="    ") for each in answer.unreadable.values()]

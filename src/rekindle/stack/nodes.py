@@ -26,6 +26,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None
     commands: tuple[str, ...]
     summary: str
+    alone: str | None = None
+    """The release that it would get by itself, where that is another one."""
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,10 @@ def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
                 chosen[name] = fitting
     rest = {name: resolve(place, wish).recommended for name, place in places.items() if name not in chosen}
     every = {**chosen, **rest}
-    return Nodes(nodes=tuple(_node(name, places[name], every[name]) for name in places), stacks=stacks)
+    found = [_node(name, places[name], every[name]) for name in places]
+    alone = {name: str(stack[0]) if stack[0] and stack[0] != every[name].torch else None for name, stack in own.items()}
+    nodes = tuple(msgspec.structs.replace(node, alone=alone[node.name]) for node in found)
+    return Nodes(nodes=nodes, stacks=stacks)
 
 
 def _routes(place: Situation, wish: Wish) -> list[Route]:
