@@ -55,7 +55,7 @@ LIST = (
     ),
     Wanted(
         name="torch-linear-assignment",
-        requirement="torch-linear-assignment==0.0.3",
+        requirement="torch-linear-assignment==0.0.6",
         asked_by="detection and tracking losses",
     ),
     Wanted(name="nerfacc", requirement="nerfacc==0.5.3", asked_by="NeRF"),
