@@ -23,8 +23,8 @@ def _rows(name: str, key: str) -> list[dict[str, Any]]:
 def unknown(route: dict[str, Any], system: str, machine: str) -> list[str]:
     """What stands in the command and in no row; and a command that is not made of its pins."""
     pins = route["requirements"]
-    line = next(command for command in route["commands"] if command.startswith("pip install torch"))
-    words = [word for word in line.split()[2:] if not word.startswith(("--", "https://"))]
+    line = next(command for command in route["commands"] if "pip install torch" in command)
+    words = [word for word in line.partition("pip install ")[2].split() if not word.startswith(("--", "https://"))]
     wrong = [] if words == pins else [f"`{line}` does not ask for {pins}"]
     return wrong + [pin for pin in pins if not _exists(pin, route, system, machine)]
 
@@ -65,7 +65,7 @@ def states(route: dict[str, Any], system: str, machine: str) -> list[tuple[str, 
     """Every pin of every printed command, and how it is known: an evidence, or `UNVERIFIED`."""
     found: list[tuple[str, str]] = []
     for line in route["commands"]:
-        if line.startswith("pip install"):
+        if re.match(r"(?:\S+ -m |conda run .* -m )?pip install", line):
             found += [(word, _how(word, route, system, machine)) for word in _words(line) if "==" in word]
             found += [(word, "UNVERIFIED") for word in _words(line) if word.startswith("https://") and ".whl" in word]
         elif line.startswith("conda install"):

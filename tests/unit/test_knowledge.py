@@ -180,7 +180,7 @@ def test_math_libraries() -> None:
     assert cudnn.math_serves(Version("12.0"), K40) is False
     assert cudnn.math_serves(Version("12.9"), V100) is True
     assert cudnn.math_serves(Version("13.0"), V100) is False
-    assert cudnn.math_serves(Version("12.4"), RTX5070) is False
+    assert cudnn.math_serves(Version("12.4"), RTX5070) is None
     assert cudnn.math_serves(Version("12.8"), RTX5070) is True
     assert cudnn.math_serves(Version("10.2"), K40) is None
 

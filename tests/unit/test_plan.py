@@ -335,3 +335,34 @@ def test_machines_that_are_alike_share_a_line_and_say_what_to_run(tmp_path: Path
     assert "odd: no driver drives all of these cards" in said
     assert "\n40 of 41 machines served: 1 stack\n" in said
     assert rekindle_command("plan", "--machine", str(tmp_path), "--as", "pip").code == 2
+
+
+@pytest.mark.parametrize(
+    ("system", "python"), [("windows", r"torch-env\Scripts\python"), ("linux", "torch-env/bin/python")]
+)
+def test_another_python_is_used_without_being_activated(system: str, python: str) -> None:
+    """`.venv` is there already where the README was followed, and PowerShell runs no activation as it comes."""
+    seen = rekindle_command("plan", "--gpu", "K80", "--os", system, "--python", "3.14")
+    printed = [line.strip() for line in seen.out.partition("  Run\n")[2].partition("\n\n")[0].splitlines()]
+    assert printed[0] == "uv venv --seed --python 3.12 torch-env"
+    assert len(printed) > 1
+    assert all(line.startswith(f"{python} -m pip install ") for line in printed[1:])
+    assert "activate" not in seen.out
+    assert "needs uv" in seen.out
+
+
+def test_a_container_brings_its_own_python() -> None:
+    seen = rekindle_command("plan", "--gpu", "K80", "--os", "linux", "--why-not", "2.7.1")
+    assert "in a container" in seen.out
+    assert "None" not in seen.out
+
+
+def test_two_reasons_do_not_contradict_each_other() -> None:
+    """One said that the libraries of CUDA 11.8 were not known to run, the next that they had no code for the card."""
+    question = ("--why-not", "torch==2.1.2", "--all")
+    seen = rekindle_command("plan", "--gpu", "RTX 5070", "--os", "windows", *question)
+    said = " ".join(seen.out.split())
+    assert "math libraries of CUDA 11.8 run on it is not known" in said
+    assert "have no code for GeForce RTX 5070" not in said
+    seen = rekindle_command("plan", "--gpu", "V100", "--os", "linux", "--why-not", "cuda==13.0", "--all")
+    assert "math libraries of CUDA 13 (" not in seen.out

@@ -16,9 +16,13 @@ from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
 from rekindle.stack.route import (
     Missing,
+    PythonChoice,
     Route,
     RuntimeSetting,
     choose_python,
+    environment_folder,
+    environment_note,
+    environment_pip,
     environment_steps,
     lacks,
     numpy_pin,
@@ -119,7 +123,7 @@ def _libraries(offer: Offer, card: Card, capability: Capability, candidate: Cand
     """cuDNN and the math libraries that come with the build."""
     found: list[Rejection] = []
     if cudnn.math_serves(offer.cuda, capability) is False:
-        found.append(broken("math-code", candidate, major=offer.cuda.major, card=card.name, capability=capability))
+        found.append(broken("math-code", candidate, cuda=offer.cuda, card=card.name, capability=capability))
     if cudnn_serves(offer, capability) is False:
         spoken = offer.cudnn or f"{offer.cudnn_pin} (any that the package admits)"
         found.append(
@@ -158,6 +162,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
     why = [choice.why] if choice.why else []
+    why += environment_note(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()
     if not driving.jit:
         why.append(f"CUDA {offer.cuda} on an older driver: only the native code inside runs, and it is all there")
     if offer.note:
@@ -187,8 +192,8 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         location=offer.location,
         requirements=requirements,
         commands=(
-            *environment_steps(situation, choice),
-            *_commands(offer, choice.python, numpy, requirements, situation),
+            *(environment_steps(choice) if offer.route is not RouteKind.CONDA_FORGE else ()),
+            *_commands(offer, choice, numpy, requirements, situation),
         ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
@@ -264,42 +269,46 @@ def _arch_words(offer: Offer) -> list[str]:
 
 
 def _commands(
-    offer: Offer, python: str | None, numpy: str | None, requirements: tuple[str, ...], situation: Situation
+    offer: Offer, choice: PythonChoice, numpy: str | None, requirements: tuple[str, ...], situation: Situation
 ) -> tuple[str, ...]:
+    pip = environment_pip(situation, choice)
     if offer.route is RouteKind.CONDA_FORGE:
         # In quotes: a shell takes `*` and `<` for its own.
-        pins = [f"python={python}", f'"pytorch={offer.torch}=cuda*"', f"cuda-version={offer.cuda}"]
+        pins = [f"python={choice.python}", f'"pytorch={offer.torch}=cuda*"', f"cuda-version={offer.cuda}"]
         last = _oldest_cudnn_end(situation)
         package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
         if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:
             pins.append(f'"{package}<={last}"')
         return (f"conda install -c conda-forge {' '.join(pins)}",)
     if offer.route is RouteKind.COMMUNITY:
-        return _by_hand(offer, situation)
+        return _by_hand(offer, situation, choice)
     if offer.route is RouteKind.SHELF:
-        return (f'pip install "{offer.location}"',)
+        return (f'{pip} install "{offer.location}"',)
     index = "" if offer.on_configured_index else f" --index-url {offer.index_url}"
-    first = (f'pip install "{numpy}"',) if numpy else ()
-    return (*first, f"pip install {' '.join(requirements)}{index}")
+    first = (f'{pip} install "{numpy}"',) if numpy else ()
+    return (*first, f"{pip} install {' '.join(requirements)}{index}")
 
 
-def _by_hand(offer: Offer, situation: Situation) -> tuple[str, ...]:
+def _by_hand(offer: Offer, situation: Situation, choice: PythonChoice) -> tuple[str, ...]:
     """Somebody else's wheel: looked into, made whole with the libraries it lacks, tried, and only then installed."""
     cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
+    active = "%VIRTUAL_ENV%\\"
+    made = environment_folder(situation, choice).rstrip("\\")
     toolkit = rf'"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{offer.cuda}'
     folders = [rf'{toolkit}\bin"', rf'{toolkit}\extras\CUPTI\lib64"']
     if offer.cudnn is not None:
         folders.append(r'"C:\Program Files\NVIDIA\CUDNN\bin"')
     if any(word.startswith("mkl") for word in offer.beside):
-        folders.append(r'"%VIRTUAL_ENV%\Library\bin"')
-    brought = (f"pip install {' '.join(map(_word, offer.beside))}",) if offer.beside else ()
+        folders.append(rf'"{environment_folder(situation, choice) or active}Library\bin"')
+    pip = environment_pip(situation, choice)
+    brought = (f"{pip} install {' '.join(map(_word, offer.beside))}",) if offer.beside else ()
     return (
         f'start "" "{offer.location}"',
         *brought,
         f"rekindle inspect WHEEL {cards}",
         f"rekindle repair WHEEL {cards} {' '.join(f'--from {folder}' for folder in folders)} -o repaired",
         rf"rekindle verify repaired\WHEEL {cards}",
-        rf"rekindle install --wheel repaired\WHEEL {cards}",
+        rf"rekindle install {made} --wheel repaired\WHEEL {cards}".replace("  ", " "),
     )
 
 

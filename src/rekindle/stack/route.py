@@ -142,14 +142,53 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     return PythonChoice(python=best, changed=True, why=why)
 
 
-def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[str, ...]:
+_FOLDER = "torch-env"
+"""Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
+
+
+def environment_steps(choice: PythonChoice) -> tuple[str, ...]:
     """A fresh environment with another Python, where the one that is there will not do; else nothing."""
     if not choice.changed or choice.python is None:
         return ()
-    activate = r".venv\Scripts\activate" if situation.system == "windows" else ". .venv/bin/activate"
-    if Version.parse(choice.python) < Version.parse("3.8"):
-        return (f"conda create -y -n torch python={choice.python}", "conda activate torch")
-    return (f"uv venv --seed --python {choice.python} .venv", activate)
+    if _by_conda(choice):
+        return (f"conda create -y -n {_FOLDER} python={choice.python}",)
+    return (f"uv venv --seed --python {choice.python} {_FOLDER}",)
+
+
+def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, ...]:
+    """What the first step needs, and how to go without it."""
+    if not choice.changed or choice.python is None or _by_conda(choice):
+        return ()
+    own = f"py -{choice.python}" if situation.system == "windows" else f"python{choice.python}"
+    note = f"`uv venv` needs uv (`python -m pip install uv`) and brings Python {choice.python}; "
+    return (f"{note}if you have that Python, `{own} -m venv {_FOLDER}` does the same",)
+
+
+def environment_pip(situation: Situation, choice: PythonChoice) -> str:
+    """pip of the environment that was made: it need not be activated, which PowerShell refuses as it comes."""
+    if not choice.changed or choice.python is None:
+        return "pip"
+    if _by_conda(choice):
+        return f"conda run -n {_FOLDER} python -m pip"
+    inside = r"Scripts\python" if situation.system == "windows" else "bin/python"
+    return f"{environment_folder(situation, choice)}{inside} -m pip"
+
+
+def environment_folder(situation: Situation, choice: PythonChoice) -> str:
+    """The folder that was made, with the sign behind it after which a path goes on; empty when none was."""
+    made = choice.changed and choice.python is not None and not _by_conda(choice)
+    return _FOLDER + ("\\" if situation.system == "windows" else "/") if made else ""
+
+
+def _by_conda(choice: PythonChoice) -> bool:
+    """uv brings no Python before 3.8."""
+    return choice.python is not None and Version.parse(choice.python) < Version.parse("3.8")
+
+
+def _activation(situation: Situation, choice: PythonChoice) -> str:
+    if _by_conda(choice):
+        return f"conda activate {_FOLDER}"
+    return rf"{_FOLDER}\Scripts\activate" if situation.system == "windows" else f". {_FOLDER}/bin/activate"
 
 
 def spread(versions: Iterable[str]) -> str:
@@ -177,7 +216,7 @@ def weakest(evidence: Iterable[Evidence]) -> Evidence:
     return Evidence.weakest(evidence)
 
 
-def python_missing(situation: Situation, choice: PythonChoice) -> tuple[Missing, ...]:
+def python_missing(situation: Situation, choice: PythonChoice, *, activate: bool = False) -> tuple[Missing, ...]:
     if not choice.changed or choice.python is None:
         return ()
     return (
@@ -186,6 +225,6 @@ def python_missing(situation: Situation, choice: PythonChoice) -> tuple[Missing,
             need=choice.python,
             have=situation.python,
             why=choice.why,
-            commands=environment_steps(situation, choice),
+            commands=(*environment_steps(choice), *([_activation(situation, choice)] if activate else ())),
         ),
     )

@@ -200,7 +200,8 @@ def _built(
         missing=(
             *_pieces(toolkit, chosen, toolset, situation),
             *_driver(situation, driving),
-            *python_missing(situation, choice),
+            # A build takes the Python that is active.
+            *python_missing(situation, choice, activate=True),
         ),
         estimate=estimates.source_build(version, situation),
         targets=tuple(capability.sm for capability in situation.capabilities),

@@ -143,7 +143,10 @@ def describe(route: Route) -> str:
     """A route in a few words."""
     if route.route is RouteKind.NONE:
         return "nothing works"
-    return f"{_kind(route)} torch {route.version}, CUDA {route.cuda}, Python {route.python}"
+    # An image brings its own Python, and NVIDIA's builds are no release.
+    parts = {"torch": route.version, "CUDA": route.cuda, "Python": route.python}
+    named = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+    return f"{_kind(route)} {named}"
 
 
 def _kind(route: Route) -> str:

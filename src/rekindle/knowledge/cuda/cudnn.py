@@ -112,17 +112,19 @@ def math_libraries() -> tuple[MathLibrary, ...]:
 
 @cached
 def math_serves(cuda: Version, card: Capability) -> bool | None:
-    """Do cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a toolkit hold code for a card? None: never opened.
+    """Do cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a toolkit hold code for a card? None: it is not known.
 
     They were opened for the first and last toolkit of each major, so their floor is known for all of it; upwards they
-    reach as far as their toolkit does.
+    reach as far as their toolkit does. On a card newer than that their PTX may run: that was never tried.
     """
     rows = [row for row in math_libraries() if row.package.endswith(f"-cu{cuda.major}")]
     if cuda.major >= 13:
         rows = [row for row in math_libraries() if "-cu1" not in row.package]
     if not rows:
         return None
-    return card >= max(row.floor for row in rows) and toolkit(cuda).compiles_for(card)
+    if card < max(row.floor for row in rows):
+        return False
+    return True if toolkit(cuda).compiles_for(card) else None
 
 
 def _between(version: Version, card: Capability) -> bool | None:
