@@ -251,8 +251,8 @@ def test_a_crash_ends_one_operator_not_the_table(tmp_path: Path, monkeypatch: py
 
 
 def test_what_fails_only_behind_the_mask_is_a_host_branch() -> None:
-    def ran(result: str, *log: str) -> stand_in_run.RunResult:
-        one = OperatorResult(op="mm", dtype="float16", part="forward", result=result)
+    def ran(result: str, *log: str, why: str = "") -> stand_in_run.RunResult:
+        one = OperatorResult(op="mm", dtype="float16", part="forward", result=result, why=why)
         counts = {"passed": int(result == "passed"), "failed": int(result == "failed")}
         found = operators.Operators(table=1, **counts, skipped={}, crashed=0, not_reached=0, results=(one,))
         return stand_in_run.RunResult(operators=found, log=log)
@@ -263,6 +263,17 @@ def test_what_fails_only_behind_the_mask_is_a_host_branch() -> None:
     assert "mm (float16, forward)" in line.found
     assert stand_in._mask_line(plain, ran("passed", "properties masked"), "", "Tesla K40c").state is State.PASS
     assert stand_in._mask_line(plain, ran("passed"), "", "Tesla K40c").state is State.UNVERIFIED
+    # The old card loads what NVRTC makes for it; this one may not: nothing is shown, either way.
+    why = "raised RuntimeError: CUDA driver error: no kernel image is available for execution on the device"
+    unloaded = ran("failed", "properties masked", "nvrtc compiled", why=why)
+    line = stand_in._mask_line(plain, unloaded, "", "Tesla K40c")
+    assert line.state is State.UNVERIFIED
+    assert "1 found no code that loads here" in line.found
+    line = stand_in._nvrtc_line(plain, unloaded, Target.parse("compute_35"))
+    assert line.state is State.UNVERIFIED
+    assert "1 comparisons could not load them" in line.found
+    loaded = ran("passed", "properties masked", "nvrtc compiled")
+    assert stand_in._nvrtc_line(plain, loaded, Target.parse("compute_35")).state is State.PASS
 
 
 def test_the_script_for_the_environment_is_old_python() -> None:

@@ -3,7 +3,8 @@
  * in REKINDLE_MASK; what happened is counted into the file REKINDLE_MASK_LOG.
  *
  * NVRTC is asked for the older card's machine code by such a program, which the real card cannot load: the code is
- * compiled for it all the same (that it compiles is part of the proof), and then once more to PTX, which is handed out.
+ * compiled for it all the same (that it compiles is part of the proof), and the PTX that NVRTC made on the way is
+ * handed out in its place.
  *
  * cudaDeviceProp as in CUDA 10.0 to 12.9; it is only changed where the capability is found at the place assumed.
  */
@@ -150,40 +151,20 @@ typedef int (*get_text)(void *, char *);
 
 int nvrtcCompileProgram(void *program, int count, const char *const *options) {
   compile_program real = (compile_program)next("nvrtcCompileProgram");
-  const char **changed;
-  char virtual_card[64];
-  int code, number, found = 0;
-  if (!real) return 999;
-  changed = calloc((size_t)count + 1, sizeof *changed);
-  for (number = 0; number < count; number++) {
-    const char *at = strstr(options[number], "=sm_");
-    changed[number] = options[number];
-    if (!strncmp(options[number], "--gpu-architecture", 18) && at) {
-      snprintf(virtual_card, sizeof virtual_card, "--gpu-architecture=compute_%.8s", at + 4);
-      changed[number] = virtual_card;
-      found = 1;
-    }
-  }
-  code = real(program, count, options);
+  int code = real ? real(program, count, options) : 999;
   note(code ? "nvrtc failed" : "nvrtc compiled");
-  if (found && !code) code = real(program, count, changed);
-  free(changed);
   return code;
 }
 
+/* The machine code is there as well, and is never what is wanted here: only the older card could load it. */
 int nvrtcGetCUBINSize(void *program, size_t *size) {
-  get_size real = (get_size)next("nvrtcGetCUBINSize"), ptx = (get_size)next("nvrtcGetPTXSize");
-  int code = real ? real(program, size) : 999;
-  return (code || !*size) && ptx ? ptx(program, size) : code;
+  get_size ptx = (get_size)next("nvrtcGetPTXSize");
+  return ptx ? ptx(program, size) : 999;
 }
 
 int nvrtcGetCUBIN(void *program, char *out) {
-  get_size measure = (get_size)next("nvrtcGetCUBINSize");
-  get_text real = (get_text)next("nvrtcGetCUBIN"), ptx = (get_text)next("nvrtcGetPTX");
-  size_t size = 0;
-  int code = measure ? measure(program, &size) : 999;
-  if ((code || !size) && ptx) return ptx(program, out);
-  return real ? real(program, out) : 999;
+  get_text ptx = (get_text)next("nvrtcGetPTX");
+  return ptx ? ptx(program, out) : 999;
 }
 
 /* PyTorch loads libnvrtc itself and asks it for each function by name, past everything that is preloaded. */

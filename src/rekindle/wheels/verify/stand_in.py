@@ -32,9 +32,9 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
 from rekindle.wheels.verify import trial, warm
-from rekindle.wheels.verify.operators import Operators
+from rekindle.wheels.verify.operators import OperatorResult, Operators
 from rekindle.wheels.verify.stand_in_reading import OwnCode
-from rekindle.wheels.verify.stand_in_run import RunResult, StandInSetup
+from rekindle.wheels.verify.stand_in_run import NO_IMAGE, RunResult, StandInSetup
 from rekindle.wheels.verify.trial import CardHere, InstalledTorch, TrialSetup
 from rekindle.wheels.verify.warm import PtxPlace
 
@@ -207,7 +207,7 @@ def _run(
         return [*lines, Finding(id="host-branches", state=State.UNVERIFIED, found=text)], (plain, None)
     masked, why = runs.masked(setup, limits)
     lines.append(_mask_line(plain, masked, why, limits.card))
-    lines.append(_nvrtc_line(masked, old))
+    lines.append(_nvrtc_line(plain, masked, old))
     return lines, (plain, masked)
 
 
@@ -270,9 +270,7 @@ def _mask_line(plain: RunResult, masked: RunResult | None, why: str, card: str) 
         if any("layout" in line for line in masked.log):
             text = "the mask does not know this CUDA runtime's cudaDeviceProp"
         return Finding(id="host-branches", state=State.UNVERIFIED, found=text)
-    before = {one.key for one in plain.operators.results if one.result == "passed"} if plain.operators else set()
-    after = {one.key: one for one in masked.operators.results} if masked.operators else {}
-    broken = [after[key] for key in sorted(before) if key in after and after[key].result in ("failed", "crashed")]
+    broken, unloaded = _behind_mask(plain, masked)
     if broken or (plain.trial and masked.trial is False):
         named = ", ".join(f"{one.op} ({one.dtype}, {one.part})" for one in broken[:8]) or masked.said
         return Finding(
@@ -283,15 +281,28 @@ def _mask_line(plain: RunResult, masked: RunResult | None, why: str, card: str) 
         )
     text = f"with a runtime that reports {card}"
     if masked.operators is not None:
-        text += f", {masked.operators.passed} comparisons passed, none that had passed before failed"
+        text += f", {masked.operators.passed} comparisons passed, "
+        text += f"{unloaded} found no code that loads here" if unloaded else "none that had passed before failed"
         if masked.operators.not_reached:
             text += f", {masked.operators.not_reached} operators not reached in time"
     if masked.trial is not None:
         text += ", the trial passed" if masked.trial else ", the trial fails as before"
-    return Finding(id="host-branches", state=State.PASS, found=text)
+    return Finding(id="host-branches", state=State.UNVERIFIED if unloaded else State.PASS, found=text)
 
 
-def _nvrtc_line(masked: RunResult | None, old: Target) -> Finding:
+def _behind_mask(plain: RunResult, masked: RunResult) -> tuple[list[OperatorResult], int]:
+    """What passes without the mask and not behind it; and how much of that only found no code to load.
+
+    The old card would load what NVRTC made for it: that it cannot be loaded here says nothing about it.
+    """
+    before = {one.key for one in plain.operators.results if one.result == "passed"} if plain.operators else set()
+    after = {one.key: one for one in masked.operators.results} if masked.operators else {}
+    other = [after[key] for key in sorted(before) if key in after and after[key].result in ("failed", "crashed")]
+    broken = [one for one in other if NO_IMAGE not in one.why]
+    return broken, len(other) - len(broken)
+
+
+def _nvrtc_line(plain: RunResult, masked: RunResult | None, old: Target) -> Finding:
     """Line 2: kernels that torch compiles while running."""
     if masked is None:
         return Finding(id="nvrtc", state=State.UNVERIFIED, found="not seen without the mask of the old card")
@@ -301,6 +312,12 @@ def _nvrtc_line(masked: RunResult | None, old: Target) -> Finding:
         return Finding(id="nvrtc", state=State.FAIL, found=text)
     if not compiled:
         return Finding(id="nvrtc", state=State.UNVERIFIED, found="nothing was compiled by NVRTC in these runs")
+    unloaded = _behind_mask(plain, masked)[1]
+    if unloaded:
+        text = (
+            f"NVRTC compiled {compiled} kernels for {old.capability.sm}, but {unloaded} comparisons could not load them"
+        )
+        return Finding(id="nvrtc", state=State.UNVERIFIED, found=text)
     text = f"NVRTC compiled {compiled} kernels for {old.capability.sm}, and they ran as {old}"
     return Finding(id="nvrtc", state=State.PASS, found=text)
 

@@ -23,7 +23,9 @@ ELEMENTARY = ("add", "mul", "sin", "cumsum", "where", "index_select", "nn.functi
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
 # Any of these would change which code the driver takes.
 _DRIVER_VARIABLES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUDA_CACHE_DISABLE", "CUDA_FORCE_JIT")
-_NO_CODE = ("no kernel image", "PTX JIT", "invalid device function", "named symbol not found", "error 209", "error 222")
+# What the driver says of machine code for another card.
+NO_IMAGE = "no kernel image"
+_NO_CODE = (NO_IMAGE, "PTX JIT", "invalid device function", "named symbol not found", "error 209", "error 222")
 
 
 class StandInSetup(msgspec.Struct, frozen=True, kw_only=True):
