@@ -15,7 +15,8 @@ else:
     import tomli as tomllib
 
 TABLE = Path(__file__).parents[1] / "data" / "cuda_status.toml"
-ROWS = tomllib.loads(TABLE.read_text(encoding="utf-8"))["status"]
+TOLD = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+ROWS, TOOLS = TOLD["status"], TOLD["tool"]
 FRAME = '  File "/env/lib/python3.11/site-packages/torch/nn/functional.py", line 5, in linear\n'
 
 
@@ -26,6 +27,15 @@ def test_a_status_stands_for_its_cause(row: dict[str, object]) -> None:
     found = {said: diagnose_text(f"{FRAME}RuntimeError: {said}\n") for said in says}
     first = {said: each.causes[0].label if each.causes else each.outcome.value for said, each in found.items()}
     assert first == dict.fromkeys(says, row["cause"])
+
+
+@pytest.mark.parametrize("row", TOOLS, ids=[row["cause"] for row in TOOLS])
+def test_what_a_tool_of_the_toolkit_says_stands_for_its_cause(row: dict[str, list[str]]) -> None:
+    log = "/usr/local/cuda/bin/nvcc -c k.cu -o k.o\n{}\nninja: build stopped: subcommand failed.\n"
+    found = {said: diagnose_text(log.format(said)).causes for said in row["says"]}
+    assert {said: causes[0].label if causes else None for said, causes in found.items()} == dict.fromkeys(
+        row["says"], row["cause"]
+    )
 
 
 def _fix(log: str) -> str:
