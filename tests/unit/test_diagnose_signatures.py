@@ -81,7 +81,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"cudnn_pip", "cudnn_old", "symbol_library", "owner_package", "from_source"}
     known |= {"arch_first", "knowing_cuda", "torch_arch", "torch_first", "torch_takes", "never_arch", "needs_driver"}
     known |= {"belonging", "own_cuda_input", "load_vcvars", "arch_last", "arch_from", "arch_flag", "card_last"}
-    known |= {"card_first", "header_package", "library_package", "library_pip"}
+    known |= {"card_first", "header_package", "library_package", "library_pip", "cudnn_package"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))
