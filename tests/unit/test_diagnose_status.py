@@ -108,3 +108,16 @@ def test_a_full_disk_in_a_container_build_is_dockers() -> None:
     full = "OSError: [Errno 28] No space left on device\n"
     assert "docker system df" in _fix(f"=> ERROR [builder 6/13] RUN pip install torch\n{full}")
     assert "docker" not in _fix(f"/usr/bin/python -m pip install torch\n{full}")
+
+
+def test_the_driver_of_wsl_is_that_of_windows() -> None:
+    failed = "Failed to initialize NVML: N/A\n"
+    assert "wsl --shutdown" in _fix(f"5.15.153.1-microsoft-standard-WSL2\n$ nvidia-smi\n{failed}")
+    assert "wsl" not in _fix(f"/usr/bin/nvidia-smi\n{failed}")
+
+
+def test_two_driver_versions_in_a_container_want_a_reboot_and_no_toolkit() -> None:
+    said = "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown.\n"
+    found = diagnose_text(f"docker: Error response from daemon: {said}").causes[0]
+    assert found.label == "driver_library_mismatch"
+    assert "Reboot" in found.fix.text

@@ -22,7 +22,7 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 CONDITIONS = frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
     "cmake_architectures", "conda_linker", "docker", "no_docker", "linking_cuda", "linking_toolkit", "mac",
-    "not_mac", "omp_symbols", "importing_torch", "not_importing_torch",
+    "not_mac", "not_wsl", "omp_symbols", "wsl", "importing_torch", "not_importing_torch",
     "plain_symbols", "python_symbols",
     "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
     "cufft", "deepspeed", "driver_open", "fbgemm", "glibc_itself", "libstdcxx", "libuv", "libuv_build",
@@ -80,6 +80,8 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         # Triton names sm_120a and the like only since its LLVM knows these cards: what lacks them is its ptxas.
         "triton_own_ptxas": _SPECIFIC.search(said) is not None,
         "linking_cuda": "-lcuda" in said,
+        "wsl": facts.wsl is True,
+        "not_wsl": facts.wsl is not True,
         "wsl_or_open": facts.wsl is True or "-lcuda" not in said,
         "cmake_architectures": "CUDA_ARCHITECTURES is empty" in said or "default CUDA architecture" in said,
         "mac": facts.mac is True,
