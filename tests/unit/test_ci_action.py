@@ -42,7 +42,7 @@ def _filled(value: str, given: dict[str, Any]) -> str:
     return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: given[match[1]], value)
 
 
-@pytest.mark.parametrize(("required", "code"), [("sm_61 sm_75", 0), ("sm_61 sm_90", 8)])
+@pytest.mark.parametrize(("required", "code"), [("sm_61 sm_75", 0), ("sm_61,sm_75", 0), ("sm_61 sm_90", 8)])
 def test_a_wheel_that_lost_an_architecture_fails_the_job(tmp_path: Path, required: str, code: int) -> None:
     torch_like.wheel(tmp_path / "my dist", libraries={"torch/lib/libk.so": (("sm_61", "sm_75"),)})
     (step,) = run(tmp_path, wheel="my dist", require=required)
@@ -55,3 +55,19 @@ def test_a_failed_log_is_explained_in_the_summary(tmp_path: Path) -> None:
     (step,) = run(tmp_path, log="build.log", gpu="Tesla K40c")
     assert step.returncode == 0
     assert "compute_35" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_wheel_without_what_it_must_hold_is_refused(tmp_path: Path) -> None:
+    """The step was green and had checked nothing."""
+    torch_like.wheel(tmp_path / "dist", libraries={"torch/lib/libk.so": (("sm_61",),)})
+    (step,) = run(tmp_path, wheel="dist")
+    assert step.returncode == 2
+    assert "`require`" in step.stdout
+
+
+@pytest.mark.parametrize(("wheel", "code"), [("dist/*.whl", 0), ("dist/*.none.whl", 14)])
+def test_a_pattern_is_written_out(tmp_path: Path, wheel: str, code: int) -> None:
+    torch_like.wheel(tmp_path / "dist", libraries={"torch/lib/libk.so": (("sm_61",),)})
+    (step,) = run(tmp_path, wheel=wheel, require="sm_61")
+    assert step.returncode == code, step.stderr
+    assert ("no wheel matches" in step.stderr) == (code == 14)

@@ -59,7 +59,7 @@ def run(job: dict[str, Any], folder: Path, shell: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize(("required", "code"), [("sm_61 sm_75", 0), ("sm_61 sm_90", 8), ("", 0)])
+@pytest.mark.parametrize(("required", "code"), [("sm_61 sm_75", 0), ("sm_61,sm_75", 0), ("sm_61 sm_90", 8), ("", 2)])
 def test_a_wheel_that_lost_an_architecture_fails_the_job(tmp_path: Path, shell: str, required: str, code: int) -> None:
     torch_like.wheel(tmp_path / "my dist", libraries={"torch/lib/libk.so": (("sm_61", "sm_75"),)})
     made = jobs(source="git+https://host.example/rekindle", wheel="my dist", require=required)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -140,11 +141,7 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         return Interrupted("interrupted", hint="rerun the command to resume")
     except click.ClickException as wrong:
         verb = next((word for word in argv if word in VERBS), "")
-        card = (
-            "a card is named with `--gpu NAME`; "
-            if verb in ("plan", "install") and "extra argument" in str(wrong)
-            else ""
-        )
+        card = _meant(verb, argv) if "extra argument" in str(wrong) else ""
         return UsageError(wrong.format_message(), hint=f"{card}see `rekindle {verb + ' ' if verb else ''}--help`")
     except MemoryError:
         return RekindleError("not enough memory", hint="close other programs and rerun the command")
@@ -154,6 +151,25 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         return _bug(bug)
     _say_if_stale(argv)
     return result if isinstance(result, int) else 0
+
+
+def _meant(verb: str, argv: list[str]) -> str:
+    """What words too many were probably meant as: most often a name of several words without its quotes."""
+    own = argv[argv.index(verb) + 1 :] if verb else []
+    if verb == "gpu":
+        return f'write the name in quotes: `rekindle gpu "{" ".join(_plain(own))}"`; '
+    for place, word in enumerate(own):
+        name = _plain(own[place + 1 :]) if word == "--gpu" else []
+        if len(name) > 1:
+            return f'write the name in quotes: `--gpu "{" ".join(name)}"`; '
+    if verb == "extension" and own[:1] == ["check"]:
+        return "`check` looks at an environment: `--env DIR`; a project is built with `rekindle extension build DIR`; "
+    return "a card is named with `--gpu NAME`; " if verb in ("plan", "install") else ""
+
+
+def _plain(words: list[str]) -> list[str]:
+    """The words before the next option."""
+    return list(itertools.takewhile(lambda word: not word.startswith("-"), words))
 
 
 def _say_if_stale(argv: list[str]) -> None:

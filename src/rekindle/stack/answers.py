@@ -135,6 +135,7 @@ def heading(situation: Situation) -> str:
     driver = f", driver {situation.driver}" if situation.driver else ""
     python = f", Python {situation.python}" if situation.python else ""
     system = situation.system.capitalize() + (f" {situation.release}" if situation.release else "")
+    system += f" ({situation.system_name})" if situation.system_name else ""
     system += " in WSL" if situation.wsl else ""
     machine = f" on {situation.machine}" if situation.machine != "x86_64" else ""
     return console.paint(f"{cards or 'no NVIDIA card'} on {system}{machine}{driver}{python}", "bold")

@@ -149,7 +149,7 @@ def _assumed(situation: Situation) -> list[str]:
         for card in situation.cards
         if situation.wsl and max(card.capabilities) < WSL_FLOOR
     ]
-    return [*found, *(note for note in (situation.machine_note, situation.driver_note) if note)]
+    return [*found, *(note for note in (situation.machine_note, situation.system_note, situation.driver_note) if note)]
 
 
 def _from_others(situation: Situation, wish: Wish) -> list[str]:

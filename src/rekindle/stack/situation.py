@@ -84,6 +84,9 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """Of the Python."""
     release: str | None = None
     """Which Windows, where that matters: `7`."""
+    system_name: str | None = None
+    """As it was said, where that was more than `linux`: `Ubuntu 22.04`."""
+    system_note: str | None = None
     libc: str | None = None
     """`glibc` or `musl`."""
     glibc: Version | None = None
@@ -239,6 +242,8 @@ def named(
     return Situation(
         system=place.system,
         release=place.release,
+        system_name=place.spoken,
+        system_note=place.note,
         libc=place.libc,
         glibc=place.glibc,
         distribution=place.distribution,

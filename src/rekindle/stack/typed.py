@@ -30,6 +30,9 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
     libc: str | None = None
     glibc: Version | None = None
     wsl: bool = False
+    spoken: str | None = None
+    """`Ubuntu 22.04`, where more than `linux` was said."""
+    note: str | None = None
 
     @property
     def driver_system(self) -> str:
@@ -54,7 +57,13 @@ def system_of(text: str) -> TypedSystem:
     if found is None:
         raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
     row, glibc = found
-    return TypedSystem(system="linux", distribution=row.id, libc=row.libc, glibc=glibc)
+    spoken = text.strip()[:40]
+    spoken = spoken if spoken != spoken.lower() else spoken.capitalize()
+    note = None
+    if row.glibc and glibc is None:
+        known = ", ".join(row.glibc)
+        note = f"which glibc {spoken} has is not in Rekindle's data (known: {known}): whether wheels load is UNVERIFIED"
+    return TypedSystem(system="linux", distribution=row.id, libc=row.libc, glibc=glibc, spoken=spoken, note=note)
 
 
 def _inside_windows(version: str | None, distribution: str | None) -> TypedSystem:

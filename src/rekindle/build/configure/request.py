@@ -66,6 +66,9 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The commit that the source must be at."""
     wheels: dict[str, str] = {}
     """The SHA-256 of each wheel of the plan's bundle, by its file name."""
+    system: str | None = None
+    """`windows` or `linux`: it is built nowhere else."""
+    arch: str | None = None
 
 
 class Cuda(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +223,19 @@ def from_plan(plan: Plan) -> BuildFile:
         requires=plan.requires,
         commit=plan.commit,
         wheels={wheel.name: wheel.sha256 for wheel in plan.wheels},
+        system=plan.system,
+        arch=plan.machine,
     )
+
+
+def _check_place(wanted: BuildFile, machine: Machine) -> None:
+    """Another system comes before anything that it lacks: nothing that could be installed here would help."""
+    asked, here = (wanted.system or machine.os, wanted.arch or machine.arch), (machine.os, machine.arch)
+    if asked != here:
+        message = f"this plan is for {asked[0].capitalize()} on {asked[1]}; this is {here[0].capitalize()} on {here[1]}"
+        raise UsageError(
+            message, hint="build it there, or make a plan for this machine with `rekindle plan -o plan.toml`"
+        )
 
 
 def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) -> BuildRequest:
@@ -236,6 +251,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
     except (ValueError, IndexError) as error:
         message = f"`{wanted.arch_list[:60]}` is not a list of architectures"
         raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
+    _check_place(wanted, machine)
     cuda = _cuda(wanted, machine)
     return BuildRequest(
         source=source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rekindle.core.errors import UsageError
@@ -11,9 +12,9 @@ from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
 
 
 def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
-    """`sm_61` is native code, `compute_90` is PTX."""
+    """`sm_61` is native code, `compute_90` is PTX. A word may be a list: `sm_61,sm_75`."""
     found = []
-    for word in words:
+    for word in (part for text in words for part in (re.split(r"[\s,;]+", text.strip(" ,;")))):
         try:
             found.append(Target.parse(word))
         except ValueError:
@@ -48,7 +49,7 @@ def _finding(found: Inspection, target: Target) -> Finding:
     if fewer:
         text = f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets"
         return Finding(id="require", state=State.WARN, found=text)
-    return Finding(id="require", state=State.PASS, found=f"{target} is in all {len(own)} libraries with GPU code")
+    return Finding(id="require", state=State.PASS, found=f"{target} is in {_every(len(own))} with GPU code")
 
 
 def _served(card: CardCoverage) -> Finding:
@@ -57,6 +58,10 @@ def _served(card: CardCoverage) -> Finding:
         return Finding(id="gpu", state=State.PASS, found=f"{card.name} ({card.capability.sm}) is served {how}")
     text = "only some of its GPU code runs" if card.coverage is Coverage.PARTIAL else "none of its GPU code runs"
     return Finding(id="gpu", state=State.FAIL, found=f"{text} on {card.name} ({card.capability.sm})")
+
+
+def _every(count: int) -> str:
+    return "the one library" if count == 1 else f"all {count} libraries"
 
 
 def _lost(text: str) -> Finding:
