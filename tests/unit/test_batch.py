@@ -52,7 +52,7 @@ def test_repair_takes_several(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("libraries", "required", "code", "said"),
     [
-        ({LIBRARY: BOTH}, ("sm_61", "compute_75"), 0, "sm_61 is in all 1 libraries"),
+        ({LIBRARY: BOTH}, ("sm_61", "compute_75"), 0, "sm_61 is in the one library with GPU code"),
         ({LIBRARY: BOTH}, ("sm_61", "sm_90"), 8, "sm_90 is not in"),
         ({LIBRARY: BOTH}, ("compute_61",), 8, "compute_61 is not in"),
         ({LIBRARY: BOTH, "torch/lib/libmore.so": (("sm_75",),)}, ("sm_61",), 8, "libmore.so"),
