@@ -475,6 +475,8 @@ def test_the_machine_finds_private_kits_newest_first(store: Store, tmp_path: Pat
         ("cudnn", "8.7.0", "linux", "x86_64", True),
         ("cudnn", "8.7.0", "windows", "x86_64", False),
         ("gcc", "11", "linux", "x86_64", True),
+        ("cuda", "11.5", "linux", "x86_64", True),
+        ("cuda", "11.5", "linux", "aarch64", False),
     ],
 )
 def test_who_has_a_tool_and_whether_that_was_tried(
@@ -696,6 +698,10 @@ def test_a_mirror_of_one_distribution_is_not_refused_for_the_other(
     settings = ProviderSettings(state=store.state, mirror="http://localhost/ubuntu")
     found = debian.find(ToolSpec.parse("gcc==11"), LINUX, settings)
     assert found.offering is not None and found.offering.version == Version("11.2.0")
+    assert not found.offering.unverified, "it was installed once, for x86_64"
+    elsewhere = debian.find(ToolSpec.parse("gcc==11"), KitPlatform(system="linux", arch="aarch64"), settings)
+    assert elsewhere.offering and "jammy were never installed for aarch64" in elsewhere.offering.unverified[0]
+    del asked[2:]
     assert asked == ["bookworm", "jammy"]
     with pytest.raises(FetchFailed):
         debian.find(ToolSpec.parse("gcc==11"), LINUX, msgspec.structs.replace(settings, mirror=None))

@@ -20,7 +20,7 @@ from rekindle.toolchain import licences, report
 from rekindle.toolchain import manifest as manifests
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec
+from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec, licences_of
 from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 
@@ -162,7 +162,7 @@ def _gcc_for(cuda: Version, store: Store, how: Installation) -> Offering:
 
 def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:
     """Show the terms that hold for what is downloaded; without acceptance nothing is."""
-    rows = licences.open_ones(store, installing.licences(offerings))
+    rows = licences.open_ones(store, licences_of([part for offering in offerings for part in offering.parts]))
     if not rows:
         return
     for row in rows:
@@ -188,7 +188,7 @@ def platform_of(text: str | None) -> KitPlatform | None:
 def remove(names: Sequence[str]) -> report.Toolchain:
     store = Store()
     with store.locked():
-        gone = [store.required(ToolSpec.parse(name)) for name in names]
+        gone = _named(store, names)
         for kit in gone:
             store.remove(kit)
     left = report.answer(store, store.kits())
@@ -200,6 +200,10 @@ def collect() -> report.Toolchain:
     with store.locked():
         freed = store.collect()
     return msgspec.structs.replace(report.answer(store, store.kits()), freed=freed)
+
+
+def _named(store: Store, names: Sequence[str]) -> list[Kit]:
+    return [store.required(ToolSpec.parse(name)) for name in names]
 
 
 def show(name: str) -> report.KitLine:
@@ -215,7 +219,7 @@ def folder_of(name: str) -> Path:
 def verify(names: Sequence[str]) -> report.Toolchain:
     """Every kit, or those named, against its record."""
     store = Store()
-    kits = [store.required(ToolSpec.parse(name)) for name in names] if names else list(store.kits())
+    kits = _named(store, names) if names else store.kits()
     lines = tuple(report.line(store, kit, verifying.verify(store, kit)) for kit in kits)
     return report.Toolchain(folder=str(store.root), kits=lines)
 
@@ -242,8 +246,8 @@ def adopt(folder: Path) -> report.KitLine:
 
 def write_manifest(names: Sequence[str], path: Path) -> manifests.ToolchainManifest:
     store = Store()
-    kits = [store.required(ToolSpec.parse(name)) for name in names] if names else list(store.kits())
-    made = manifests.of([kit for kit in kits if names or not kit.adopted])
+    kits = _named(store, names) if names else [kit for kit in store.kits() if not kit.adopted]
+    made = manifests.of(kits)
     manifests.write(path, made)
     return made
 

@@ -35,7 +35,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> KitPlatform:
-        return self.place or KitPlatform(system=paths.system(), arch=paths.architecture())
+        return self.place or KitPlatform.here()
 
 
 def find(wanted: ToolSpec, how: Installation) -> Offering:
@@ -181,7 +181,3 @@ def remembered(store: Store, wanted: ToolSpec, how: Installation) -> Offering:
         message = f"no earlier run has found {wanted} for {how.target.system} on {how.target.arch}"
         raise NotFound(message, hint="run it once without `--offline`, or name its archives with `--from`")
     return max(found, key=lambda each: each.version)
-
-
-def licences(offerings: Sequence[Offering]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for offering in offerings for name in offering.licences))

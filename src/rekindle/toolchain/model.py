@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 import msgspec
 
+from rekindle.core import paths
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
 
@@ -45,6 +47,10 @@ class KitPlatform(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     arch: str
 
+    @classmethod
+    def here(cls) -> KitPlatform:
+        return cls(system=paths.system(), arch=paths.architecture())
+
     @property
     def word(self) -> str:
         """As NVIDIA's manifests call it: `linux-x86_64`, `windows-x86_64`, `linux-sbsa`."""
@@ -61,6 +67,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     origin: str
     licence: str = ""
+
+
+def licences_of(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Whose terms hold for these parts, each once."""
+    return tuple(dict.fromkeys(part.licence for part in parts if part.licence))
 
 
 class Offering(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +99,7 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def licences(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(part.licence for part in self.parts if part.licence))
+        return licences_of(self.parts)
 
 
 class KitFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,9 +155,6 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
 
 def kit_id(kit: Kit | Offering) -> str:
     """The folder's name: short, without spaces."""
-    from rekindle.core import paths
-
-    here = KitPlatform(system=paths.system(), arch=paths.architecture())
     words = [kit.name, str(kit.version), kit.variant]
-    words += [kit.place.system, kit.place.arch] if kit.place != here else []
+    words += [kit.place.system, kit.place.arch] if kit.place != KitPlatform.here() else []
     return "-".join([word for word in words if word] + (["full"] if kit.full else []))

@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core import console
 from rekindle.core.findings import Finding
-from rekindle.toolchain.model import Kit, Offering
+from rekindle.toolchain.model import Kit, Offering, licences_of
 from rekindle.toolchain.msvc import MsvcRecipe
 from rekindle.toolchain.smoke import Smoke
 from rekindle.toolchain.store import Store
@@ -61,7 +61,7 @@ def line(store: Store, kit: Kit, findings: Sequence[Finding] = ()) -> KitLine:
         made=kit.made,
         missing=kit.missing,
         unverified=kit.unverified,
-        licences=tuple(dict.fromkeys(part.licence for part in kit.parts if part.licence)),
+        licences=licences_of(kit.parts),
         findings=tuple(findings),
     )
 

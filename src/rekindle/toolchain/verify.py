@@ -35,9 +35,8 @@ def verify(store: Store, kit: Kit) -> tuple[Finding, ...]:
         else:
             text = f"{kit.id}: {len(kit.files):,} files are as they were"
             found.append(Finding(id=f"{kit.id}-files", state=State.PASS, found=text))
-    host = Host()
-    if kit.name == "cuda" and kit.place == KitPlatform(system=host.os, arch=host.arch):
-        found.append(_answers(host, root, kit, again))
+    if kit.name == "cuda" and kit.place == KitPlatform.here():
+        found.append(_answers(Host(), root, kit, again))
     if (fault := does_not_start(root, kit)) is not None:
         text = f"the compiler of {kit.id} does not start here: {fault}"
         found.append(Finding(id=f"{kit.id}-gcc", state=State.FAIL, found=text))
@@ -49,8 +48,7 @@ def does_not_start(root: Path, kit: Kit) -> str | None:
 
     Packages of a newer release than the system's ask its C library for what it does not have yet.
     """
-    host = Host()
-    if kit.name != "gcc" or kit.place != KitPlatform(system=host.os, arch=host.arch):
+    if kit.name != "gcc" or kit.place != KitPlatform.here():
         return None
     said = run.call([str(root / "bin" / "g++"), "--version"], timeout=60)
     needs = None if said.ok else re.search(r"version `(GLIBC(?:XX)?_[\d.]+)' not found", said.err)

@@ -26,6 +26,12 @@ class DebianSet(Row, frozen=True, kw_only=True):
     leave_out: tuple[str, ...] = ()
     layout: str
     licence: str = ""
+    tried: tuple[str, ...] = ("x86_64", "aarch64")
+    """The processors for which it was installed once, for real."""
+
+    def serves(self, version: Version | None) -> bool:
+        """`11.8` and `11.8.89` both mean the row of 11.8; so does `11`."""
+        return version is None or version.starts_with(self.version) or self.version.starts_with(version)
 
     def needs(self, package: str) -> bool:
         return not any(fnmatchcase(package, pattern) for pattern in self.leave_out)
@@ -42,8 +48,8 @@ class IndexSet(Row, frozen=True, kw_only=True):
     linux_only: tuple[str, ...] = ()
     """Components that have no wheel for Windows."""
     packages: tuple[str, ...] = ()
-    main: str = ""
-    """The package whose version is the tool's."""
+    main: str
+    """The package whose version is the tool's; a pattern."""
     layout: str = "wheel"
     licence: str = ""
 
@@ -189,10 +195,9 @@ def providers_of(tool: str, version: Version, system: str, arch: str) -> tuple[t
         for row in index_sets()
         if row.tool == tool and row.serves(version) and _index_has(tool, version, system, arch)
     ]
-    for each in debian_sets():
-        near = version.starts_with(each.version) or each.version.starts_with(version)
-        if each.tool == tool and near and system == "linux" and arch in ("x86_64", "aarch64"):
-            found.append(("debian", True))
+    if system == "linux" and arch in ("x86_64", "aarch64"):
+        rows = [row for row in debian_sets() if row.tool == tool and row.serves(version)]
+        found += [("debian", any(arch in row.tried for row in rows))] if rows else []
     if any(row.tool == tool and row.label_of(version) for row in redistrib_sets()):
         found.append(("redistrib", False))
     if any(row.tool == tool and row.serves(version) for row in conda_sets()):

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from rekindle.core import fetch as fetching
-from rekindle.core import files, paths, run
+from rekindle.core import files, run
 from rekindle.core.errors import FetchFailed, MissingTool, NotFound
 from rekindle.core.processes import which
 from rekindle.core.version import Version
@@ -39,7 +39,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     """The parts of a tool, if a release of the machine's own distribution has it."""
     if place.system != "linux" or place.arch not in _ARCH:
         return FoundOffering(why=f"Debian has no packages for {place.system} on {place.arch}")
-    rows = [row for row in debian_sets() if row.tool == wanted.name and _fits(row, wanted)]
+    rows = [row for row in debian_sets() if row.tool == wanted.name and row.serves(wanted.version)]
     if not rows:
         return FoundOffering(why=f"no release of Debian or Ubuntu in the tables has {wanted}")
     if which("apt-get") is None:
@@ -59,7 +59,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
                 raise
             why.append(error.message.replace("\n", " "))
             continue
-        if packages and row.tool == "gcc" and place == _here() and (newer := _newer_libc(packages)):
+        if packages and row.tool == "gcc" and place == KitPlatform.here() and (newer := _newer_libc(packages)):
             why.append(f"that of {row.suite} {newer}")
             continue
         if packages:
@@ -118,10 +118,6 @@ def _newer_libc(packages: Sequence[dict[str, str]]) -> str | None:
     if have is None or newest is None or newest <= have:
         return None
     return f"needs glibc {newest}, and this computer has {have}"
-
-
-def _here() -> KitPlatform:
-    return KitPlatform(system=paths.system(), arch=paths.architecture())
 
 
 def distribution() -> str:
@@ -273,12 +269,6 @@ class _State:
         )
 
 
-def _fits(row: DebianSet, wanted: ToolSpec) -> bool:
-    if wanted.version is None:
-        return True
-    return wanted.version.starts_with(row.version) or row.version.starts_with(wanted.version)
-
-
 def _offering(row: DebianSet, place: KitPlatform, packages: list[dict[str, str]], *, full: bool) -> Offering:
     parts = tuple(
         Part(
@@ -295,8 +285,16 @@ def _offering(row: DebianSet, place: KitPlatform, packages: list[dict[str, str]]
     root = next(part for part in parts if part.name == row.roots[0])
     number = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", root.version)
     version = Version(number[1]) if number else row.version
+    never = f"these packages of {row.suite} were never installed for {place.arch} in our tests"
     return Offering(
-        provider=NAME, name=row.tool, version=version, place=place, layout=row.layout, parts=parts, full=full
+        provider=NAME,
+        name=row.tool,
+        version=version,
+        place=place,
+        layout=row.layout,
+        parts=parts,
+        full=full,
+        unverified=() if place.arch in row.tried else (never,),
     )
 
 

@@ -16,6 +16,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
+import msgspec
+
 from rekindle.core import fetch as fetching
 from rekindle.core import python
 from rekindle.core.errors import FetchFailed, NotFound
@@ -41,11 +43,9 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     except NotFound as none:
         return FoundOffering(why=none.message)
     parts, absent = _ask(pins, place)
-    if row.main and not any(re.fullmatch(row.main, part.name) for part in parts):
+    leading = next((part for part in parts if re.fullmatch(row.main, part.name)), None)
+    if leading is None:
         return FoundOffering(why=f"the index has no {pins[0]} for {place.system} on {place.arch}")
-    if not parts:
-        return FoundOffering(why=f"the index has no {pins[0]} for {place.system} on {place.arch}")
-    leading = next((part for part in parts if row.main and re.fullmatch(row.main, part.name)), parts[0])
     version = Version.find(leading.version) or row.first
     return FoundOffering(
         offering=Offering(
@@ -56,7 +56,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             variant=_variant(row, settings),
             place=place,
             layout=row.layout,
-            parts=tuple(_licensed(part, row) for part in parts),
+            parts=tuple(msgspec.structs.replace(part, licence=row.licence) for part in parts),
             full=settings.full,
             gone=tuple(absent),
         )
@@ -177,12 +177,6 @@ def _size(address: str) -> int:
         path = Path(url2pathname(parts.path))
         return path.stat().st_size if path.is_file() else 0
     return (fetching.stated_size(address) or 0) if parts.scheme in ("http", "https") else 0
-
-
-def _licensed(part: Part, row: IndexSet) -> Part:
-    import msgspec
-
-    return msgspec.structs.replace(part, licence=row.licence)
 
 
 def _platforms(place: KitPlatform) -> list[str]:
