@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -452,3 +453,38 @@ def test_a_torch_without_cuda_does_not_pass_for_a_gpu(place: Environment) -> Non
 def test_without_a_gpu_nothing_is_said_to_run(place: Environment) -> None:
     place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
     assert place.audit().state is State.UNVERIFIED
+
+
+def test_the_count_is_that_of_the_lines_above_it(place: Environment) -> None:
+    place.module("ext/_C.cpython-310-x.so", targets=("sm_75",))
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-310-x.so"])
+    out = rekindle_command("audit", str(place.root), "--gpu", "H200", "--no-cache").out
+    explained = out.partition("\n\n")[2].partition("\n\n")[2]
+    lines = sum(line.startswith("FAIL ") for line in explained.splitlines())
+    assert lines > 1
+    assert f"{lines} FAIL" in out.splitlines()[-1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="UNVERIFIED: libraries of Linux are not looked for on Windows")
+def test_the_package_that_brings_a_missing_library_is_named(place: Environment) -> None:
+    stub = place.compiler.work / "libcudnn.so.9"
+    place.compiler.run(
+        [
+            place.compiler.gcc,
+            "-shared",
+            "-nostdlib",
+            "-Wl,-soname,libcudnn.so.9",
+            "-o",
+            str(stub),
+            "-x",
+            "c",
+            os.devnull,
+        ]
+    )
+    place.module("ext/_C.cpython-311-x.so", options=("-Wl,--no-as-needed", str(stub)))
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])
+    answer = place.audit(H200)
+    fix = next(one.fix for each in answer.modules for one in each.findings if one.id == "audit.missing")
+    assert fix is not None
+    assert "nvidia-cudnn-cu12" in fix.text
+    assert fix.commands[0].endswith("-m pip install nvidia-cudnn-cu12")

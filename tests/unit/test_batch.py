@@ -74,3 +74,15 @@ def test_what_is_no_target_is_refused(tmp_path: Path) -> None:
     wheel = torch_like.wheel(tmp_path, libraries={LIBRARY: BOTH})
     for word in ("6.1", "sm61", "Pascal", ""):
         assert rekindle_command("inspect", str(wheel), "--require", word).code == 2, word
+
+
+def test_several_wheels_end_with_what_each_lacks(tmp_path: Path) -> None:
+    for name, targets in (("one", ("sm_61", "sm_90")), ("two", ("sm_90",))):
+        torch_like.wheel(tmp_path / name, libraries={LIBRARY: (targets,)})
+    words = ("--require", "sm_61,sm_90", "--gpu", "GTX 1080 Ti")
+    seen = rekindle_command("inspect", str(tmp_path / "one"), str(tmp_path / "two"), *words)
+    assert seen.code == 8
+    closing = " ".join(seen.out.partition("what is wrong")[2].split())
+    assert closing.count("no sm_61") == 1
+    assert closing.count("no code for GeForce GTX 1080 Ti") == 1
+    assert closing.index("no sm_61") > closing.rindex(".whl")

@@ -163,3 +163,15 @@ def test_what_is_not_torch_cannot_be_checked_against(tmp_path: Path) -> None:
 def test_repair_does_not_bring_torch_into_an_extension(tmp_path: Path) -> None:
     done = repair.repair(_extension(tmp_path / "ext"), tmp_path / "out", wish=repair.RepairWish(index=False))
     assert not [item for item in done.findings if item.state is State.FAIL], done.findings
+
+
+@pytest.mark.parametrize("library", ["libtorch_cuda.so", "libcudart.so.12"])
+def test_what_a_cpu_torch_lacks_is_not_repaired_into_the_wheel(tmp_path: Path, library: str) -> None:
+    """A second libtorch_cuda inside the extension would be of no use: the torch is the wrong one."""
+    against = _torch(tmp_path / "torch", cuda=None, version="2.7.1+cpu")
+    found = _linking(_extension(tmp_path / "ext", needs=("libc10.so", library)), against)
+    fixes = [
+        item.fix.text for item in found.values() if item.state is State.FAIL and item.fix and library in item.found
+    ]
+    assert fixes
+    assert all("a torch with CUDA" in text and "repair" not in text for text in fixes)

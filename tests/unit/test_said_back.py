@@ -8,8 +8,14 @@ import msgspec
 import pytest
 
 from rekindle.build.configure.request import BuildFile, resolve
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import MissingTool, UsageError
+from rekindle.diagnose.answer import Diagnosis, LogOutcome
+from rekindle.diagnose.report import markdown
+from rekindle.install.apply import check
 from rekindle.machine.model import Machine
+from rekindle.model.environment import Environment
+from rekindle.stack.route import Route
+from rekindle.stack.rules import RouteKind
 from support.command import rekindle_command
 
 
@@ -56,3 +62,30 @@ def test_a_plan_says_for_which_system_it_is(tmp_path: Path) -> None:
 
     assert (read(plan).system, read(plan).arch) == ("windows", "x86_64")
     assert msgspec.structs.replace(read(plan), system=None).torch == "1.13.1"
+
+
+def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Garden\n\nWater the roses.\n", encoding="utf-8")
+    seen = rekindle_command("review", str(tmp_path / "README.md"))
+    assert "accepted" not in seen.out
+    assert "nothing was checked" in seen.out
+
+
+def test_facts_of_a_report_are_said_in_words() -> None:
+    facts = {"torch": "2.7.1", "torch_lacks_card": "True", "triton": "False", "gpu_name": "K80"}
+    said = markdown(Diagnosis(outcome=LogOutcome.UNKNOWN, summary="x", lines=1, facts=facts))
+    assert "Known: torch 2.7.1, torch has no code for the GPU, gpu name K80" in said
+
+
+def test_an_error_begins_with_what_is_in_the_way() -> None:
+    """It began with the good news that a package should have code for the card."""
+    route = Route(
+        route=RouteKind.CONDA_FORGE, torch="2.13.0", summary="the package should have code", commands=("conda",)
+    )
+    place = Environment(
+        root="env", os="linux", kind="venv", python=None, site_packages=("x",), interpreter=None, has_headers=False
+    )
+    with pytest.raises(MissingTool) as caught:
+        check(route, place)
+    assert caught.value.message == "this needs a conda environment, and `env` is not one"
+    assert "conda" in (caught.value.hint or "")

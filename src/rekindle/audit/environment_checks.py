@@ -16,6 +16,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.torch import companions
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
@@ -181,11 +182,11 @@ def missing(place: AuditContext) -> dict[str, list[Finding]]:
         for name, chain in _closure(module, by_file):
             if name not in reported and name not in by_file and not _ELSEWHERE.match(name) and not _found(name, system):
                 reported.add(name)
-                found[module.path].append(_nowhere(module, name, chain))
+                found[module.path].append(_nowhere(place, module, name, chain))
     return found
 
 
-def _nowhere(module: Module, name: str, chain: str) -> Finding:
+def _nowhere(place: AuditContext, module: Module, name: str, chain: str) -> Finding:
     """Packages bring modules for back ends that are not installed (MPI, TBB, cuTENSOR): only with torch it is sure."""
     sure = uses_torch(module)
     return Finding(
@@ -194,8 +195,20 @@ def _nowhere(module: Module, name: str, chain: str) -> Finding:
         found=f"{module.path} needs {name}, which is nowhere" + (f" (through {chain})" if chain else ""),
         why="the import fails with `cannot open shared object file`"
         + ("" if sure else "; nothing is lost if it belongs to a back end that you do not use"),
-        fix=Fix(text="install the package that brings it, or one built to carry it along"),
+        fix=_bringing(place, module, name),
     )
+
+
+def _bringing(place: AuditContext, module: Module, name: str) -> Fix:
+    """The package of the index that has this library, of torch's own CUDA where there is one for each."""
+    rows = providers(name, "linux", module.machine or architecture())
+    names = list(dict.fromkeys(row.package for row in rows if not row.yanked))
+    line = f"-cu{place.cuda.major}" if place.cuda else ""
+    package = next((each for each in names if line and each.endswith(line)), names[0] if names else None)
+    if package is None:
+        return Fix(text="install the package that brings it, or one built to carry it along")
+    command = f"{place.environment.pip_command} install {package}"
+    return Fix(text=f"install the package that brings it, `{package}`", commands=(command,))
 
 
 def _closure(module: Module, by_file: dict[str, Module]) -> Iterator[tuple[str, str]]:

@@ -83,7 +83,9 @@ def _code(module: AuditedModule, cards: list[str]) -> list[str]:
 
 def _summary(answer: Audit) -> str:
     count = f"checked {answer.examined} module{'' if answer.examined == 1 else 's'}"
-    every = [*(module.state for module in answer.modules), *(finding.state for finding in answer.findings)]
+    every = [
+        finding.state for finding in (*answer.findings, *(one for each in answer.modules for one in each.findings))
+    ]
     said = [
         f"{number} {state.value}"
         for state in (State.FAIL, State.UNVERIFIED, State.WARN)

@@ -65,6 +65,8 @@ def command(
             console.out(("\n" if len(seen) > 1 else "") + report.text(seen[-1]))
     if as_json:
         console.out_json(seen[0] if len(seen) == 1 else inspection.Inspections(inspections=tuple(seen)))
+    elif len(seen) > 1:
+        console.out(f"\n{report.closing(seen, wanted)}")
     items = [item for found in seen for item in found.findings]
     if check:
         return findings.exit_code(findings.worst(items))

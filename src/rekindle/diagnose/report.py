@@ -46,9 +46,32 @@ def markdown(diagnosis: Diagnosis) -> str:
         parts += [f"See {link}" for link in first.links]
     elif diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
         parts += [_unknown(diagnosis), _fence(_lines(diagnosis.unexplained))]
-    if diagnosis.facts:
-        parts.append("Known: " + ", ".join(f"{name} {value}" for name, value in diagnosis.facts.items()))
+    known = [_known(name, value) for name, value in diagnosis.facts.items()]
+    if any(known):
+        parts.append("Known: " + ", ".join(filter(None, known)))
     return "\n\n".join(parts)
+
+
+_YES = {
+    "developer_prompt": "a developer prompt",
+    "msvc": "MSVC",
+    "triton": "Triton is in use",
+    "mac": "macOS",
+    "wsl": "WSL",
+    "docker": "in a container",
+    "names_torch": "the log names torch",
+    "portable": "a portable Python",
+    "importing_torch": "torch is being imported",
+    "torch_lacks_card": "torch has no code for the GPU",
+    "cudnn_lacks_card": "cuDNN has no code for the GPU",
+}
+
+
+def _known(name: str, value: str) -> str:
+    """A fact as a person says it; of what is only yes or no, the yes."""
+    if value in ("True", "False"):
+        return _YES.get(name, name.replace("_", " ")) if value == "True" else ""
+    return f"{name.replace('_', ' ')} {value}"
 
 
 def fix(what: Fix) -> str:

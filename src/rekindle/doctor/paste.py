@@ -53,7 +53,7 @@ def _facts(machine: Machine) -> list[tuple[str, str]]:
     rows.append(("packages", ", ".join(named) or "none"))
     for toolkit in machine.toolkits[:5]:
         ptxas = f", ptxas {toolkit.ptxas.version}" if toolkit.ptxas else ""
-        rows.append(("nvcc", f"{toolkit.version}{ptxas} {toolkit.nvcc} ({', '.join(toolkit.found_by)})"))
+        rows.append(("nvcc", f"{toolkit.version}{ptxas} {toolkit.nvcc} ({', '.join(dict.fromkeys(toolkit.found_by))})"))
     if not machine.toolkits:
         rows.append(("nvcc", "not found"))
     rows += [("cudnn", f"{one.version} {one.root}") for one in machine.cudnns[:3]]

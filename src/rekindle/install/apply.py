@@ -72,13 +72,13 @@ def check(route: Route, environment: Environment) -> None:
     if route.route is RouteKind.CONDA_FORGE and environment.kind == "conda":
         return
     what = {
-        RouteKind.CONDA_FORGE: "conda-forge's package goes into a conda environment, and this is none",
+        RouteKind.CONDA_FORGE: f"this needs a conda environment, and `{environment.root}` is not one",
         RouteKind.SOURCE_BUILD: "no ready-made wheel serves; PyTorch has to be built first",
         RouteKind.COMMUNITY: f"the wheel by {route.builder} has to be downloaded by hand and installed with `--wheel`",
-        RouteKind.WSL: "the route goes through WSL 2",
-        RouteKind.CONTAINER: "the route is a container, which Docker runs",
+        RouteKind.WSL: "this has to be installed inside WSL 2",
+        RouteKind.CONTAINER: "this runs in a container, which Docker starts",
     }[route.route]
-    raise MissingTool(f"{route.summary}: {what}", hint="run:\n  " + "\n  ".join(route.commands))
+    raise MissingTool(what, hint="\n  ".join((f"{route.summary}\nrun:", *route.commands)))
 
 
 def install(

@@ -36,10 +36,22 @@ def comparison(answer: Review) -> str:
                 ",".join(one.architectures) or "?",
                 one.toolset or "?",
                 f"{count[0]} wrong, {count[1]} careful",
-                "refused" if one.refused else "accepted",
+                _verdict(one),
             )
         )
     return table(rows, head=("script", "torch", "CUDA", "code for", "toolset", "found", "verdict"))
+
+
+def _verdict(one: Reviewed) -> str:
+    """A text in which nothing was found to check is not accepted for that."""
+    if one.refused:
+        return "refused"
+    return "accepted" if _says_something(one) else "no build found in it, so nothing was checked"
+
+
+def _says_something(one: Reviewed) -> bool:
+    facts = (one.torch, one.cuda, one.architectures, one.toolset, one.python, one.generator)
+    return any(facts) or bool(one.remarks or one.not_understood)
 
 
 def sarif(answer: Review) -> dict[str, Any]:
@@ -80,7 +92,8 @@ def _script(one: Reviewed) -> str:
         )
         if value
     ]
-    verdict = paint("refused", "red") if one.refused else paint("accepted", "green")
+    colour = "red" if one.refused else "green" if _says_something(one) else "yellow"
+    verdict = paint(_verdict(one), colour)
     head = f"{one.script}: {verdict} ({one.dialect}{'; ' if facts else ''}{', '.join(facts)})"
     groups: dict[tuple[str, str], list[Remark]] = {}
     for remark in one.remarks:

@@ -164,7 +164,9 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     why = [choice.why] if choice.why else []
     why += environment_note(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()
     if not driving.jit:
-        why.append(f"CUDA {offer.cuda} on an older driver: only the native code inside runs, and it is all there")
+        why.append(
+            f"a driver older than CUDA {offer.cuda} compiles none of its PTX; the native code in the build is enough"
+        )
     if offer.note:
         why.append(offer.note)
     if offer.route is RouteKind.COMMUNITY:

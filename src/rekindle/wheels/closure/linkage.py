@@ -144,6 +144,9 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
     fix = None
     if item.package and "*" not in item.package:
         fix = Fix(text=f"the package `{item.package}` provides it", commands=(f"python -m pip install {item.package}",))
+    elif state is State.FAIL and item.owner in ("torch", "torch-cuda"):
+        text = "it comes with torch: install a torch with CUDA that this was built for (`rekindle install`)"
+        fix = Fix(text=f"{text}, or build this for the torch that is there (`rekindle extension build`)")
     elif state is State.FAIL:
         fix = Fix(text="add it with `rekindle repair`, or build without what needs it")
     return Finding(

@@ -61,6 +61,7 @@ class Walk(ABC):
             how=LoadTime.IMPORT,
             wanted_by=(*before.wanted_by, by) if before else (by,),
             chain=(),
+            owner="torch",
             note=f"{here.label} does not include it ({built})",
         )
         return True

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.knowledge.gpu import gpus
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Coverage, Target
 from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
+from rekindle.wheels.inspect.required import lost
 
 _MEGABYTE = 1_000_000
 
@@ -16,6 +17,31 @@ _MEGABYTE = 1_000_000
 def text(found: Inspection) -> str:
     blocks = [_head(found), _code(found), _kernels(found), _cards(found), _served(found), _findings(found)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def closing(seen: Sequence[Inspection], wanted: Sequence[Target]) -> str:
+    """One line for each of several wheels: what it lacks, said again where nobody has to scroll for it."""
+    rows = [
+        (
+            console.clean(found.name),
+            "; ".join([*(f"no {target}" for target in lost(found, wanted)), *_lacking(found)]) or "nothing",
+        )
+        for found in seen
+    ]
+    return console.table(rows, head=("wheel", "what is wrong"))
+
+
+def _lacking(found: Inspection) -> list[str]:
+    cards = [f"no code for {console.clean(card.name)}" for card in found.cards if card.coverage is Coverage.NO]
+    cards += [
+        f"code for {console.clean(card.name)} in parts only"
+        for card in found.cards
+        if card.coverage is Coverage.PARTIAL
+    ]
+    other = sum(item.state is State.FAIL and item.id != "require" for item in found.findings)
+    unknown = sum(item.state is State.UNVERIFIED for item in found.findings)
+    counts = [f"{number} {state}" for number, state in ((other, "FAIL"), (unknown, "UNVERIFIED")) if number]
+    return [*cards, *counts]
 
 
 def _head(found: Inspection) -> str:
@@ -105,7 +131,7 @@ def _served(found: Inspection) -> str:
             rows.append((state.value, _by_architecture(cards, found.by_jit)))
     lines = ["Cards by compute capability", console.table(rows, indent="  ")]
     if found.by_jit:
-        lines.append("  * in part only by JIT: the driver compiles PTX at first use")
+        lines.append("  * partly through PTX, which the driver compiles at first use (JIT)")
     return "\n".join(lines)
 
 

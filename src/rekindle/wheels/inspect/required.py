@@ -31,6 +31,11 @@ def required_findings(found: Inspection, wanted: Sequence[Target]) -> list[Findi
     return [*(_finding(found, target) for target in wanted), *(_served(card) for card in found.cards)]
 
 
+def lost(found: Inspection, wanted: Sequence[Target]) -> list[Target]:
+    """Those of the targets that not every library holds."""
+    return [target for target in wanted if _finding(found, target).state is State.FAIL]
+
+
 def _finding(found: Inspection, target: Target) -> Finding:
     own = [code for code in found.gpu_code if code.counted]
     if not own:
