@@ -308,7 +308,7 @@ def _provision(tool: str, version: Version, situation: Situation, more: str = ""
     known = toolchains.providers_of(tool, version, situation.system, situation.machine)
     if not known:
         return ()
-    tried = "" if any(tried for _, tried in known) else "  # UNVERIFIED: this server was never reached in our tests"
+    tried = "" if any(tried for _, tried in known) else "  # UNVERIFIED: never installed in our tests"
     return (f"rekindle toolchain install {tool}=={version}{more}{tried}",)
 
 

@@ -26,7 +26,7 @@ class DebianSet(Row, frozen=True, kw_only=True):
     leave_out: tuple[str, ...] = ()
     layout: str
     licence: str = ""
-    tried: tuple[str, ...] = ("x86_64", "aarch64")
+    tried: tuple[str, ...]
     """The processors for which it was installed once, for real."""
 
     def serves(self, version: Version | None) -> bool:
