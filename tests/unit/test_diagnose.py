@@ -9,6 +9,7 @@ import pytest
 from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.follow import follow
+from rekindle.diagnose.text import bare
 from support.command import rekindle_command
 
 KEPLER = """\
@@ -233,3 +234,22 @@ def test_what_a_log_says_never_becomes_part_of_a_command() -> None:
 )
 def test_tools_speak_the_users_language(text: str, label: str) -> None:
     assert diagnose_text(text).causes[0].label == label
+
+
+def test_a_status_line_of_cmake_stays_one_behind_a_time() -> None:
+    """The log of a build that was configured without cuDNN, and lacked libcuda.so: cuDNN was blamed for it."""
+    lines = [
+        "-- Could NOT find CUDNN (missing: CUDNN_LIBRARY_PATH CUDNN_INCLUDE_PATH)",
+        "-- Configuring done (28.3s)",
+        "CMake Error: The following variables are used in this project, but they are set to NOTFOUND.",
+        "Please set them or make sure they are set and tested correctly in the CMake files:",
+        "CUDA_CUDA_LIB",
+        '    linked by target "caffe2_nvrtc" in directory /b/s/caffe2',
+        "",
+        "CMake Generate step failed.  Build files cannot be regenerated correctly.",
+    ]
+    assert bare("2026-11-15T20:38:24.037Z -- Found") == "-- Found"
+    assert bare("2026-11-15 20:38:24,037 - root - ERROR") == "root - ERROR"
+    for before in ("", "2026-11-15T20:38:24.037Z "):
+        found = diagnose_text("\n".join(before + line for line in lines))
+        assert [cause.label for cause in found.causes][:1] == ["libcuda_not_found"]
