@@ -33,7 +33,7 @@ from rekindle.knowledge.cuda import toolchains
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
-from rekindle.machine.toolchain import private
+from rekindle.machine.toolchain import gcc, private
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
 from rekindle.toolchain import command, finish, msvc, progress
@@ -492,8 +492,8 @@ def test_what_a_build_lacks_is_named() -> None:
     wanted = BuildFile(torch="1.13.1", cuda=Version("11.8"), cudnn=Version("8.7.0"), arch_list="3.5")
     assert provision.lacking(wanted, bare).tools == ("cuda==11.8", "gcc", "cudnn==8.7.0"), "pip brings MKL"
     half = FoundToolkit(root="/x", nvcc="/x/bin/nvcc", version=Version("11.8.89"), missing=("cuBLAS",))
-    gcc = FoundCompiler(kind="gcc", path="/usr/bin/g++-11", version=Version("11.3.0"))
-    some = Machine(os="linux", arch="x86_64", toolkits=(half,), compilers=(gcc,))
+    own = FoundCompiler(kind="gcc", path="/usr/bin/g++-11", version=Version("11.3.0"))
+    some = Machine(os="linux", arch="x86_64", toolkits=(half,), compilers=(own,))
     assert provision.lacking(wanted, some).tools == ("cuda==11.8", "cudnn==8.7.0")
 
 
@@ -705,3 +705,19 @@ def test_a_mirror_of_one_distribution_is_not_refused_for_the_other(
     assert asked == ["bookworm", "jammy"]
     with pytest.raises(FetchFailed):
         debian.find(ToolSpec.parse("gcc==11"), LINUX, msgspec.structs.replace(settings, mirror=None))
+
+
+def test_another_computers_cuda_brings_its_gcc_whatever_this_one_has(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GCC of this computer was taken for one of the computer that the toolchain is for."""
+    bench = _NoNewGcc()
+    monkeypatch.setattr(installing, "find", bench.find)
+    mine = FoundCompiler(kind="gcc", path="/usr/bin/g++-11", version=Version("11.3.0"))
+    monkeypatch.setattr(gcc, "probe", lambda run: (mine,))
+    for here, asked in ((LINUX, []), (KitPlatform(system="linux", arch="aarch64"), ["gcc==12"])):
+        bench.asked.clear()
+        monkeypatch.setattr(KitPlatform, "here", classmethod(lambda cls, here=here: here))
+        wanted = command.InstallCommand(tools=("cuda==12.4",), platform="linux-x86_64", dry_run=True)
+        command.install(wanted, say=lambda _: None, ask=lambda _: False)
+        assert bench.asked == ["cuda==12.4", *asked]

@@ -140,7 +140,9 @@ def _companions(
     for offering in offerings:
         if offering.name != "cuda" or offering.place != command.how(store).target or offering.place.system != "linux":
             continue
-        have = [each for each in gcc.probe(Host()) if each.kind == "gcc"]
+        # What this computer has is of no use to another one.
+        here = gcc.probe(Host()) if offering.place == KitPlatform.here() else ()
+        have = [each for each in here if each.kind == "gcc"]
         if any(accepts_gcc(offering.version, each.version.major).accepted for each in have):
             continue
         how = msgspec.structs.replace(command.how(store), provider=None)
