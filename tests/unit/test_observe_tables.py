@@ -595,6 +595,7 @@ def test_cards_are_what_the_lists_of_drivers_and_of_pci_ids_say(copy: Path, tmp_
         {"devid": "0x1B06", "subdevid": "0x0001", "subvendorid": "0x10DE", "name": "NVIDIA Graphics Device"},
     ]
     (lists / "supported-gpus-470.1.json").write_text(json.dumps({"chips": entries}), encoding="utf-8")
+    (lists / "thumbs.db").write_bytes(b"\xff\xfe")
 
     def read(text: str) -> dict[str, dict[str, Any]]:
         pci.write_text(text, encoding="utf-8", newline="\n")

@@ -107,6 +107,9 @@ def alternatives(called: str) -> list[str]:
 def _official(folder: Path, chip_of: dict[str, str], chips: Container[str]) -> dict[Key, Listed]:
     found: dict[Key, Listed] = {}
     for place in sorted(folder.iterdir()) if folder.is_dir() else [folder]:
+        if place.suffix not in (".json", ".md"):
+            print(f"{place.name} is no list of NVIDIA's, left out", file=sys.stderr)
+            continue
         for name, pci, branch in _entries(place):
             chip = chip_of.get(pci[:4], "")
             if chip in chips and not _NO_CARD.search(name):
