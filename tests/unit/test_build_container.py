@@ -40,6 +40,14 @@ def test_a_plan_becomes_a_file_with_its_toolchain_and_an_end_that_holds_the_shel
     assert rekindle_command("build", str(kepler), "--container", str(target)).code == 0, "its own file is written anew"
 
 
+def test_a_build_with_openblas_brings_it(tmp_path: Path) -> None:
+    """Python's image has none, and CMake stops without it."""
+    (tmp_path / "b.toml").write_text('torch = "1.13.1"\nprofile = "minimal"\n', encoding="utf-8")
+    assert rekindle_command("build", str(tmp_path / "b.toml"), "--container", str(tmp_path / "Dockerfile")).code == 0
+    said = (tmp_path / "Dockerfile").read_text(encoding="utf-8")
+    assert "toolchain install openblas --accept-licence" in said and "NVIDIA" not in said
+
+
 def test_a_project_of_your_own_is_copied_with_its_build_file(tmp_path: Path) -> None:
     shutil.copytree(project("spark"), tmp_path / "spark")
     words = ["build", str(tmp_path / "spark" / "build.toml"), "--container", str(tmp_path / "spark" / "Dockerfile")]

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 
 from rekindle import __version__
+from rekindle.build import provision
 from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
-from rekindle.core import files
+from rekindle.core import files, paths
 from rekindle.core.errors import UsageError
+from rekindle.machine.model import Machine
 from rekindle.stack import plan as plans
 
 _PACKAGES = "ccache cmake g++ git ninja-build"
@@ -42,7 +44,7 @@ def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | No
         path=str(path),
         base=base or f"python:{_python(wanted)}-bookworm",
         copies=_copies(wanted, plan, path),
-        tools=_tools(wanted),
+        tools=_tools(wanted, plans.read(plan).machine if request.is_plan(plan) else paths.architecture()),
     )
     files.write_text(path, text(made, plan.name, rekindle or f"rekindle=={__version__}"))
     return made
@@ -53,7 +55,7 @@ def text(made: ContainerFile, plan: str, rekindle: str) -> str:
     copies = "".join(f"COPY {json.dumps([name, f'/src/{name}'])}\n" for name in made.copies)
     terms = (
         "# By building it you accept the terms of NVIDIA's CUDA toolkit: `rekindle toolchain install` shows them.\n"
-        if made.tools
+        if any(tool.startswith("cu") for tool in made.tools)
         else ""
     )
     return f"""{_HEAD}
@@ -92,10 +94,10 @@ def _copies(wanted: BuildFile, plan: Path, path: Path) -> tuple[str, ...]:
     return (".",) if "." in names else tuple(names)
 
 
-def _tools(wanted: BuildFile) -> tuple[str, ...]:
-    if wanted.cuda is None:
-        return ()
-    words = [f"cuda=={wanted.cuda.major_minor}"]
-    if wanted.cudnn is not None:
-        words += [f"cudnn=={wanted.cudnn}", "--cuda", str(wanted.cuda.major_minor)]
+def _tools(wanted: BuildFile, arch: str) -> tuple[str, ...]:
+    """What a bare Debian lacks. Its GCC may do: a CUDA brings another where it does not."""
+    lacks = provision.lacking(wanted, Machine(os="linux", arch=arch))
+    words = [tool for tool in lacks.tools if tool != "gcc"]
+    if lacks.cuda is not None and len(words) > 1:
+        words += ["--cuda", str(lacks.cuda.major_minor)]
     return tuple(words)
