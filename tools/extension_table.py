@@ -116,7 +116,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def serves(self) -> bool:
         """A wheel alone is not enough: some projects leave their GPU code out when it does not compile."""
-        return self.wheel is not None and self.inspected == "SERVES"
+        return self.wheel is not None and self.inspected == "SERVES" and self.code == 0
 
 
 def _answered(words: list[str]) -> tuple[int, dict[str, Any], str]:
@@ -166,7 +166,7 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         arch_list=answer.get("arch_list", ""),
         variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
         refused=wheel is None and bool(answer.get("findings")),
-        why="" if wheel and inspected == "SERVES" else _reason(answer, said),
+        why="" if wheel and code == 0 else _reason(answer, said),
     )
 
 
@@ -278,7 +278,7 @@ def _result(each: Built | None) -> str:
     if each.serves:
         code = ", ".join(f"{count} × {target}" for target, count in sorted(each.targets.items()))
         return f"built; inspect: {each.inspected}, {code}; import: {each.imported or 'UNVERIFIED'}"
-    return f"failed: {why}" if each.wheel is None else f"a wheel without code for the card: {why}"
+    return f"failed: {why}" if each.wheel is None else f"a wheel that does not pass: {why}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,6 +16,7 @@ import pytest
 
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import read
+from rekindle.audit.symbols import Offered
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.errors import StepFailed, UsageError
@@ -461,3 +462,18 @@ def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path
     found = prepare(portable, torch, [], machine, bench=Workbench(temp="t", jobs=1))
     assert found.findings[0].state is State.PASS
     assert pythons[1].path in found.findings[0].found
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Debian's torch, whose libraries are links")
+def test_libraries_beside_those_that_torch_links_to_are_read(tmp_path: Path) -> None:
+    """Debian's torch/lib has links to the system's folder, and none for libtorch_cuda."""
+    linker = Linker(tmp_path / "root", "")
+    linker.build("usr/lib/libtorch_cuda.so.2.6", offers=["_ZN2at4cuda6handleEv"])
+    linker.build("usr/lib/libother.so.1", offers=["_ZN2at5otherEv"])
+    linker.build("usr/lib/libc10.so.2.6", offers=[TORCH])
+    libraries = tmp_path / "root/usr/lib/python3/dist-packages/torch/lib"
+    libraries.mkdir(parents=True)
+    (libraries / "libc10.so").symlink_to("../../../../libc10.so.2.6")
+    everything = Offered(libraries.parent).everything()
+    assert {TORCH, "_ZN2at4cuda6handleEv"} <= everything
+    assert "_ZN2at5otherEv" not in everything

@@ -23,6 +23,7 @@ from rekindle.formats.access import File
 if TYPE_CHECKING:
     from rekindle.formats.binary import Binary
 
+_OWN = ("libtorch", "libc10")
 _LIBRARIES = ("libtorch", "libc10", "libshm", "torch", "c10", "shm")
 # Namespaces of torch in mangled names: c10, at, torch, caffe2, as itself or inside a nested name.
 _MANGLED = ("3c10", "2at", "5torch", "6caffe2")
@@ -57,7 +58,7 @@ class Offered:
         """The symbols of all Linux libraries together: the loader does not ask which one a symbol is from."""
         if self._everything is None:
             found: set[str] = set()
-            for path in self._folder.glob("*.so*"):
+            for path in self._linux_libraries():
                 try:
                     with File(path) as source:
                         found |= elf.symbols(source).defined
@@ -65,6 +66,16 @@ class Offered:
                     continue
             self._everything = frozenset(found)
         return self._everything
+
+    def _linux_libraries(self) -> list[Path]:
+        """Those in `torch/lib`, and torch's own in the folder that its links lead to.
+
+        Debian's torch has links there, and none for libtorch_cuda.
+        """
+        here = list(self._folder.glob("*.so*"))
+        elsewhere = {path.resolve().parent for path in here if path.is_symlink()} - {self._folder.resolve()}
+        beside = [path for folder in elsewhere for name in _OWN for path in folder.glob(f"{name}*.so*")]
+        return sorted({path.resolve() for path in (*here, *beside)})
 
     def of(self, library: str) -> frozenset[str] | None:
         """The exports of one Windows DLL by name; None when torch has no such DLL."""
