@@ -13,8 +13,10 @@ from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay
 from rekindle.machine.model import FoundOpenblas, Machine
 from rekindle.machine.toolchain import intel, openblas
+from rekindle.toolchain import finish
 from rekindle.toolchain.layout import Layout
-from rekindle.toolchain.model import KitPlatform
+from rekindle.toolchain.model import KitFile, KitPlatform, Offering
+from rekindle.toolchain.store import Store
 
 KIT = "/home/you/t/kits/openblas-0.3.21"
 
@@ -93,3 +95,20 @@ def test_a_kit_of_debians_has_its_header_where_cmake_looks(name: str) -> None:
     layout = Layout(id="debian-library", place=KitPlatform(system="linux", arch="aarch64"))
     placed = layout.target("usr/" + name.format("aarch64-linux-gnu"))
     assert placed == name.replace("/{}/openblas-pthread", "")
+
+
+def test_a_private_gcc_links_with_an_openblas_of_the_system(tmp_path: Path) -> None:
+    """With a sysroot it did not find libgfortran beside OpenBLAS: undefined reference to `_gfortran_etime`."""
+    place = KitPlatform(system="linux", arch="aarch64")
+    offering = Offering(
+        provider="debian", name="gcc", version=Version("11.3.0"), place=place, layout="debian-gcc", parts=()
+    )
+    store = Store(tmp_path)
+    programs = {f"usr/bin/aarch64-linux-gnu-{name}-11": KitFile(path="x", sha256="0") for name in ("g++", "cpp")}
+    made = {file.path: file for file in finish.written(store, offering, programs)}
+    texts = {
+        name: store.object(made[f"bin/{name}-11"].sha256, executable=True).read_text(encoding="utf-8")
+        for name in ("g++", "cpp")
+    }
+    assert "-Wl,-rpath-link,/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64 " in texts["g++"]
+    assert "-Wl" not in texts["cpp"]

@@ -30,7 +30,7 @@ _COMPILER = """\
 here=${{0%/*}}/..
 LD_LIBRARY_PATH=$here/tools${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 export LD_LIBRARY_PATH
-exec "$here/usr/bin/{program}" --sysroot="$here" -B"$here/usr/bin/" "$@"
+exec "$here/usr/bin/{program}" --sysroot="$here" -B"$here/usr/bin/"{libraries} "$@"
 """
 
 _PROGRAM = """\
@@ -41,7 +41,11 @@ export LD_LIBRARY_PATH
 exec "$here/usr/bin/{program}" "$@"
 """
 
-_DRIVER = re.compile(r"usr/bin/(?:[a-z0-9_]+-linux-gnu-)(gcc|g\+\+|cpp)-(\d+)\Z")
+# A library of the system asks for others of the system (OpenBLAS for Fortran's), which the linker must find as well: a
+# program that CMake tries does not link otherwise, and the library counts as missing.
+_SYSTEM_LIBRARIES = " -Wl,-rpath-link,/lib/{triplet}:/usr/lib/{triplet}:/usr/lib64"
+
+_DRIVER = re.compile(r"usr/bin/([a-z0-9_]+-linux-gnu)-(gcc|g\+\+|cpp)-(\d+)\Z")
 _BINUTILS = re.compile(
     r"usr/bin/[a-z0-9_]+-linux-gnu-(ar|as|ld|ld\.bfd|ld\.gold|nm|objcopy|objdump|ranlib|readelf|size|strings|strip)\Z"
 )
@@ -71,9 +75,10 @@ def _wrappers(store: Store, files: dict[str, KitFile]) -> Iterable[KitFile]:
     for path in sorted(files):
         program = path.rpartition("/")[2]
         if match := _DRIVER.match(path):
-            name, version = match.groups()
-            wrapper = _file(store, f"bin/{name}-{version}", _COMPILER.format(program=program), executable=True)
-            yield wrapper
+            triplet, name, version = match.groups()
+            libraries = "" if name == "cpp" else _SYSTEM_LIBRARIES.format(triplet=triplet)
+            text = _COMPILER.format(program=program, libraries=libraries)
+            yield _file(store, f"bin/{name}-{version}", text, executable=True)
             yield KitFile(path=f"bin/{name}", link=f"{name}-{version}")
             other = {"gcc": "cc", "g++": "c++"}.get(name)
             if other:
