@@ -76,7 +76,7 @@ def observe(tables_folder: Path, *words: str, url: str = "") -> subprocess.Compl
     """A maintainer's command, in a copy of the tables."""
     environment = {**os.environ, "REKINDLE_OBSERVE_TABLES": str(tables_folder), "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "tools.observe", *words, *(["--index", url] if url else [])]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=400)
 
 
 @pytest.fixture
