@@ -148,7 +148,7 @@ def build(wanted: Wanted, options: argparse.Namespace) -> Built:
         if options.keep and (log := Path(folder, "extension-build.log")).is_file():
             Path(options.keep).mkdir(parents=True, exist_ok=True)
             Path(options.keep, f"{wanted.name}.log").write_bytes(log.read_bytes())
-        if wheel and options.install and inspected == "SERVES":
+        if wheel and options.install and code == 0:
             words = ["-m", "pip", "install", "-q", "--no-deps", "--break-system-packages", str(wheel)]
             subprocess.run([options.env, *words], check=True)
     facts = json.loads(subprocess.run([options.env, "-c", _FACTS], capture_output=True, text=True, check=True).stdout)

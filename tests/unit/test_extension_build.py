@@ -24,7 +24,7 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
-from rekindle.extension.check import import_names
+from rekindle.extension.check import import_names, misnamed
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.extension.wheel import LOG, make
 from rekindle.knowledge.builds.extension_builds import settings
@@ -477,3 +477,18 @@ def test_libraries_beside_those_that_torch_links_to_are_read(tmp_path: Path) -> 
     everything = Offered(libraries.parent).everything()
     assert {TORCH, "_ZN2at4cuda6handleEv"} <= everything
     assert "_ZN2at5otherEv" not in everything
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "refused"),
+    [
+        ("rotary_emb-0.5.2-cp313-cp313-manylinux2014_x86_64.whl", "aarch64", True),
+        ("rotary_emb-0.5.2-cp313-cp313-manylinux2014_x86_64.whl", "x86_64", False),
+        ("sam2-1.1.0-cp313-cp313-linux_aarch64.whl", "aarch64", False),
+        ("a-1-cp313-cp313-win_amd64.whl", "x86_64", False),
+        ("a-1-py3-none-any.whl", "aarch64", False),
+    ],
+)
+def test_a_wheel_named_for_another_processor_is_said(name: str, architecture: str, refused: bool) -> None:
+    finding = misnamed(name, architecture)
+    assert (finding is not None and finding.state is State.FAIL) == refused

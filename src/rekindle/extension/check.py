@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from packaging.utils import parse_wheel_filename
 
 from rekindle.audit import module_checks
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
+from rekindle.core import paths
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.python import ask
 from rekindle.core.version import Version
@@ -42,7 +44,24 @@ def judged(
         *_served(seen),
         _linked(found, installed, torch),
         _importable(folder, found.modules, environment),
+        *([finding] if (finding := misnamed(wheel.name, paths.architecture())) else []),
     ]
+
+
+def misnamed(name: str, architecture: str) -> Finding | None:
+    """A wheel that pip refuses by its name: rotary-emb calls itself `manylinux2014_x86_64` wherever it is built."""
+    platforms = {tag.platform for tag in parse_wheel_filename(name)[3]}
+    endings = {architecture, "amd64"} if architecture == "x86_64" else {architecture, "arm64"}
+    if any(platform == "any" or platform.endswith(tuple(endings)) for platform in platforms):
+        return None
+    plain = f"linux_{architecture}"
+    return Finding(
+        id="extension.name",
+        state=State.FAIL,
+        found=f"pip refuses {name} here: it is named for {', '.join(sorted(platforms))}, and this is {architecture}",
+        why="the project writes the name itself; the code in it was compiled here",
+        fix=Fix(text="rename it", commands=(f"python -m wheel tags --remove --platform-tag {plain} {name}",)),
+    )
 
 
 def unfit(where: str | Path, torch: Torch) -> str | None:
