@@ -123,3 +123,16 @@ def test_check_tells_a_gpu_that_is_served_from_one_that_is_not(tmp_path: Path) -
         rekindle_command("inspect", str(library), "--gpu", card, "--check").code for card in ("GTX 1080 Ti", "sm_120")
     ]
     assert codes == [0, 8]
+
+
+def test_a_status_line_of_cudnn_does_not_win_over_the_error_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configuring without OpenBLAS: cuDNN was switched off in the same command."""
+    log = "-- Could NOT find CUDNN (missing: CUDNN_LIBRARY_PATH CUDNN_INCLUDE_PATH)\n-- USE_CUDNN is set to 0\n"
+    log += "-- Trying to find preferred BLAS backend of choice: OpenBLAS\n"
+    log += "CMake Error at cmake/Modules/FindOpenBLAS.cmake:57 (MESSAGE):\n  Could not find OpenBLAS\n"
+    log += "Call Stack (most recent call first):\n  cmake/Dependencies.cmake:192 (find_package)\n\n"
+    log += "-- Configuring incomplete, errors occurred!\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.encode()), encoding="utf-8"))
+    answer = json.loads(rekindle_command("diagnose", "-", "--json").out)
+    assert answer["causes"][0]["label"] == "cmake_package_missing"
+    assert "OpenBLAS" in answer["causes"][0]["fix"]["text"]
