@@ -488,3 +488,13 @@ def test_the_package_that_brings_a_missing_library_is_named(place: Environment) 
     assert fix is not None
     assert "nvidia-cudnn-cu12" in fix.text
     assert fix.commands[0].endswith("-m pip install nvidia-cudnn-cu12")
+
+
+def test_what_belongs_to_a_torch_comes_from_the_index_of_its_line(tmp_path: Path) -> None:
+    place = Environment(tmp_path / "env", torch="2.7.1+cu118", cuda="11.8")
+    place.distribution("torchvision", "0.20.1")
+    fix = next(found.fix for found in place.audit(H200).findings if found.id == "audit.companions")
+    assert fix is not None
+    assert fix.commands[0].endswith(
+        "torchvision==0.22.1+cu118 --no-deps --index-url https://download.pytorch.org/whl/cu118"
+    )

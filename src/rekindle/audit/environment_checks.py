@@ -18,6 +18,7 @@ from rekindle.core.paths import architecture
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.torch import companions
+from rekindle.stack.offers import PYTORCH_INDEX
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
@@ -81,9 +82,17 @@ def _companions(place: AuditContext) -> Iterator[Finding]:
                 why="its operators are compiled against one torch: imports fail, or operators are missing",
                 fix=Fix(
                     text=f"install {name} {expected}",
-                    commands=(f"{place.environment.pip_command} install {name}=={expected} --no-deps",),
+                    commands=(f"{place.environment.pip_command} install {_from_its_index(name, expected, place)}",),
                 ),
             )
+
+
+def _from_its_index(name: str, version: str, place: AuditContext) -> str:
+    """Of the same CUDA line as the torch: the configured index may hold another one under the same version."""
+    line = (place.torch or "").partition("+")[2]
+    if not re.fullmatch(r"cu\d{2,3}|cpu", line):
+        return f"{name}=={version} --no-deps"
+    return f"{name}=={version}+{line} --no-deps --index-url {PYTORCH_INDEX}/{line}"
 
 
 def _driver(place: AuditContext) -> Iterator[Finding]:
