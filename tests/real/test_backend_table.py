@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ _CODE = re.compile(r"`(.+)`\Z")
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """What, file, words of each row."""
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    """What, file, words of each row of the first table."""
     found = []
-    for line in lines[1:]:
+    lines = iter(PAGE.read_text(encoding="utf-8").splitlines())
+    table = takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("| "), lines))
+    for line in list(table)[2:]:
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         file, words = _CODE.match(cells[3]), _CODE.match(cells[4])
         assert len(cells) == 6 and file and words, line
