@@ -136,3 +136,18 @@ def test_a_status_line_of_cudnn_does_not_win_over_the_error_below(monkeypatch: p
     answer = json.loads(rekindle_command("diagnose", "-", "--json").out)
     assert answer["causes"][0]["label"] == "cmake_package_missing"
     assert "OpenBLAS" in answer["causes"][0]["fix"]["text"]
+
+
+def test_a_header_that_an_installed_torch_includes_is_no_submodule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's torch leaves pybind11 to a package of its own."""
+    log = "/usr/lib/python3/dist-packages/torch/include/torch/csrc/utils/pybind.h:10:10: fatal error: "
+    log += "pybind11/pybind11.h: No such file or directory\ncompilation terminated.\nerror: command g++ failed\n"
+    assert diagnosed(monkeypatch, log)["commands"] == ["sudo apt install pybind11-dev"]
+
+
+def test_a_log_that_is_cut_short_is_not_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = "-- Performing Test HAS_A\n-- Performing Test HAS_A - Success\n-- Performing Test HAS_B\n"
+    log += "[1/90] Building CXX object a.o\n[2/90] Building CXX object b.o\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.encode()), encoding="utf-8"))
+    answer = json.loads(rekindle_command("diagnose", "-", "--json").out)
+    assert answer["summary"].startswith("Nothing has failed so far")

@@ -49,8 +49,12 @@ def judge(events: Sequence[Event]) -> Ending:
         return Ending(outcome=LogOutcome.UNKNOWN, summary="The log is empty")
     errors = [event for event in spoken if event.kind is LineKind.ERROR]
     reports = [event for event in spoken if event.kind is LineKind.WRAPPER and event.hit and not _harmless(event)]
-    if _went_well(spoken, errors, reports):
+    last = max((event.number for event in (*errors, *reports)), default=0)
+    done = _done(spoken, errors)
+    if done > last:
         return Ending(outcome=LogOutcome.NONE, summary="Nothing here failed")
+    if not done and not last and _goes_on(spoken):
+        return Ending(outcome=LogOutcome.NONE, summary="Nothing has failed so far; the log ends before the work does")
     return Ending(
         outcome=LogOutcome.UNKNOWN,
         summary="No failure that I recognise",
@@ -58,18 +62,13 @@ def judge(events: Sequence[Event]) -> Ending:
     )
 
 
-def _went_well(spoken: Sequence[Event], errors: Sequence[Event], reports: Sequence[Event]) -> bool:
-    """The work says that it is done, after whatever went wrong before; or it goes on and nothing went wrong."""
+def _done(spoken: Sequence[Event], errors: Sequence[Event]) -> int:
+    """The last line that says that the work is done; 0 where none does."""
     # CMake writes its files even after an error of its own.
     halfway = any(event.tool == "cmake" for event in errors)
     signs = (event for event in spoken if event.kind is LineKind.SUCCESS and not (halfway and event.tool == "cmake"))
     done = max((event.number for event in signs), default=0)
-    if not done and _ended_with_the_last_step(spoken):
-        done = spoken[-1].number
-    last = max((event.number for event in (*errors, *reports)), default=0)
-    if done:
-        return done > last
-    return last == 0 and _goes_on(spoken)
+    return spoken[-1].number if not done and _ended_with_the_last_step(spoken) else done
 
 
 def _goes_on(spoken: Sequence[Event]) -> bool:
