@@ -721,3 +721,16 @@ def test_another_computers_cuda_brings_its_gcc_whatever_this_one_has(
         wanted = command.InstallCommand(tools=("cuda==12.4",), platform="linux-x86_64", dry_run=True)
         command.install(wanted, say=lambda _: None, ask=lambda _: False)
         assert bench.asked == ["cuda==12.4", *asked]
+
+
+def test_a_read_only_file_that_is_there_already_is_replaced_or_kept(tmp_path: Path) -> None:
+    """Two archives bring the same file, or a damaged one lies there: Windows replaces nothing that is read-only."""
+    store = Store(tmp_path / "toolchain")
+    sha256, _ = store.keep([b"header"], executable=False)
+    place = store.object(sha256, executable=False)
+    assert store.keep([b"header"], executable=False) == (sha256, 6)
+    place.chmod(0o644)
+    place.write_bytes(b"damage")
+    place.chmod(0o444)
+    store.keep([b"header"], executable=False)
+    assert place.read_bytes() == b"header"

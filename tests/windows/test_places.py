@@ -232,7 +232,9 @@ def test_the_ptxas_that_nvcc_calls_is_an_exe(tmp_path: Path) -> None:
     version = "Cuda compilation tools, release 11.4, V11.4.152\r\n"
     nvcc = stand_in(bin_folder / "nvcc.exe", ("--dryrun", answers, 0), ("--version", version, 0))
     stand_in(bin_folder / "ptxas.exe", ("--version", version, 0))
-    request = types.SimpleNamespace(cuda=types.SimpleNamespace(nvcc=str(nvcc)))
+    request = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(nvcc=str(nvcc)), compiler=types.SimpleNamespace(kind="cl", cuda_host="cl.exe")
+    )
     found = tools._ptxas(request, os.environ)  # type: ignore[arg-type]
     assert found is not None
     assert Path(found.path) == bin_folder / "ptxas.exe"

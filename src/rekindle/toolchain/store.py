@@ -104,12 +104,10 @@ class Store:
                     size += len(piece)
                     stream.write(piece)
             place = self.object(digest.hexdigest(), executable=executable)
-            # Its contents count, not its name: a damaged one is replaced, or `--again` would bring it back.
-            if place.is_file() and place.stat().st_size == size and paths.sha256_of(place) == digest.hexdigest():
-                return digest.hexdigest(), size
-            place.parent.mkdir(parents=True, exist_ok=True)
-            beside.chmod(0o555 if executable else 0o444)
-            beside.replace(place)
+            if not _holds(place, digest.hexdigest(), size):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                beside.chmod(0o555 if executable else 0o444)
+                _replace(beside, place, digest.hexdigest(), size)
         except OSError as error:
             raise files.not_writable(self.objects, error) from error
         finally:
@@ -204,3 +202,18 @@ def remove_tree(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 path.chmod(0o666)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _holds(place: Path, sha256: str, size: int) -> bool:
+    """Its contents count, not its name: a damaged one is replaced, or `--again` would bring it back."""
+    return place.is_file() and place.stat().st_size == size and paths.sha256_of(place) == sha256
+
+
+def _replace(beside: Path, place: Path, sha256: str, size: int) -> None:
+    try:
+        beside.replace(place)
+    except PermissionError:
+        # Windows puts nothing over a file that is read-only: one that another archive just brought, or a damaged one.
+        if not _holds(place, sha256, size):
+            place.chmod(0o644)
+            beside.replace(place)
