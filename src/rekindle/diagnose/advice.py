@@ -34,16 +34,20 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
         return None
     kept = _route(situation, Wish(torch=facts.torch)) if keep_torch and facts.torch else None
     if kept is not None and kept.route.ready_made:
-        return Advice(text=_sentence(kept), commands=kept.commands)
+        return _of(kept)
     route = _route(situation, Wish())
     if kept is None or kept.route is RouteKind.NONE:
-        return Advice(text=_sentence(route), commands=route.commands) if route else None
+        return _of(route) if route else None
     if route is None or not route.route.ready_made:
-        return Advice(text=_sentence(kept), commands=kept.commands)
+        return _of(kept)
     # Hours of compiling are nobody's first answer where another release only has to be installed.
     cards_named = " ".join(f'--gpu "{name}"' for name in _names(facts))
     keep = f"To keep {facts.torch} you would have to compile it: `rekindle plan {cards_named} --torch {facts.torch}`."
     return Advice(text=f"{_sentence(route)} {keep}", commands=route.commands)
+
+
+def _of(route: Route) -> Advice:
+    return Advice(text=_sentence(route), commands=route.commands)
 
 
 def _for_both(facts: Facts, keep_torch: bool) -> Advice | None:

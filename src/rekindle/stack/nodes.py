@@ -12,6 +12,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.verdict import Verdict
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +43,9 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
     """A stack that serves most of the machines that are left, again and again, until each has one."""
-    routes = {name: _routes(place, wish) for name, place in places.items()}
-    own = {name: _stack(resolve(place, wish).recommended) for name, place in places.items()}
+    verdicts = {name: resolve(place, wish) for name, place in places.items()}
+    routes = {name: _routes(verdicts[name], place, wish) for name, place in places.items()}
+    own = {name: _stack(verdict.recommended) for name, verdict in verdicts.items()}
     chosen: dict[str, Route] = {}
     stacks = 0
     while left := [name for name in places if name not in chosen]:
@@ -55,7 +57,7 @@ def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
             fitting = next((route for route in routes[name] if _stack(route) == best), None)
             if fitting is not None:
                 chosen[name] = fitting
-    rest = {name: resolve(place, wish).recommended for name, place in places.items() if name not in chosen}
+    rest = {name: verdict.recommended for name, verdict in verdicts.items() if name not in chosen}
     every = {**chosen, **rest}
     found = [_node(name, places[name], every[name]) for name in places]
     alone = {name: str(stack[0]) if stack[0] and stack[0] != every[name].torch else None for name, stack in own.items()}
@@ -63,9 +65,8 @@ def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
     return Nodes(nodes=nodes, stacks=stacks)
 
 
-def _routes(place: Situation, wish: Wish) -> list[Route]:
+def _routes(verdict: Verdict, place: Situation, wish: Wish) -> list[Route]:
     """The routes of a machine that lose no more than its best one."""
-    verdict = resolve(place, wish)
     best = verdict.recommended
     # Every line of a release counts here, not the best one alone: what another machine needs may be among them.
     every = [each.route for each in candidates(place, wish)[0]] if verdict.routes else []
