@@ -82,6 +82,8 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"arch_first", "knowing_cuda", "torch_arch", "torch_first", "torch_takes", "never_arch", "needs_driver"}
     known |= {"belonging", "own_cuda_input", "load_vcvars", "arch_last", "arch_from", "arch_flag", "card_last"}
     known |= {"card_first", "header_package", "library_package", "library_pip", "cudnn_package"}
+    known |= {"gcc_here", "gcc_wanted", "gcc_cuda", "studio", "studio_year", "customizations", "std_gcc", "std_cuda"}
+    known |= {"torch_lines", "found_major", "torch_cuda_line", "wanted_package", "torch_library", "cmake_package"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))

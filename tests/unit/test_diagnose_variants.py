@@ -29,6 +29,7 @@ SETS = (
     "ninth.toml",
     "tenth.toml",
     "eleventh.toml",
+    "twelfth-compilers.toml",
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 

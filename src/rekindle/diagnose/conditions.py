@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rekindle.diagnose import architectures, coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.logs.import_names import package_of
 
 # Triton 3 begins with Volta; every card below is too old for it, every other that it does not know is too new.
 _TRITON_FLOOR = Capability(7, 0)
@@ -18,21 +19,22 @@ _LIBRARY_HEADER = re.compile(
 _SPECIFIC = re.compile(r"'sm_\d{3}a' is not defined")
 _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 
+_TORCH_CMAKE = frozenset({"Torch", "Caffe2"})
+
 # fmt: off
 CONDITIONS = frozenset({
-    "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes",
-    "cmake_architectures", "conda_linker", "docker", "no_docker", "linking_cuda", "linking_toolkit", "mac",
-    "not_mac", "not_wsl", "omp_symbols", "wsl", "importing_torch", "not_importing_torch",
-    "plain_symbols", "python_symbols",
-    "card_is_new", "card_is_old", "card_known", "card_open", "card_unknown", "cublas", "cublas_open",
-    "cufft", "deepspeed", "driver_open", "fbgemm", "glibc_itself", "libstdcxx", "libuv", "libuv_build",
-    "library_header", "runtime_header",
-    "nccl_clone", "no_cudnn", "no_ssl", "ownerless", "not_cublas", "not_nvrtc", "not_test_library",
-    "nvrtc_elsewhere", "nvrtc_in_torch", "nvrtc_open", "torch_in_log",
-    "other_package", "package_unknown", "plain_network", "proxy",
-    "python_32_bit", "shm", "some_cudnn", "system_open", "test_library", "tls", "toolkit_open",
-    "torch_itself", "torch_may_lack",
-    "torch_package", "torch_package_any", "torch_package_open", "triton", "triton_own_ptxas", "wsl_or_open", "zlib",
+    "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes", "card_is_new",
+    "card_is_old", "card_known", "card_open", "card_unknown", "cmake_3", "cmake_4", "cmake_architectures",
+    "cmake_known", "conda_linker", "cub_once", "cub_twice", "cublas", "cublas_open", "cufft", "deepspeed",
+    "devel_image", "docker", "driver_open", "fbgemm", "glibc_itself", "importing_torch", "library_header",
+    "libstdcxx", "libuv", "libuv_build", "linking_cuda", "linking_toolkit", "long_symbols", "mac", "nccl_clone",
+    "new_abi_symbols", "no_cudnn", "no_docker", "no_ssl", "not_cublas", "not_importing_torch", "not_mac", "not_nvrtc",
+    "not_test_library", "not_torch_cmake", "not_wsl", "nothing_of_nvcc", "nvcc_crashed", "nvrtc_elsewhere",
+    "nvrtc_in_torch", "nvrtc_open", "old_abi_symbols", "omp_symbols", "other_package", "ownerless", "package_unknown",
+    "plain_network", "plain_symbols", "proxy", "python_32_bit", "python_symbols", "rsqrt", "runtime_header", "shm",
+    "sinpi", "some_cudnn", "system_known", "system_open", "test_library", "tls", "toolkit_open", "torch_cmake",
+    "torch_in_log", "torch_itself", "torch_may_lack", "torch_package", "torch_package_any", "torch_package_open",
+    "triton", "triton_own_ptxas", "wsl", "wsl_or_open", "zlib",
 })
 # fmt: on
 
@@ -57,6 +59,7 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "some_cudnn": card is None or not coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,
         "system_open": facts.os is None,
+        "system_known": facts.os is not None,
         "toolkit_open": facts.toolkit is None and "first_folder" not in fields,
     }
     needs = fields.get("ptx_needs")
@@ -94,7 +97,14 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "no_docker": facts.docker is not True,
         "linking_toolkit": "-lcu" in said and "-lcuda" not in said.replace("-lcudart", ""),
         "not_nvrtc": not nvrtc,
+        "nvcc_crashed": "died with status 0x" in said,
+        "nothing_of_nvcc": "died with status 0x" not in said,
+        "cub_twice": "already been defined" in said,
+        "cub_once": "already been defined" not in said,
+        "devel_image": "devel" in said or facts.docker is True,
         "zlib": "zlibwapi" in said,
+        "sinpi": "inpi" in said or "ospi" in said,
+        "rsqrt": "rsqrt" in said and "inpi" not in said and "ospi" not in said,
         "at_run_time": loading,
         "at_build_time": not loading and "zlibwapi" not in said,
         "cufft": "CUFFT_INTERNAL_ERROR" in said,
@@ -120,11 +130,18 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
 def _of_symbols(said: str) -> dict[str, bool]:
     """Whose the names are that a linker does not find."""
     found = {
-        "conda_linker": "compiler_compat/ld" in said,
+        "conda_linker": "compiler_compat/ld" in said or "-conda-linux-gnu" in said,
+        "long_symbols": "data_ptr<long>" in said or "data<long>" in said or "@J@Tensor@at@" in said,
+        "new_abi_symbols": _of_torch(said) and "std::__cxx11" in said,
+        "old_abi_symbols": _of_torch(said) and "std::string" in said and "std::__cxx11" not in said,
         "python_symbols": "__imp_Py" in said or "__imp__Py" in said,
         "omp_symbols": "undefined reference" in said and ("omp_" in said or "GOMP_" in said),
     }
     return found | {"plain_symbols": not any(found.values())}
+
+
+def _of_torch(said: str) -> bool:
+    return "undefined reference" in said and any(name in said for name in ("c10::", "at::", "torch::"))
 
 
 def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
@@ -134,6 +151,11 @@ def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     return {
         "torch_itself": failing in _TORCH_FAMILY,
         "torch_may_lack": facts.torch_lacks_card is not False,
+        "torch_cmake": fields.get("package") in _TORCH_CMAKE,
+        "not_torch_cmake": fields.get("package") not in _TORCH_CMAKE,
+        "cmake_known": package_of(fields.get("package", ""), kind="cmake") is not None,
+        "cmake_3": not fields.get("needs", "3").startswith("4"),
+        "cmake_4": fields.get("needs", "3").startswith("4"),
         "importing_torch": facts.importing_torch is True,
         "not_importing_torch": facts.importing_torch is not True,
         "an_extension": failing not in _TORCH_FAMILY,

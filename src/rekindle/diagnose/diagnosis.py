@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,8 +29,15 @@ from rekindle.knowledge.logs import signatures
 
 _SHOWN = 240
 _WRAPPERS = 12
+# Paths and words of PyTorch's own source tree.
+_TORCH_SOURCE = re.compile(
+    r"(?i)\bpytorch\b|caffe2|\baten\b|third_party|torch[/\\]csrc|cmake[/\\]public|NNPACK|torch-src"
+)
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
-_UNTOLD = frozenset({"situation", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch"})
+_UNTOLD = frozenset(
+    {"situation", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
+    | {"importing_torch"}
+)
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
 
@@ -135,9 +143,12 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
         first = next(event for event in heard if event.text)
         causes = (_plain_cause(row, first),)
     remedy = causes[0].fix
+    # Another project fails with the same message: what mends it everywhere comes first there.
+    own = not remedy.text or any(_TORCH_SOURCE.search(event.text) for event in heard)
+    texts = (text, remedy.text) if own else (remedy.text, text)
     told = Fix(
-        text=f"{text} {remedy.text}".strip(),
-        commands=(*commands, *remedy.commands),
+        text=" ".join(part for part in texts if part),
+        commands=(*commands, *remedy.commands) if own else (*remedy.commands, *commands),
         mechanical=remedy.mechanical,
     )
     return (msgspec.structs.replace(causes[0], fix=told), *causes[1:])

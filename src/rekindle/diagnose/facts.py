@@ -30,6 +30,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cuda: str | None = None
     python: str | None = None
     toolset: str | None = None
+    studio: str | None = None
+    """The folder of the Visual Studio that a path names."""
+    studio_year: str | None = None
     bits: int | None = None
     developer_prompt: bool | None = None
     msvc: bool | None = None
@@ -82,6 +85,12 @@ _PACKAGE = (
     r"(?i)(?:failed building (?:wheel|editable) for|building (?:wheel|editable) for|failed to build"
     r"|could not build wheels for|running setup\.py install for) [`'\"]?([A-Za-z][\w.-]*[A-Za-z0-9])"
 )
+_STUDIO = (
+    r"\b([A-Za-z]:[/\\][\w .()/\\-]*?Microsoft Visual Studio[/\\](?:20\d\d|\d\d)[/\\]\w+)"
+    r"[/\\](?:VC|MSBuild|Common7)[/\\]"
+)
+# By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
+_STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
     ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
@@ -98,6 +107,9 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("python", r"\bcp3(\d{1,2})-(?:cp3|abi3)"),
     ("python", r"python(3\.\d{1,2})/(?:site|dist)-packages"),
     ("toolset", r"[/\\]MSVC[/\\](14\.\d\d)\.\d+"),
+    ("studio", _STUDIO),
+    ("cl", r"\b(?:MSVC|Compiler Version) 19\.(\d)\d\."),
+    ("studio_year", r"\bVisual Studio 1[4-9] (20\d\d)\b"),
     ("bits", r"\[MSC v\.\d+ (32|64) bit"),
     ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
     ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),
@@ -199,6 +211,8 @@ def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
     value = match.group(1)
     if name == "python" and "." not in value:
         return {name: f"3.{value}"}
+    if name == "cl":
+        return {"studio_year": _STUDIO_OF[value]} if value in _STUDIO_OF else {}
     if name == "bits":
         return {name: int(value)}
     if name == "variant":

@@ -9,8 +9,7 @@ import msgspec
 
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
-from rekindle.core.version import Version
-from rekindle.diagnose import advice, architectures, coverage, pairs, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, pairs, symbols
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
@@ -108,7 +107,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         if value is not None:
             values[name] = str(value)
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
-    values |= architectures.values(fields, facts) | symbols.packages(fields)
+    values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
@@ -142,21 +141,6 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     return values
 
 
-def _fitting(cuda: str) -> dict[str, str]:
-    """The newest compilers that this CUDA takes, where the tables know."""
-    try:
-        version = Version(cuda)
-    except ValueError:
-        return {}
-    found: dict[str, str] = {}
-    toolsets, limits = host_compilers.toolset_range(version), host_compilers.host_limits(version)
-    if toolsets:
-        found["fits_toolset"] = str(toolsets[1])
-    if limits and limits.gcc_max:
-        found["fits_gcc"] = str(limits.gcc_max)
-    return found
-
-
 def _made_here(library: str) -> bool:
     """`mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's."""
     name = re.split(r"[\\\\/]", library)[-1].lower().removeprefix("lib")
@@ -168,7 +152,6 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     more: dict[str, str] = {}
     if "cuda" in values:
         more["cuda_dashed"] = values["cuda"].replace(".", "-")
-        more |= _fitting(values["cuda"])
     asked = next((values[name] for name in ("arch_asked", "arch_number", "arch_dotted") if name in values), None)
     if asked:
         more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")

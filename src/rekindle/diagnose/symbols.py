@@ -31,18 +31,23 @@ _OWNERS: tuple[tuple[re2._Regexp, str], ...] = tuple(
 )
 
 
+# Names of torch's own libraries, where link.exe misses them.
+_TORCH_OWN: tuple[tuple[re2._Regexp, str], ...] = (
+    (re2.compile(r"LNK20(?:01|19)\b.*(?:\bc10::|@c10@@)"), "c10"),
+    (re2.compile(r"LNK20(?:01|19)\b.*(?:\b(?:at|torch)::|@(?:at|torch)@@)"), "torch_cpu"),
+)
 # More packages than this are no answer.
 _MOST_PACKAGES = 2
 
 
 def values(said: str) -> dict[str, str]:
-    """`symbol_library`, where the names tell it. torch itself is linked whole, so `at::` and `torch::` tell nothing."""
+    """`symbol_library`, where the names tell it; `torch_library` for torch's own, which may be linked and not fit."""
     if not _UNRESOLVED.search(said):
         return {}
     for pattern, library in _OWNERS:
         if pattern.search(said):
             return {"symbol_library": library}
-    return {}
+    return next(({"torch_library": name} for pattern, name in _TORCH_OWN if pattern.search(said)), {})
 
 
 def packages(fields: Mapping[str, str]) -> dict[str, str]:
@@ -51,6 +56,9 @@ def packages(fields: Mapping[str, str]) -> dict[str, str]:
     header = package_of(fields.get("header", ""), kind="header")
     if header:
         found["header_package"] = header
+    wanted = package_of(fields.get("package", ""), kind="cmake")
+    if wanted:
+        found["cmake_package"] = wanted
     library = fields.get("library", "")
     package = package_of(library, kind="library")
     if package:

@@ -1,0 +1,131 @@
+"""What the tables say of the compilers that a log names: which one this CUDA takes, and which CUDA takes this one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.cuda import host_compilers, toolkits
+from rekindle.knowledge.logs.import_names import distribution
+from rekindle.knowledge.torch import releases
+
+# Where Visual Studio keeps the files by which MSBuild knows CUDA.
+_CUSTOMIZATIONS = {
+    "2017": r"Common7\IDE\VC\VCTargets\BuildCustomizations",
+    "2019": r"MSBuild\Microsoft\VC\v160\BuildCustomizations",
+    "2022": r"MSBuild\Microsoft\VC\v170\BuildCustomizations",
+}
+# The first GCC that has a standard; nvcc has 17 since CUDA 11.0 and 20 since 12.0.
+_GCC_WITH = {"11": "5", "14": "5", "17": "8", "20": "11", "23": "14"}
+_CUDA_WITH = {"14": "9.0", "17": "11.0", "20": "12.0"}
+_PRELIMINARY = {"0x": "11", "1y": "14", "1z": "17", "2a": "20", "2b": "23"}
+# Before it, a GCC's number in a path says too little; before the second, the tables do not reach back.
+_OLDEST, _IN_TABLES = 6, 9
+# This CUDA accepts the GCC and cannot read its headers.
+_MISREADS = {"11": "11.5"}
+# `_Float32` is a type of C++ since this GCC.
+_FIRST_WITH_FLOATS = "13"
+_NO_PACKAGES = frozenset({"torch", "pytorch", "wheel", "wheels"})
+_YEAR = re.compile(r"20\d\d")
+
+
+def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    fitting = _fitting(facts.cuda) if facts.cuda else {}
+    here = fields.get("gcc_here") or (_FIRST_WITH_FLOATS if "float_types" in fields else "")
+    found = fitting | _gcc(here, fitting.get("fits_gcc"), facts)
+    found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""))
+    if "std_int" in fields:
+        found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
+    return found | _built_with(facts) | _wanted(fields, facts)
+
+
+def _built_with(facts: Facts) -> dict[str, str]:
+    """`torch_cuda_line`: the CUDA of the torch that is installed."""
+    digits = facts.variant[2:] if facts.variant and facts.variant.startswith("cu") else ""
+    return {"torch_cuda_line": f"{digits[:-1]}.{digits[-1]}"} if len(digits) > 1 else {}
+
+
+def _wanted(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    """The package that is being built, by the name it is installed by."""
+    asked = fields.get("asked_package") or facts.package
+    if not asked or asked in _NO_PACKAGES:
+        return {}
+    return {"wanted_package": distribution(asked) or asked}
+
+
+def _fitting(cuda: str) -> dict[str, str]:
+    """The newest compilers that this CUDA takes, where the tables know."""
+    try:
+        version = Version(cuda)
+    except ValueError:
+        return {}
+    found: dict[str, str] = {}
+    toolsets, limits = host_compilers.toolset_range(version), host_compilers.host_limits(version)
+    if toolsets:
+        found["fits_toolset"] = str(toolsets[1])
+    if limits and limits.gcc_max:
+        found["fits_gcc"] = str(limits.gcc_max)
+    return found
+
+
+def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:
+    """`gcc_wanted`: the GCC to give to nvcc, which cannot read the headers of the one that is there."""
+    major = int(here) if here.isdigit() else 0
+    if major < _OLDEST:
+        return {}
+    wanted = int(fits) if fits and int(fits) < major else major - 1
+    found = {"gcc_here": here, "gcc_wanted": str(wanted)}
+    if major < _IN_TABLES:
+        return found
+    floor = max(Version(facts.cuda or "0"), Version(_MISREADS.get(here, "0")))
+    taking = [version for version in _releases() if version > floor and _takes(version, major)]
+    return found | ({"gcc_cuda": str(taking[0])} if taking else {})
+
+
+def _takes(version: Version, gcc: int) -> bool:
+    limits = host_compilers.host_limits(version)
+    return limits is not None and limits.gcc_max is not None and limits.gcc_max >= gcc
+
+
+def _releases() -> Sequence[Version]:
+    return sorted(row.version for row in toolkits.toolkits())
+
+
+def _studio(facts: Facts) -> dict[str, str]:
+    folder = facts.studio.replace("/", "\\") if facts.studio else None
+    year = facts.studio_year or next(iter(_YEAR.findall(folder or "")), None)
+    found = {"studio": folder} if folder else {}
+    if year:
+        found["studio_year"] = year
+    if year in _CUSTOMIZATIONS:
+        found["customizations"] = _CUSTOMIZATIONS[year]
+    return found
+
+
+def _standard(fields: Mapping[str, str]) -> dict[str, str]:
+    """A compiler that does not know `-std=c++17`: the first that does."""
+    asked = fields.get("std_unknown") or fields.get("nvcc_std_unknown") or ""
+    number = _PRELIMINARY.get(asked, asked)
+    found: dict[str, str] = {}
+    if "std_unknown" in fields and number in _GCC_WITH:
+        found["std_gcc"] = _GCC_WITH[number]
+    if "nvcc_std_unknown" in fields and number in _CUDA_WITH:
+        found["std_cuda"] = _CUDA_WITH[number]
+    return found
+
+
+def _torch_lines(toolkit: str) -> dict[str, str]:
+    """The indexes whose torch was built with the major release of this toolkit."""
+    major = toolkit.partition(".")[0]
+    if not major.isdigit():
+        return {}
+    try:
+        names = {variant.name for row in releases.torch_releases() for variant in row.variants}
+    except RekindleError:
+        return {}
+    having = sorted(name for name in names if re.fullmatch(rf"cu{major}\d", name))
+    listed = ", ".join(f"`{name}`" for name in having)
+    return {"torch_lines": listed, "found_major": major} if having else {"found_major": major}

@@ -1,0 +1,198 @@
+"""Fixes for compilers, toolkits, CMake and the link name the thing itself: version, switch, folder, package."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.diagnose.diagnosis import diagnose_text
+
+GLIBC = (
+    '/usr/include/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "'
+)
+
+
+def told(log: str) -> str:
+    """The first cause, its fix and its commands, as one text."""
+    found = diagnose_text(log.strip("\n") + "\n").causes[0]
+    return "\n".join((found.label, found.fix.text, *found.fix.commands))
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        # The GCC of the path that nvcc cannot read, and the CUDA that can.
+        (
+            "/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':",
+            ("gcc_too_new_for_cuda", "CXX=g++-10", "CUDA 11.6 or newer"),
+        ),
+        (
+            '/usr/local/cuda-12.1/bin\n/usr/include/c++/13/cmath(47): error: identifier "x" is undefined',
+            ("gcc_too_new_for_cuda", "CXX=g++-12", "CUDA 12.4 or newer"),
+        ),
+        (
+            '/usr/include/stdlib.h(141): error: identifier "_Float32" is undefined',
+            ("gcc_too_new_for_cuda", "headers of GCC 13", "CUDAHOSTCXX=g++-12"),
+        ),
+        (
+            "#error -- unsupported GNU version! gcc versions later than 13 are not supported!",
+            ("CXX=g++-13", "-ccbin g++-13", "update-alternatives"),
+        ),
+        # CUDA 12.9 has the fault too; 13.0 has mended one half of it.
+        (
+            GLIBC + 'cospi" (declared at line 2601)',
+            ("glibc_too_new_for_cuda", "CUDA 13.0", "noexcept (true)", "sinpif?"),
+        ),
+        (GLIBC + 'rsqrt" (declared at line 629)', ("CUDA 13.0 still lacks it", "(rsqrtf?)")),
+        (
+            "cl : Command line error D8021 : invalid numeric argument '/Wno-cpp'",
+            ("compiler_option_unknown", "`/Wno-cpp` is a switch of gcc", "extra_compile_args"),
+        ),
+        ("nvcc fatal   : Unknown option '-threads'", ("`-threads`", "nvcc's flags")),
+        ("nvcc fatal   : redefinition of argument 'std'", ("`std` is given to nvcc twice",)),
+        ("gcc: error: unrecognized command line option '-std=c++14'", ("does not know C++14", "GCC 5 or newer")),
+        ("nvcc fatal   : Value 'c++17' is not defined for option 'std'", ("C++17", "CUDA 11.0 or newer")),
+        (
+            "C:\\libtorch\\include\\c10\\util\\C++17.h(303): error C2872: 'std': ambiguous symbol",
+            ("std_ambiguous_msvc", "CMAKE_CXX_STANDARD=14"),
+        ),
+        (
+            "C:\\work>nvcc hello.cu\nnvcc error   : 'cudafe++' died with status 0xC0000005 (ACCESS_VIOLATION)",
+            ("compiler_crash", "x64 Native Tools"),
+        ),
+    ],
+)
+def test_a_host_compiler_is_named(log: str, says: tuple[str, ...]) -> None:
+    text = told(log)
+    for word in says:
+        assert word in text
+
+
+VS = r"C:\Program Files\Microsoft Visual Studio\2022\BuildTools"
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        (
+            "-- Building for: Visual Studio 16 2019\n  No CUDA toolset found.",
+            ("v160\\BuildCustomizations", "Visual Studio 2019"),
+        ),
+        (
+            "-- The C compiler identification is MSVC 19.44.35211.0\n  No CUDA toolset found.",
+            ("v170\\BuildCustomizations", "Visual Studio 2022"),
+        ),
+        (
+            rf"{VS}\VC\Tools\MSVC\14.44.35207\bin\HostX64\x64\cl.exe" + "\n  No CUDA toolset found.",
+            (rf'"{VS}\MSBuild\Microsoft\VC\v170\BuildCustomizations"',),
+        ),
+        (
+            rf"-IC: {VS}\VC\Tools\MSVC\14.44.35207\include" + "\nnvcc fatal   : Cannot find compiler 'cl.exe' in PATH",
+            ("cl_not_on_path", rf'call "{VS}\VC\Auxiliary\Build\vcvars64.bat"'),
+        ),
+        (
+            "The detected CUDA version (12.2) mismatches the version that was used to compile\nPyTorch (11.3).",
+            ("cuda_torch_version_mismatch", "toolkit 11.3", "keep the toolkit 12.2", "`cu121`"),
+        ),
+        (
+            (
+                "No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda-9.0:/usr/local/cuda-8.0'\n"
+                "/usr/bin/ld: cannot find -lcudart\ncollect2: error: ld returned 1 exit status"
+            ),
+            ("cuda_home_unset", "export CUDA_HOME=/usr/local/cuda-9.0"),
+        ),
+        (
+            (
+                "x.py:1: UserWarning: flash_attn was requested, but nvcc was not found.  Are you sure\n"
+                "OSError: CUDA_HOME environment variable is not set."
+            ),
+            ("a wheel of `flash-attn`",),
+        ),
+        ("/usr/bin/ld: cannot find -lCUDA_cublas_LIBRARY-NOTFOUND", ("-DCUDA_cublas_LIBRARY=",)),
+        (
+            'a.cu(45): error: identifier "CUSPARSE_MV_ALG_DEFAULT" is undefined',
+            ("cuda_api_removed", "CUDA 11.8, the last"),
+        ),
+        (
+            "a.cpp:4:3: error: 'csrsv2Info_t' was not declared in this scope",
+            ("cuda_api_removed", "CUDA 11.8, the last"),
+        ),
+        ('a.cu(45): error: identifier "cudaThreadSynchronize" is undefined', ("CUDA 12.9, the last",)),
+        ('a.cu(45): error: identifier "__shfl_down" is undefined', ("`__shfl_down_sync`",)),
+        (
+            'a.cu(277): error: class "cudaDeviceProp" has no member "maxBlocksPerMultiProcessor"',
+            ("cuda_toolkit_too_old", "CUDA 11.0 or newer"),
+        ),
+        ('a.cu(2): error: class "cudaDeviceProp" has no member "clusterLaunch"', ("cuda_toolkit_too_old", "CUDA 12")),
+        (
+            '/usr/local/cuda/include/cub/util_type.cuh(72): error: class template "cub::If" has already been defined',
+            ("cub_thrust_conflict", "CUDA 10.2"),
+        ),
+    ],
+)
+def test_a_toolkit_is_named(log: str, says: tuple[str, ...]) -> None:
+    text = told(log)
+    for word in says:
+        assert word in text
+
+
+TORCH_CMAKE = 'Could not find a package configuration file provided by "Torch" with any of'
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        (
+            'a.obj : error LNK2001: unresolved external symbol "long * __cdecl at::Tensor::data_ptr<long>(void)"',
+            ("int64_t",),
+        ),
+        (
+            'a.obj : error LNK2019: unresolved external symbol "void c10::detail::torchInternalAssertFail(char)"',
+            ("`c10.lib`",),
+        ),
+        (
+            "a.cpp:(.text+0x1b3): undefined reference to `c10::Error::Error(std::__cxx11::basic_string<char>)'",
+            ("-D_GLIBCXX_USE_CXX11_ABI=0",),
+        ),
+        (
+            "a.cpp:(.text+0x30e): undefined reference to `c10::Error::Error(c10::SourceLocation, std::string const&)'",
+            ("-D_GLIBCXX_USE_CXX11_ABI=1",),
+        ),
+        ("LINK : fatal error LNK1181: cannot open input file 'm.lib'", ("`libraries=[...]`",)),
+        (
+            "LINK : fatal error LNK1181: cannot open input file 'm.lib'\nerror: command 'link.exe' failed",
+            ("`libraries=[...]`",),
+        ),
+        (TORCH_CMAKE, ("absolute path", "Torch_DIR")),
+        (f"/usr/bin/cmake\n{TORCH_CMAKE}", ("torch.utils.cmake_prefix_path",)),
+        (
+            '/usr/src\nCould not find a package configuration file provided by "pybind11" with any of',
+            ("sudo apt install pybind11-dev", "pybind11_DIR"),
+        ),
+        ("/usr/src/a.h:66:11: error: 'uint8_t' does not name a type", ("#include <cstdint>", "-include cstdint")),
+        ("CMake 4.1 or higher is required.  You are running version 3.31.2", ('pip install "cmake>=4.1"',)),
+    ],
+)
+def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
+    text = told(log)
+    for word in says:
+        assert word in text
+
+
+def test_a_patch_of_pytorch_comes_after_what_mends_every_project() -> None:
+    policy = (
+        "CMake Error at CMakeLists.txt:15 (message):\n  Compatibility with CMake < 3.5 has been removed from CMake."
+    )
+    other = diagnose_text(f"Building wheel for sentencepiece\n{policy}\n").causes[0].fix
+    assert "CMAKE_POLICY_VERSION_MINIMUM" in other.commands[0]
+    own = diagnose_text(f"cd /src/pytorch/third_party\n{policy}\n").causes[0].fix
+    assert own.commands[0].startswith("rekindle patch")
+
+
+def test_a_kernel_that_is_built_at_run_time_is_no_missing_binary() -> None:
+    log = "No pre-built kernel is found, build and load it now\n/usr/bin/ld: cannot find -lcudart\n"
+    assert diagnose_text(log).causes[0].label == "cuda_dev_headers_missing"
+
+
+def test_both_systems_are_not_told_at_once() -> None:
+    fix = diagnose_text("OSError: CUDA_HOME environment variable is not set.\n").causes[0].fix
+    assert fix.text.count("Install the CUDA toolkit") == 1
