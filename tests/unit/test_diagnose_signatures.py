@@ -81,6 +81,8 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"cudnn_pip", "cudnn_old", "symbol_library", "owner_package", "from_source"}
     known |= {"arch_first", "knowing_cuda", "torch_arch", "torch_first", "torch_takes", "never_arch", "needs_driver"}
     known |= {"belonging", "own_cuda_input", "load_vcvars", "arch_last", "arch_from", "arch_flag", "card_last"}
+    known |= {"driver_runs", "cuda_driver_linux", "cuda_driver_windows", "needs_driver_windows"}
+    known |= {"driver_said", "driver_said_major", "driver_lines", "triton_first", "triton_torch"}
     known |= {"card_first", "header_package", "library_package", "library_pip", "cudnn_package"}
     known |= {"gcc_here", "gcc_wanted", "gcc_cuda", "studio", "studio_year", "customizations", "std_gcc", "std_cuda"}
     known |= {"torch_lines", "found_major", "torch_cuda_line", "wanted_package", "torch_library", "cmake_package"}
@@ -91,7 +93,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
             asked = set(re.findall(r"\{(\w+)\}", step.text + (step.command or "")))
             assert asked <= known | groups, (row.id, asked - known - groups)
             for need in step.needs.split(", ") if step.needs else ():
-                assert need in CONDITIONS or need.startswith("without "), (row.id, need)
+                assert need in CONDITIONS or need.startswith(("with ", "without ")), (row.id, need)
 
 
 def test_every_cause_has_its_page_and_every_page_is_current() -> None:

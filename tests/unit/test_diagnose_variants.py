@@ -30,6 +30,7 @@ SETS = (
     "tenth.toml",
     "eleventh.toml",
     "twelfth-compilers.toml",
+    "twelfth-cards.toml",
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 

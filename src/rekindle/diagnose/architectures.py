@@ -1,4 +1,4 @@
-"""What the tables say of an architecture that a log asks for, and of the driver that a CUDA needs."""
+"""What the tables say of an architecture that a log asks for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asked(text: str) -> Capability | None:
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    found = _of_toolkits(fields, facts) | _of_driver(fields) | _of_card(facts)
+    found = _of_toolkits(fields, facts) | _of_card(facts)
     return found | _of_torch(fields["arch_dotted"], facts) if "arch_dotted" in fields else found
 
 
@@ -35,23 +35,38 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if capability is None or "arch_dotted" in fields:
         return {}
     found: dict[str, str] = {}
-    first = toolkits.first_toolkit_for(capability)
+    first = _first_for(capability)
     if first is not None:
-        found["arch_first"] = str(first.version)
+        found["arch_first"] = str(first)
     here = _toolkit(facts.cuda) if facts.cuda else None
     if here is not None and here.has_target(capability):
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
         found["knowing_cuda"] = str(here.version)
+    found |= _triton(capability)
     return found | {"arch_flag": f"compute_{capability.major}{capability.minor}"} | _direction(capability, here)
+
+
+def _triton(capability: Capability) -> dict[str, str]:
+    row = architecture_lists.first_triton(capability)
+    return {"triton_first": row.triton, "triton_torch": row.torch} if row else {}
 
 
 def _direction(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
     """Whether the toolkits have dropped it (`arch_last`) or do not have it yet (`arch_from`); nothing where unknown."""
-    first, last = toolkits.first_toolkit_for(capability), toolkits.last_toolkit_for(capability)
+    first, last = _first_for(capability), toolkits.last_toolkit_for(capability)
     if first is None or last is None:
         return {}
-    early = here.version < first.version if here is not None else toolkits.still_supported(capability)
-    return {"arch_from": str(first.version)} if early else {"arch_last": str(last.version)}
+    early = here.version < first if here is not None else toolkits.still_supported(capability)
+    return {"arch_from": str(first)} if early else {"arch_last": str(last.version)}
+
+
+def _first_for(capability: Capability) -> Version | None:
+    """The first CUDA that compiles for it; the tables of toolkits begin later than the older cards."""
+    early = toolkits.early_target(capability)
+    if early is not None:
+        return early
+    first = toolkits.first_toolkit_for(capability)
+    return first.version if first is not None else None
 
 
 def _of_card(facts: Facts) -> dict[str, str]:
@@ -59,10 +74,10 @@ def _of_card(facts: Facts) -> dict[str, str]:
     if not facts.gpus:
         return {}
     card = max(facts.gpus)
-    first, last = toolkits.first_toolkit_for(card), toolkits.last_toolkit_for(card)
+    first, last = _first_for(card), toolkits.last_toolkit_for(card)
     if last is not None and not toolkits.still_supported(card):
         return {"card_last": str(last.version)}
-    return {"card_first": str(first.version)} if first is not None else {}
+    return {"card_first": str(first)} if first is not None else {}
 
 
 def _of_torch(text: str, facts: Facts) -> dict[str, str]:
@@ -81,13 +96,6 @@ def _of_torch(text: str, facts: Facts) -> dict[str, str]:
     first = architecture_lists.first_taking(str(capability))
     found = {"torch_arch": str(capability), "torch_first": first} if first else {"never_arch": str(capability)}
     return found | ({"torch_takes": str(max(older))} if older else {})
-
-
-def _of_driver(fields: Mapping[str, str]) -> dict[str, str]:
-    """A container asks for a CUDA: the driver of the host is one of Linux."""
-    row = _toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
-    driver = row.full_driver("linux") if row else None
-    return {"needs_driver": str(driver)} if driver else {}
 
 
 def _toolkit(version: str) -> toolkits.Toolkit | None:

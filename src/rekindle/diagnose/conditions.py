@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rekindle.diagnose import architectures, coverage
+from rekindle.diagnose import architectures, card_conditions, coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs.import_names import package_of
@@ -22,7 +22,7 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 _TORCH_CMAKE = frozenset({"Torch", "Caffe2"})
 
 # fmt: off
-CONDITIONS = frozenset({
+CONDITIONS = card_conditions.CONDITIONS | frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes", "card_is_new",
     "card_is_old", "card_known", "card_open", "card_unknown", "cmake_3", "cmake_4", "cmake_architectures",
     "cmake_known", "conda_linker", "cub_once", "cub_twice", "cublas", "cublas_open", "cufft", "deepspeed",
@@ -43,6 +43,7 @@ def holding(fields: Mapping[str, str], facts: Facts) -> frozenset[str]:
     """The names of the conditions that hold. `fields["said"]` is the text of the lines that show the cause."""
     said = fields.get("said", "")
     found = _of_card(fields, facts) | _of_text(said, facts) | _of_symbols(said) | _of_package(fields, facts)
+    found |= card_conditions.holding(said, facts)
     return frozenset(name for name, holds in found.items() if holds)
 
 

@@ -52,6 +52,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     mac: bool | None = None
     wsl: bool | None = None
     docker: bool | None = None
+    tcc: bool | None = None
+    """A card in the driver mode of Windows that WSL cannot use."""
+    secure_boot: bool | None = None
     names_torch: bool | None = None
     portable: bool | None = None
     """A Windows program with a Python of its own in `python_embeded`, as ComfyUI's portable one."""
@@ -64,7 +67,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
-_FLAGS = frozenset({"developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch"})
+_FLAGS = frozenset({
+    "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
+    "secure_boot",
+})  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 _WINDOWS = (
@@ -75,7 +81,7 @@ _WINDOWS = (
 )
 _LINUX = (
     r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\blib/python3\.\d+/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
-    r"|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
+    r"|\bsudo \w|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
 )
 _TORCH = (
     r"(?i)(?:^|[^\w.-])(?:py)?torch(?:\.__version__|[ _-]version)?[ :='\"(-]{1,5}"
@@ -117,6 +123,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("mac", r"(/Library/Frameworks/|\bmacosx_|\bDarwin\b|/opt/homebrew/|\.dylib\b|\bmacOS\b|\bosx-(?:64|arm64)\b)"),
     ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
     ("docker", r"(?i)(\bdocker\b|=> ERROR \[|\bpodman\b)"),
+    ("tcc", r"(^\|?\s*\d+\s+\S.{0,40}\sTCC\s+\|)"),
+    ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
     ("names_torch", r"(?i)\b((?:py)?torch)\b"),
     ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
     ("portable", r"(?i)(python_embeded[/\\])"),

@@ -9,7 +9,7 @@ import msgspec
 
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
-from rekindle.diagnose import advice, architectures, compilers, coverage, pairs, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, pairs, symbols
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
@@ -65,8 +65,10 @@ def _wanted(step: FixStep, values: Mapping[str, str], holds: frozenset[str]) -> 
 
 
 def _holds(condition: str, values: Mapping[str, str], holds: frozenset[str]) -> bool:
-    without, _, name = condition.partition(" ")
-    return name not in values if without == "without" else condition in holds
+    word, _, name = condition.partition(" ")
+    if word == "with":
+        return name in values
+    return name not in values if word == "without" else condition in holds
 
 
 def _fits(step: FixStep, facts: Facts) -> bool:
@@ -108,6 +110,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
             values[name] = str(value)
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
+    values |= driver_facts.values(fields, facts)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):

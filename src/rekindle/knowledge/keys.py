@@ -58,6 +58,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/cudnn": {"releases": ("version",), "families": ("first", "last", "cuda")},
     "cuda/cudnn_parts": {"parts": ("major",)},
     "cuda/dlls": {"wheels": ("wheel",)},
+    "cuda/early_targets": {"row": ("target",)},
     "cuda/host_compilers": {"cuda": ("cuda",), "toolsets": ("toolset",), "stl": ("first_toolset",)},
     "cuda/library_owners": {"owner": ("id",)},
     "cuda/library_hashes": {"wheels": ("wheel",)},
@@ -119,6 +120,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/torch_wheels": {"wheels": ("wheel",)},
     "torch/torch_wheels_aarch64": {"wheels": ("wheel",)},
     "torch/upstream_builds": {"builds": ("minor", "cuda")},
+    "torch/triton_targets": {"row": ("target",)},
     "torch/visual_runtime": {"library": ("name",)},
     "torch/wheel_platforms": {"wheels": ("minor", "machine")},
 }

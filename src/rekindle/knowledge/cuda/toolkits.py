@@ -5,7 +5,7 @@ import msgspec
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 
 class MinDriver(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +75,19 @@ def toolkit(version: Version | str) -> Toolkit:
 @cached
 def first_toolkit_for(capability: Capability) -> Toolkit | None:
     return next((row for row in toolkits() if row.has_target(capability)), None)
+
+
+class EarlyTarget(Row, frozen=True, kw_only=True):
+    """An architecture and the first CUDA that compiled for it, where that is older than the tables of toolkits."""
+
+    target: str
+    cuda: Version
+
+
+@cached
+def early_target(capability: Capability) -> Version | None:
+    rows = decided("early_targets", dict[str, tuple[EarlyTarget, ...]])["row"]
+    return next((row.cuda for row in rows if row.target == capability.sm), None)
 
 
 def last_toolkit_for(capability: Capability) -> Toolkit | None:

@@ -7,7 +7,8 @@ leaves that to the compiler. Each of the two knows its own names of architecture
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import Row, cached, decided, observed
 
 _RECENT = 8
 
@@ -51,3 +52,17 @@ def meanings(name: str, *, builds_torch: bool) -> frozenset[str]:
 def first_naming(name: str, *, builds_torch: bool) -> str | None:
     """The first release that knows this name."""
     return next((row.minor for row in _rows() if name in row.names(builds_torch=builds_torch)), None)
+
+
+class TritonTarget(Row, frozen=True, kw_only=True):
+    """The first Triton that makes code for an architecture, and the torch that brings it."""
+
+    target: str
+    triton: str
+    torch: str
+
+
+@cached
+def first_triton(capability: Capability) -> TritonTarget | None:
+    rows = decided("triton_targets", dict[str, tuple[TritonTarget, ...]])["row"]
+    return next((row for row in rows if row.target == capability.sm), None)

@@ -1,0 +1,72 @@
+"""What the tables say of the driver that a log names, or that a CUDA of it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
+from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.torch import releases
+
+
+def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    return _asked(fields) | _of_toolkit(facts) | _runs(facts) | _said(fields.get("driver_cuda", ""))
+
+
+def _asked(fields: Mapping[str, str]) -> dict[str, str]:
+    """A container asks for a CUDA: the driver of its host, which may be Windows with WSL."""
+    row = _toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
+    linux, windows = (row.full_driver("linux"), row.full_driver("windows")) if row else (None, None)
+    if linux is None:
+        return {}
+    return {"needs_driver": str(linux), "needs_driver_windows": str(windows or linux)}
+
+
+def _of_toolkit(facts: Facts) -> dict[str, str]:
+    row = _toolkit(facts.cuda) if facts.cuda else None
+    linux, windows = (row.full_driver("linux"), row.full_driver("windows")) if row else (None, None)
+    if linux is None or windows is None:
+        return {}
+    return {"cuda_driver_linux": str(linux), "cuda_driver_windows": str(windows)}
+
+
+def _runs(facts: Facts) -> dict[str, str]:
+    """The newest CUDA that the driver runs fully, where it is not newer than the tables."""
+    try:
+        driver = Version(facts.driver) if facts.driver else None
+    except ValueError:
+        return {}
+    if driver is None or toolkits.is_newer_than_tables(driver):
+        return {}
+    newest = toolkits.newest_for_driver(driver, facts.os or "linux")
+    return {"driver_runs": str(newest.version)} if newest is not None else {}
+
+
+def _said(number: str) -> dict[str, str]:
+    """`found version 11040` is CUDA 11.4. Every CUDA of that major runs on it, by minor-version compatibility."""
+    if not number.isdigit() or int(number) < 10000:
+        return {}
+    major, minor = int(number) // 1000, int(number) % 1000 // 10
+    lines = [
+        (release.newest, variant.name)
+        for release in releases.torch_releases()
+        for variant in release.variants
+        if variant.name.startswith(f"cu{major}") and len(variant.name) == 5
+    ]
+    if not lines:
+        return {}
+    torch, name = lines[-1]
+    return {
+        "driver_said": f"{major}.{minor}",
+        "driver_said_major": str(major),
+        "driver_lines": f"the newest is torch {torch} of `--index-url https://download.pytorch.org/whl/{name}`",
+    }
+
+
+def _toolkit(version: str) -> toolkits.Toolkit | None:
+    try:
+        return toolkits.toolkit(version)
+    except (RekindleError, ValueError):
+        return None
