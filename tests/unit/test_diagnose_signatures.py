@@ -86,6 +86,18 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"card_first", "header_package", "library_package", "library_pip", "cudnn_package"}
     known |= {"gcc_here", "gcc_wanted", "gcc_cuda", "studio", "studio_year", "customizations", "std_gcc", "std_cuda"}
     known |= {"torch_lines", "found_major", "torch_cuda_line", "wanted_package", "torch_library", "cmake_package"}
+    known |= {
+        "home",
+        "home_where",
+        "home_fits",
+        "home_install",
+        "torch_here",
+        "old_system_release",
+        "built_abi",
+        "other_abi",
+    }
+    known |= {"missing_home", "missing_where", "missing_install", "xformers_fits", "torchcodec_fits", "built_set"}
+    known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))

@@ -31,6 +31,7 @@ SETS = (
     "eleventh.toml",
     "twelfth-compilers.toml",
     "twelfth-cards.toml",
+    "twelfth-packages.toml",
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 

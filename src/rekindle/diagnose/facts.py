@@ -58,6 +58,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     names_torch: bool | None = None
     portable: bool | None = None
     """A Windows program with a Python of its own in `python_embeded`, as ComfyUI's portable one."""
+    conda: bool | None = None
+    uv: bool | None = None
+    """uv installs, not pip."""
     importing_torch: bool | None = None
     """A traceback goes through torch's own `__init__.py`."""
     torch_lacks_card: bool | None = None
@@ -69,7 +72,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 _LONGEST = 4_000
 _FLAGS = frozenset({
     "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
-    "secure_boot",
+    "secure_boot", "uv", "conda",
 })  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
@@ -88,7 +91,7 @@ _TORCH = (
     r"v?(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?"
 )
 _PACKAGE = (
-    r"(?i)(?:failed building (?:wheel|editable) for|building (?:wheel|editable) for|failed to build"
+    r"(?i)(?:failed building (?:wheel|editable) for|building (?:wheel|editable) for|failed to (?:download and )?build"
     r"|could not build wheels for|running setup\.py install for) [`'\"]?([A-Za-z][\w.-]*[A-Za-z0-9])"
 )
 _STUDIO = (
@@ -99,6 +102,7 @@ _STUDIO = (
 _STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
+    ("torch", r"^torch\s+(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?(?:\s|$)"),
     ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
     ("torch", r"^Version: ([1-9]\d*\.\d+\.\d+)\+(cu\d{2,3}|cpu)$"),
     ("variant", r"CUDA used to build PyTorch: (\d+\.\d+)"),
@@ -127,6 +131,10 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
     ("names_torch", r"(?i)\b((?:py)?torch)\b"),
     ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
+    ("conda", r"(?i)(\b(?:conda|mamba|micromamba) (?:install|create|activate|env)\b)"),
+    ("conda", r"(?i)([/\\]\w*conda\w*[/\\]|[/\\](?:miniforge|mambaforge)\w*[/\\])"),
+    ("uv", r"(?:^|[$>#+] ?)(uv (?:pip|sync|add|run|lock|venv)\b)"),
+    ("uv", r"([/\\]uv[/\\]builds-v\d|\buv\.lock\b)"),
     ("portable", r"(?i)(python_embeded[/\\])"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )

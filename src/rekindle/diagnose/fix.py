@@ -9,7 +9,7 @@ import msgspec
 
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, pairs, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
@@ -39,6 +39,8 @@ class _Filled(msgspec.Struct, frozen=True):
 def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     """Every step that can be filled and fits the system, in order; the fall-back steps when there is none."""
     fields = {"package": facts.package, **fields} if facts.package else fields
+    if "locked_name" in fields:
+        fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
     values = _values(fields, facts)
     holds = holding(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
@@ -91,9 +93,13 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | N
 
 
 def _where(command: str, facts: Facts) -> str:
-    """A portable program has a Python of its own: a bare `pip` would serve another one."""
-    inside = facts.portable and facts.os == "windows" and command.startswith("pip ")
-    return rf".\python_embeded\python.exe -s -m {command}" if inside else command
+    """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
+    plain = command.removeprefix("python -m ")
+    if not plain.startswith("pip "):
+        return command
+    if facts.portable and facts.os == "windows":
+        return rf".\python_embeded\python.exe -s -m {plain}"
+    return f"uv {plain}".replace(" uninstall -y ", " uninstall ") if facts.uv else command
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:
@@ -110,7 +116,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
             values[name] = str(value)
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
-    values |= driver_facts.values(fields, facts)
+    values |= driver_facts.values(fields, facts) | homes.values(fields, facts)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):

@@ -11,6 +11,7 @@ from rekindle.core.regex import re2
 from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.logs.extension_homes import home
 from rekindle.knowledge.logs.signatures import CauseRow, Circumstances, LogSignature, causes
 from rekindle.knowledge.tables import cached
 
@@ -20,6 +21,11 @@ _GUARDED = frozenset({LineKind.WARNING, LineKind.PROBE, LineKind.WRAPPER})
 _LONGEST = 8_000
 _CUT, _NARROW, _FRAMES = 48, 32, 40
 _FRAME = re2.compile(r"""^File "[^"]*(?:site|dist)-packages[/\\]([\w-]+)""")
+# A compiled file of a package, and a compiled module by its name.
+_COMPILED = re2.compile(r"""(?:site|dist)-packages[/\\]([A-Za-z]\w*)[^\s:'"]*\.(?:so|pyd)\b""")
+_IMPORTING = re2.compile(r"DLL load failed while importing (\w+)")
+# Folders of packages in which other packages' libraries lie.
+_SHARED_FOLDERS = frozenset({"nvidia", "torch", "numpy"})
 # How a new message begins, whatever came before it.
 _OPENS = re2.compile(r"^(?:File |Traceback|\w+(?:Error|Warning|Exception)\b|\d+[|>:]|from |import |return |raise )")
 
@@ -118,7 +124,13 @@ def joined(events: Sequence[Event], index: int) -> str | None:
 
 
 def failing_module(events: Sequence[Event], index: int) -> str:
-    """The installed package in which a traceback ends: `torch` where none shows."""
+    """The package whose file the message names, or in which a traceback ends: `torch` where none shows."""
+    named = _COMPILED.search(events[index].text)
+    if named and named.group(1) not in _SHARED_FOLDERS:
+        return str(named.group(1))
+    importing = _IMPORTING.search(events[index].text)
+    if importing and home(importing.group(1)) is not None:
+        return str(importing.group(1))
     for event in reversed(events[max(0, index - _FRAMES) : index]):
         if event.text.startswith("Traceback "):
             break

@@ -21,6 +21,10 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
             found |= {"companions": pinned, "variant": facts.variant}
     elif facts.torch:
         found |= _belonging(facts.torch)
+    if "built_for" in fields and "built_variant" in fields:
+        pinned = _companions(fields["built_for"], fields["built_variant"], facts.os)
+        if pinned:
+            found["built_set"] = f"torch=={fields['built_for']}+{fields['built_variant']} {pinned}"
     early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
     if early is not None:
         found["early_cuda"] = str(early)

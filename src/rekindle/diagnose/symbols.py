@@ -60,6 +60,12 @@ def packages(fields: Mapping[str, str]) -> dict[str, str]:
     if wanted:
         found["cmake_package"] = wanted
     library = fields.get("library", "")
+    system = package_of(library, kind="system")
+    if system:
+        found["system_package"] = system
+    cuda = fields.get("library_cuda")
+    if cuda:
+        found["library_cuda_dotted"] = cuda if "." in cuda else f"{cuda}.0"
     package = package_of(library, kind="library")
     if package:
         found["library_package"] = package

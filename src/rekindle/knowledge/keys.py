@@ -92,6 +92,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "gpu/launch_limits": {"limits": ("capability",)},
     "gpu/throughput": {"rates": ("capability",)},
+    "logs/extension_homes": {"home": ("package",), "wheel": ("package", "version")},
     "logs/import_names": {"row": ("name",)},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},

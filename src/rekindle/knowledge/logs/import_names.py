@@ -58,6 +58,6 @@ def system_packages() -> tuple[SystemPackage, ...]:
 
 
 def package_of(name: str, *, kind: str) -> str | None:
-    """`kind` is `header` or `cmake` (of Debian, by header or by find_package's name), `library` (of NVIDIA's CUDA)."""
+    """`kind`: `header`, `cmake` and `system` (a library) are Debian's, `library` is of NVIDIA's CUDA repository."""
     rows = (row for row in system_packages() if row.kind == kind)
     return next((row.package for row in rows if any(fnmatchcase(name, pattern) for pattern in row.files)), None)

@@ -1,0 +1,107 @@
+"""What the tables say of the package that a log blames: where its builds are, and the command for this torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rekindle.core.version import Version
+from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, wheel_for, wheels
+from rekindle.knowledge.logs.import_names import distribution
+
+_ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'
+_REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
+# The C library of Ubuntu 20.04 and Debian 11, the oldest that people still ask about.
+_OLD_GLIBC = "2.31"
+# Official wheels for Linux: the C++ ABI that they were compiled with.
+_LAST_OLD_ABI, _FIRST_NEW_ABI = Version("2.5"), Version("2.7")
+
+
+def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    local = f"+{facts.variant}" if facts.variant else ""
+    found = {"torch_here": f"torch {facts.torch}{local}, which is installed" if facts.torch else _ASK}
+    xformers = wheel_for("xformers", fields["have"]) if "have" in fields else None
+    if xformers is not None:
+        found["xformers_fits"] = xformers.version
+    codec = wheel_for("torchcodec", facts.torch) if facts.torch else None
+    if codec is not None:
+        found["torchcodec_fits"] = codec.version
+    found |= _missing(fields.get("module", ""), facts)
+    row = home(fields.get("owner") or fields.get("failing", ""))
+    if row is None:
+        return found
+    if row.abi_in_names:
+        found |= _abi(fields.get("said", ""), facts)
+    foreign = facts.os == "windows" and row.windows is not None
+    where = row.windows if foreign and row.windows else row.builds
+    found |= {"home": row.package, "home_where": where[:1].upper() + where[1:]}
+    fits = _fits(row, facts)
+    if fits:
+        found["home_fits"] = fits
+    old = for_glibc(row.package, _OLD_GLIBC)
+    if old is not None:
+        found["old_system_release"] = old.version
+    command = _command(row, facts)
+    return found | ({"home_install": command} if command else {})
+
+
+def _missing(module: str, facts: Facts) -> dict[str, str]:
+    """A package that is not there at all, where installing it takes more than its name."""
+    row = home(module) if module else None
+    if row is None:
+        return {}
+    where = row.windows if facts.os == "windows" and row.windows else row.builds
+    found = {"missing_home": row.package, "missing_where": where[:1].upper() + where[1:]}
+    command = _command(row, facts)
+    if command is None:
+        return found
+    return found | {"missing_install": command.replace(_REINSTALL, "pip install")}
+
+
+def _fits(row: ExtensionHome, facts: Facts) -> str | None:
+    """The release for this torch; where the torch is not known, for which torch the newest releases are."""
+    known = wheels(row.package)
+    if not known or (facts.os == "windows" and not row.compiles_on_windows):
+        return None
+    if facts.torch is None:
+        said = [f"{each.version} for torch {_span(each.torch)}" for each in known[-2:]]
+        return f"Files of {row.package} {' and of '.join(said)} exist."
+    fitting = wheel_for(row.package, facts.torch)
+    if fitting is not None:
+        return f"For torch {facts.torch} that is {row.package} {fitting.version}."
+    return None
+
+
+def _span(torch: tuple[str, ...]) -> str:
+    return torch[0] if len(torch) == 1 else f"{torch[0]} to {torch[-1]}"
+
+
+def _command(row: ExtensionHome, facts: Facts) -> str | None:
+    fitting = wheel_for(row.package, facts.torch) if facts.torch else None
+    listed = row.lists(facts.torch, facts.variant) if facts.torch and facts.variant else None
+    if facts.os == "windows" and not row.compiles_on_windows:
+        return None
+    if listed:
+        return f"{_REINSTALL} {row.package} {listed}"
+    if fitting is not None:
+        return f"{_REINSTALL} --no-build-isolation {row.package}=={fitting.version}"
+    if not row.from_source:
+        return None
+    if distribution(row.modules[0]):
+        return f"{_REINSTALL} --no-build-isolation {row.package}"
+    return f"{_REINSTALL} --no-build-isolation git+{row.repository}" if row.repository else None
+
+
+def _abi(said: str, facts: Facts) -> dict[str, str]:
+    """The symbol tells the C++ ABI of the extension: `__cxx11` is in every name with a string of the new one."""
+    if "undefined symbol" not in said or facts.os == "windows":
+        return {}
+    new, old = "__cxx11" in said, "RKSs" in said
+    if not new and not old:
+        return {}
+    built = "cxx11abiTRUE" if new else "cxx11abiFALSE"
+    minor = Version(facts.torch).major_minor if facts.torch else None
+    # Then torch has the same one, and it is the release that differs.
+    if minor is not None and (minor >= _FIRST_NEW_ABI if new else minor <= _LAST_OLD_ABI):
+        return {}
+    return {"built_abi": built, "other_abi": "cxx11abiFALSE" if new else "cxx11abiTRUE"}

@@ -1,0 +1,84 @@
+"""Where the compiled packages of the torch world come from: whose a module is, and where its builds for a torch are."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`builds` and `windows` say where ready-made files are, as parts of a sentence; `find` is a switch of pip."""
+
+    package: str
+    modules: tuple[str, ...]
+    repository: str
+    builds: str
+    from_source: bool
+    find: str | None = None
+    find_torch: tuple[str, ...] = ()
+    windows: str | None = None
+    compiles_on_windows: bool = True
+    abi_in_names: bool = False
+
+    def lists(self, torch: str, variant: str) -> str | None:
+        """The switch that names the list of wheels for this torch and CUDA, where there is one."""
+        minor = Version(torch).major_minor
+        if self.find is None or not Version(self.find_torch[0]) <= minor <= Version(self.find_torch[1]):
+            return None
+        return self.find.format(minor=minor, variant=variant)
+
+
+class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A release with the torch that its files were made for: a patch release, or a minor one with all its patches."""
+
+    package: str
+    version: str
+    torch: tuple[str, ...]
+    glibc: str | None = None
+    and_later: bool = False
+    """It keeps to torch's stable interface, and serves every later torch too."""
+
+    def serves(self, torch: str) -> bool:
+        if torch in self.torch or str(Version(torch).major_minor) in self.torch:
+            return True
+        return self.and_later and Version(torch) > Version(self.torch[-1])
+
+
+class _Homes(msgspec.Struct, frozen=True):
+    home: tuple[ExtensionHome, ...]
+    wheel: tuple[ExtensionWheel, ...]
+
+
+@cached
+def _homes() -> _Homes:
+    return decided("extension_homes", _Homes)
+
+
+@cached
+def _by_name() -> dict[str, ExtensionHome]:
+    rows = _homes().home
+    named = {name.lower(): row for row in rows for name in row.modules}
+    return named | {row.package.lower().replace("-", "_"): row for row in rows}
+
+
+def home(module: str) -> ExtensionHome | None:
+    """`flash_attn_2_cuda`, `flash_attn.layers` and `flash-attn` are all of flash-attn."""
+    return _by_name().get(module.partition(".")[0].lower().replace("-", "_"))
+
+
+def wheels(package: str) -> tuple[ExtensionWheel, ...]:
+    """The releases whose torch is known, oldest first."""
+    return tuple(row for row in _homes().wheel if row.package == package)
+
+
+def wheel_for(package: str, torch: str) -> ExtensionWheel | None:
+    """The newest release whose ready-made files serve this torch."""
+    return next((row for row in reversed(wheels(package)) if row.serves(torch)), None)
+
+
+def for_glibc(package: str, glibc: str) -> ExtensionWheel | None:
+    """The newest release whose files run on this C library."""
+    known = (row for row in reversed(wheels(package)) if row.glibc)
+    return next((row for row in known if Version(row.glibc or "0") <= Version(glibc)), None)

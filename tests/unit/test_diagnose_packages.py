@@ -1,0 +1,181 @@
+"""Packages, wheels and libraries: a fix names the package and its build for the torch of the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.core.version import Version
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.knowledge.logs.extension_homes import for_glibc, home, wheel_for, wheels
+
+ABI = "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+LINUX = "/e/lib/python3.10/site-packages"
+SO = "cpython-310-x86_64-linux-gnu.so"
+WINDOWS = r"C:\e\Lib\site-packages"
+
+
+def told(log: str) -> str:
+    found = diagnose_text(f"{log}\n").causes[0].fix
+    return "\n".join((found.text, *found.commands))
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("flash_attn_2_cuda", "flash-attn"),
+        ("selective_scan_cuda", "mamba-ssm"),
+        ("torch_sparse", "torch-sparse"),
+        ("exllama_kernels", "auto-gptq"),
+        ("mmcv._ext", "mmcv"),
+    ],
+)
+def test_a_compiled_module_belongs_to_a_package(module: str, package: str) -> None:
+    row = home(module)
+    assert row is not None
+    assert row.package == package
+
+
+def test_releases_are_in_order_and_serve_what_they_name() -> None:
+    for package in ("xformers", "flash-attn", "torchcodec"):
+        rows = wheels(package)
+        assert rows
+        assert [Version(row.torch[-1]) for row in rows] == sorted(Version(row.torch[-1]) for row in rows)
+    fitting = wheel_for("xformers", "2.3.1")
+    assert fitting is not None
+    assert fitting.version == "0.0.27"
+    assert wheel_for("xformers", "2.12.0") is not None
+    assert wheel_for("flash-attn", "2.12.0") is None
+    old = for_glibc("flash-attn", "2.31")
+    assert old is not None
+    assert old.version == "2.7.4.post1"
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (
+            f"ImportError: {LINUX}/flash_attn_2_cuda.{SO}: {ABI}",
+            ("`flash-attn`", "2.7.4.post1"),
+        ),
+        (
+            f"torch 2.4.0+cu121\nOSError: {LINUX}/torch_sparse/_version_cpu.so: {ABI}",
+            ("-f https://data.pyg.org/whl/torch-2.4.0+cu121.html", "torch 2.4.0+cu121, which is installed"),
+        ),
+        (
+            f"torch                     1.8.0+cu101\nImportError: {LINUX}/detectron2/_C.{SO}: {ABI}",
+            ("detectron2/wheels/cu101/torch1.8/index.html",),
+        ),
+        (
+            (
+                f'  File "{WINDOWS}\\sageattention\\quant.py", line 20, in <module>\n'
+                "ImportError: DLL load failed while importing _fused: The specified module could not be found."
+            ),
+            ("`sageattention`", "woct0rdho"),
+        ),
+        (
+            (
+                f'  File "{WINDOWS}\\sageattention\\quant.py", line 20, in <module>\n'
+                "ImportError: DLL load failed while importing x: A DLL initialization routine failed."
+            ),
+            ("`sageattention` was built for another torch",),
+        ),
+        (
+            (
+                "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found "
+                f"(required by {LINUX}/flash_attn_2_cuda.{SO})"
+            ),
+            ("flash-attn==2.7.4.post1", "Ubuntu 22.04"),
+        ),
+        (
+            "    PyTorch 2.2.0+cu121 with CUDA 1201 (you have 2.1.2+cu121)\nxFormers can't load C++/CUDA extensions.",
+            ("xformers==0.0.23.post1", "pip uninstall -y xformers", "torch==2.2.0+cu121 torchvision==0.17.0+cu121"),
+        ),
+        (
+            "xFormers was built for:\n    PyTorch 2.8.0+cu128 with CUDA 1208 (you have 2.8.0+xpu)",
+            ("for NVIDIA's CUDA", "pip uninstall -y xformers"),
+        ),
+        (
+            "C:\\p\\a.py\nModuleNotFoundError: No module named 'triton'",
+            ("triton-windows",),
+        ),
+        (
+            (
+                "C:\\p\\a.py\nERROR: Could not find a version that satisfies the requirement triton (from none)\n"
+                "ERROR: No matching distribution found for triton"
+            ),
+            ("triton-windows",),
+        ),
+        (f"  File \"{WINDOWS}\\vllm\\platforms\\cuda.py\"\nModuleNotFoundError: No module named 'vllm._C'", ("WSL 2",)),
+        (
+            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
+            ("sudo apt install libgl1",),
+        ),
+        ("OSError: libtorch_hip.so: cannot open shared object file: No such file or directory", ("ROCm",)),
+        (
+            (
+                "RuntimeError: Could not load libtorchcodec. Likely causes:\n"
+                "libavutil.so.59: cannot open shared object file: No such file or directory"
+            ),
+            ("FFmpeg", "conda install -c conda-forge"),
+        ),
+        (
+            "OMP: Error #15: Initializing libiomp5md.dll, but found it already initialized.",
+            ("conda install nomkl",),
+        ),
+        (
+            (
+                "  fatal: unable to connect to github.com:\n"
+                "  x git clone --quiet git://github.com/a/b.git /tmp/x did not run successfully."
+            ),
+            ("insteadOf git://github.com/",),
+        ),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
+            ("pip cache purge", "install the file"),
+        ),
+        ("  RuntimeError\n\n  Unable to find installation candidates for torch (2.5.1+cu124)", ("poetry env use",)),
+        (
+            (
+                "nvidia-nccl-cu12==2.29.3\nnvidia-nccl-cu13==2.29.7\n"
+                "ImportError: /x/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume"
+            ),
+            ("pip uninstall -y nvidia-nccl-cu12",),
+        ),
+        (
+            f"{LINUX}/natten/context.py\nImportError: Failed to import libnatten. Reinstall.",
+            ("`natten`", "https://whl.natten.org"),
+        ),
+    ],
+)
+def test_a_fix_of_packages_says_what_the_field_accepts(log: str, words: tuple[str, ...]) -> None:
+    said = told(log)
+    for word in words:
+        assert word in said
+
+
+def test_uv_gets_commands_of_uv() -> None:
+    log = "$ uv pip install torch\nerror: Failed to build `flash-attn`\nGetting requirements to build wheel\n"
+    said = told(f"{log}ModuleNotFoundError: No module named 'torch'")
+    assert 'no-build-isolation-package = ["flash-attn"]' in said
+    assert "uv pip install --no-build-isolation flash-attn" in said
+
+
+def test_torch_of_the_user_inside_an_environment_is_a_mixed_one() -> None:
+    log = (
+        '  File "C:\\miniforge3\\envs\\sam\\Lib\\site-packages\\torchvision\\__init__.py", line 10, in <module>\n'
+        "AttributeError: module 'torch.library' has no attribute 'register_fake'\n"
+        "C:\\Users\\me\\AppData\\Roaming\\Python\\Python311\\site-packages\\torch\\__init__.py\n"
+    )
+    assert diagnose_text(log).causes[0].label == "environment_mixed"
+    assert "uninstall it there" in told(log)
+
+
+def test_no_command_builds_for_windows_what_has_no_windows_build() -> None:
+    frame = f'  File "{WINDOWS}\\flash_attn\\x.py", line 3, in <module>\n'
+    failed = (
+        "ImportError: DLL load failed while importing flash_attn_2_cuda: The specified procedure could not be found."
+    )
+    said = diagnose_text(f"{frame}{failed}\n")
+    fix = said.causes[0].fix
+    assert "no wheels for Windows" in fix.text
+    assert not any(command.endswith("flash-attn") for command in fix.commands)
