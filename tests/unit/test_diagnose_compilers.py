@@ -178,6 +178,67 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
         assert word in text
 
 
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("a.obj : error LNK2038: mismatch detected for 'RuntimeLibrary': value 'MD'", ("--config Release",)),
+        ("error MSB8020: The build tools for v143 (Platform Toolset = 'v143') cannot be found.", ("toolset v143",)),
+        ("error MSB8036: The Windows SDK version 10.0.19041.0 was not found.", ("SDK 10.0.19041.0",)),
+        ("LINK : fatal error LNK1158: cannot run 'rc.exe'", ("Windows Kits",)),
+        ('"error STL1002: Unexpected compiler version, expected CUDA 13.2 or newer."', ("-vcvars_ver=14.44",)),
+        (
+            (
+                "C:/MSVC/14.44.35207/include\\y.h\nC:\\CUDA\\v11.8\\crt/host_config.h(1): fatal error C1189: #error: --"
+                " unsupported Microsoft Visual Studio version! Only the versions between 2017 and 2022 (inclusive)"
+            ),
+            ("-vcvars_ver=14.39", "CUDA 12.4 or newer, which takes the toolset 14.44"),
+        ),
+        (
+            (
+                "Microsoft (R) C/C++ Optimizing Compiler Version 19.40.33811 for x64\nC:\\CUDA\\v12.1\\bin\\nvcc.EXE\n"
+                "nvcc fatal   : Host compiler targets unsupported OS."
+            ),
+            ("The compiler is MSVC", "-vcvars_ver=14.39"),
+        ),
+        ("gcc: fatal error: cannot execute 'cc1plus': execvp: No such file", ("apt install build-essential",)),
+        ("/bin/sh: 1: g++-12: not found", ("apt install g++-12",)),
+        (
+            "nvcc fatal   : The version ('110000') of the host compiler ('Apple clang') is not supported",
+            ("xcode-select",),
+        ),
+        ("C:\\a.cpp(3): error C2220: the following warning is treated as an error", ("set _CL_=/WX-",)),
+        ("ImportError: libnvToolsExt.so.1: cannot open shared object file", ("nvidia-nvtx-cu12",)),
+        ("a.cu(5): fatal error C1083: Cannot open include file: 'nvToolsExt.h'", ("nvtx3/nvToolsExt.h",)),
+        (
+            "  V11.8.89 in '/a/include' and V12.1.66 in '/b/include'\n  Found two conflicting CUDA versions:",
+            ("`/b/include`",),
+        ),
+        ("a.cu:3:10: fatal error: cuda_fp8.h: No such file or directory", ("CUDA 11.8 or newer",)),
+        ('a.cu(4): error: identifier "cusparseScsrmm2" is undefined', ("CUDA 10.2, the last",)),
+        (
+            (
+                "ImportError: /e/lib/python3.10/site-packages/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: "
+                "__nvJitLinkComplete_12_4, version libnvJitLink.so.12"
+            ),
+            ("LD_LIBRARY_PATH=/e/lib/python3.10/site-packages/nvidia/nvjitlink/lib:",),
+        ),
+        ("C:/e/CMakeLists.txt:2 (project):\n  No CMAKE_CUDA_COMPILER could be found.", ("CUDACXX=%CUDA_PATH%",)),
+        (
+            "/usr/src/CMakeLists.txt:2 (project):\n  No CMAKE_CUDA_COMPILER could be found.",
+            ("/usr/local/cuda/bin/nvcc",),
+        ),
+        ("    CUDA::cublasLt\n\n  but the target was not found.", ("behind `CUDA::cublasLt`",)),
+        ("/usr/src/a.cpp:12:5: error: 'AT_CHECK' was not declared in this scope", ("s/\\bAT_CHECK\\b/TORCH_CHECK/g",)),
+        ("/usr/bin/ld: cannot find -lc10", ("`torch/lib`",)),
+        ("C:\\a.cpp : fatal error C1128: number of sections exceeded object file format limit", ("/bigobj",)),
+    ],
+)
+def test_each_spelling_of_a_cause_has_its_own_remedy(log: str, says: tuple[str, ...]) -> None:
+    text = told(log)
+    for word in says:
+        assert word in text
+
+
 def test_a_patch_of_pytorch_comes_after_what_mends_every_project() -> None:
     policy = (
         "CMake Error at CMakeLists.txt:15 (message):\n  Compatibility with CMake < 3.5 has been removed from CMake."

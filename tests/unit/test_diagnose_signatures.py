@@ -85,7 +85,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"driver_said", "driver_said_major", "driver_lines", "triton_first", "triton_torch"}
     known |= {"card_first", "header_package", "library_package", "library_pip", "cudnn_package"}
     known |= {"gcc_here", "gcc_wanted", "gcc_cuda", "studio", "studio_year", "customizations", "std_gcc", "std_cuda"}
-    known |= {"torch_lines", "found_major", "torch_cuda_line", "wanted_package", "torch_library", "cmake_package"}
+    known |= {"torch_lines", "found_major", "torch_cuda_line", "wanted_package", "torch_import", "cmake_package"}
     known |= {
         "home",
         "home_where",
@@ -98,6 +98,8 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     }
     known |= {"missing_home", "missing_where", "missing_install", "xformers_fits", "torchcodec_fits", "built_set"}
     known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}
+    known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
+    known |= {"name_cuda", "nvidia_part", "new_torch_name"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))

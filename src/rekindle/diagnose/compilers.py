@@ -39,7 +39,105 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""))
     if "std_int" in fields:
         found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
+    if fields.get("old_name") in TORCH_RENAMES:
+        found["new_torch_name"] = TORCH_RENAMES[fields["old_name"]]
+    found |= _since(fields.get("new_name", ""))
+    if fields.get("nvidia_library") in _NVIDIA_PARTS:
+        found["nvidia_part"] = _NVIDIA_PARTS[fields["nvidia_library"]]
+    found |= _toolsets(fields, facts) | _tool(fields.get("program", ""))
     return found | _built_with(facts) | _wanted(fields, facts)
+
+
+def fits(facts: Facts) -> str | None:
+    """The newest toolset of MSVC that the CUDA of the log takes."""
+    return _fitting(facts.cuda).get("fits_toolset") if facts.cuda else None
+
+
+def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    """`toolset_cuda`: the first CUDA that takes the toolset of the log; `stl_toolset`: the last before a demand."""
+    found: dict[str, str] = {}
+    ranges = [(version, host_compilers.toolset_range(version)) for version in _releases()]
+    if facts.toolset:
+        here = Version(facts.toolset)
+        taking = [version for version, span in ranges if span and span[1] >= here]
+        if taking and (facts.cuda is None or taking[0] > Version(facts.cuda)):
+            found["toolset_cuda"] = str(taking[0])
+    demand = fields.get("needs", "")
+    if re.fullmatch(r"\d+\.\d+", demand):
+        before = [span[1] for version, span in ranges if span and version < Version(demand)]
+        if before:
+            found["stl_toolset"] = str(max(before))
+    return found
+
+
+# Names that torch's headers lost, and what stands in their place.
+TORCH_RENAMES = {
+    "AT_CHECK": "TORCH_CHECK",
+    "AT_ASSERT": "TORCH_INTERNAL_ASSERT",
+    "AT_ASSERTM": "TORCH_CHECK",
+    "THCudaCheck": "C10_CUDA_CHECK",
+    "THCState_getCurrentStream": "at::cuda::getCurrentCUDAStream()",
+    "THCCeilDiv": "at::ceil_div",
+    "THCudaMalloc": "c10::cuda::CUDACachingAllocator::raw_alloc",
+    "THCudaFree": "c10::cuda::CUDACachingAllocator::raw_delete",
+}
+# Folders of NVIDIA's packages in site-packages, by the library.
+_NVIDIA_PARTS = {
+    "nvJitLink": "nvjitlink",
+    "cublasLt": "cublas",
+    "cublas": "cublas",
+    "cusparse": "cusparse",
+    "nvrtc": "cuda_nvrtc",
+}
+# With which CUDA a name or header came. The first pattern that fits decides.
+_CAME_WITH = (
+    (r"cuda_fp[46]|cudaMemcpyBatchAsync", "12.8"),
+    (r"CUtensorMap|cuTensorMap|CU_TENSOR_MAP|cudaGetDriverEntryPointByVersion|cudaStreamGetId", "12.0"),
+    (r"cuda_fp8|__nv_fp8|CUDA_R_8F|cudaLaunch(?:KernelEx|Config|Attribute)|CUlaunch|Cluster", "11.8"),
+    (r"cudaMallocAsync|cudaMemPool", "11.2"),
+    (r"bf(?:loat)?16|16BF|CUBLAS_COMPUTE|__reduce_|__pipeline_|cuda[/\\\\](?:barrier|pipeline)", "11.0"),
+    (r"cudaGraph|cudaStreamBeginCapture", "10.0"),
+    (r"cublasLt|cusparse", "10.1"),
+    (r"_sync$|__syncwarp|__activemask|cooperative_groups", "9.0"),
+)
+
+
+def _since(name: str) -> dict[str, str]:
+    found = next((version for pattern, version in _CAME_WITH if name and re.search(pattern, name)), None)
+    return {"name_cuda": found} if found else {}
+
+
+# The packages of programs that builds start: Debian's, and winget's.
+_BUILD = "build-essential"
+_TOOLS = {
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "cc1", "cc1plus", "as", "ld", "ar", "make", "collect2"), (_BUILD, "")),
+    "cmake": ("cmake", "Kitware.CMake"),
+    "git": ("git", "Git.Git"),
+    "ninja": ("ninja-build", "Ninja-build.Ninja"),
+    "gfortran": ("gfortran", ""),
+    "clang": ("clang", "LLVM.LLVM"),
+    "clang++": ("clang", "LLVM.LLVM"),
+    "ccache": ("ccache", ""),
+    "patchelf": ("patchelf", ""),
+    "swig": ("swig", ""),
+    "bison": ("bison", ""),
+    "flex": ("flex", ""),
+    "lld": ("lld", ""),
+    "rustc": ("rustc cargo", "Rustlang.Rustup"),
+    "cargo": ("rustc cargo", "Rustlang.Rustup"),
+}
+
+
+def _tool(program: str) -> dict[str, str]:
+    """`x86_64-linux-gnu-gcc` and `/usr/bin/g++-12` are compilers of GCC."""
+    name = re.split(r"[/\\]", program)[-1]
+    plain = re.sub(r"^[\w]+-(?:conda-)?linux-gnu-|-[\d.]+$|\.exe$", "", name)
+    if plain in _TOOLS:
+        package, winget = _TOOLS[plain]
+        numbered = re.fullmatch(r"(?:gcc|g\+\+)-(\d+)", name)
+        found = {"tool_package": f"g++-{numbered[1]}" if numbered else package}
+        return found | ({"tool_winget": winget} if winget else {})
+    return {}
 
 
 def _built_with(facts: Facts) -> dict[str, str]:

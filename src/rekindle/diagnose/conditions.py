@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rekindle.diagnose import architectures, card_conditions, coverage
+from rekindle.diagnose import architectures, card_conditions, compiler_conditions, coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.logs.import_names import package_of
 
 # Triton 3 begins with Volta; every card below is too old for it, every other that it does not know is too new.
 _TRITON_FLOOR = Capability(7, 0)
@@ -25,28 +24,23 @@ _ONLY_OLD = re.compile(r"from versions: 0\.1\.2(?:, 0\.1\.2\.post[12])*\)")
 _SPECIFIC = re.compile(r"'sm_\d{3}a' is not defined")
 _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 
-_TORCH_CMAKE = frozenset({"Torch", "Caffe2"})
-
 # fmt: off
-CONDITIONS = card_conditions.CONDITIONS | frozenset({
+CONDITIONS = card_conditions.CONDITIONS | compiler_conditions.CONDITIONS | frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes", "card_is_new",
-    "card_is_old", "card_known", "card_open", "card_unknown", "cmake_3", "cmake_4", "cmake_architectures",
-    "cmake_known", "conda_linker", "cub_once", "cub_twice", "cublas", "cublas_open", "cufft", "deepspeed",
-    "devel_image", "docker", "driver_open", "fbgemm", "glibc_itself", "importing_torch", "library_header",
-    "libstdcxx", "libuv", "libuv_build", "linking_cuda", "linking_toolkit", "long_symbols", "mac", "nccl_clone",
-    "new_abi_symbols", "no_cudnn", "no_docker", "no_ssl", "not_cublas", "not_importing_torch", "not_mac", "not_nvrtc",
-    "not_test_library", "not_torch_cmake", "not_wsl", "nothing_of_nvcc", "nvcc_crashed", "nvrtc_elsewhere",
-    "nvrtc_in_torch", "nvrtc_open", "old_abi_symbols", "omp_symbols", "other_package", "ownerless", "package_unknown",
-    "plain_network", "plain_symbols", "proxy", "python_32_bit", "python_symbols", "rsqrt", "runtime_header", "shm",
-    "sinpi", "some_cudnn", "system_known", "system_open", "test_library", "tls", "toolkit_open", "torch_cmake",
-    "torch_in_log", "torch_itself", "torch_may_lack", "torch_package", "torch_package_any", "torch_package_open",
-    "triton", "triton_own_ptxas", "wsl", "wsl_or_open", "zlib",
-    "conda", "conda_libstdcxx", "git_protocol", "hash_differs", "hip_library", "locked_by_poetry", "nvidia_package",
-    "timed_out", "triton_package", "uv", "without_uv", "pytorch_cuda", "torch_library", "old_torch_only",
-    "portable", "not_portable", "ffmpeg_library", "in_source_folder", "module_triton", "not_bitsandbytes", "not_ffmpeg",
-    "not_module_triton", "not_torch_library", "without_conda", "without_hip", "xformers_said", "plain_network_only",
-    "libpython_said", "mkl_dll", "mkl_symbol", "mkl_threading", "numpy_is_newer", "numpy_is_older", "nvjitlink",
-    "nccl_symbol", "system_libstdcxx",
+    "card_is_old", "card_known", "card_open", "card_unknown", "cmake_architectures", "conda", "conda_libstdcxx",
+    "cublas", "cublas_open", "cufft", "deepspeed", "docker", "driver_open", "fbgemm", "ffmpeg_library",
+    "git_protocol", "glibc_itself", "hash_differs", "hip_library", "importing_torch", "in_source_folder",
+    "libpython_said", "library_header", "libstdcxx", "libuv", "libuv_build", "linking_cuda", "linking_toolkit",
+    "locked_by_poetry", "mac", "mkl_dll", "mkl_symbol", "mkl_threading", "module_triton", "nccl_clone", "nccl_symbol",
+    "no_cudnn", "no_docker", "no_ssl", "not_bitsandbytes", "not_cublas", "not_ffmpeg", "not_importing_torch",
+    "not_mac", "not_module_triton", "not_nvrtc", "not_portable", "not_test_library", "not_torch_library", "not_wsl",
+    "numpy_is_newer", "numpy_is_older", "nvidia_package", "nvjitlink", "nvrtc_elsewhere", "nvrtc_in_torch",
+    "nvrtc_open", "old_torch_only", "other_package", "ownerless", "package_unknown", "plain_network",
+    "plain_network_only", "portable", "proxy", "python_32_bit", "pytorch_cuda", "runtime_header", "shm", "some_cudnn",
+    "system_libstdcxx", "test_library", "timed_out", "tls", "toolkit_open", "torch_in_log", "torch_itself",
+    "torch_library", "torch_may_lack", "torch_package", "torch_package_any", "torch_package_open", "triton",
+    "triton_own_ptxas", "triton_package", "uv", "without_conda", "without_hip", "without_uv", "wsl", "wsl_or_open",
+    "xformers_said", "zlib",
 })
 # fmt: on
 
@@ -54,8 +48,8 @@ CONDITIONS = card_conditions.CONDITIONS | frozenset({
 def holding(fields: Mapping[str, str], facts: Facts) -> frozenset[str]:
     """The names of the conditions that hold. `fields["said"]` is the text of the lines that show the cause."""
     said = fields.get("said", "")
-    found = _of_card(fields, facts) | _of_text(said, facts) | _of_symbols(said) | _of_package(fields, facts)
-    found |= card_conditions.holding(said, facts)
+    found = _of_card(fields, facts) | _of_text(said, facts) | _of_package(fields, facts)
+    found |= card_conditions.holding(said, facts) | compiler_conditions.holding(fields, facts)
     return frozenset(name for name, holds in found.items() if holds)
 
 
@@ -71,8 +65,6 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
         "some_cudnn": card is None or not coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,
-        "system_open": facts.os is None,
-        "system_known": facts.os is not None,
         "toolkit_open": facts.toolkit is None and "first_folder" not in fields,
     }
     needs = fields.get("ptx_needs")
@@ -116,14 +108,7 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
         "no_docker": facts.docker is not True,
         "linking_toolkit": "-lcu" in said and "-lcuda" not in said.replace("-lcudart", ""),
         "not_nvrtc": not nvrtc,
-        "nvcc_crashed": "died with status 0x" in said,
-        "nothing_of_nvcc": "died with status 0x" not in said,
-        "cub_twice": "already been defined" in said,
-        "cub_once": "already been defined" not in said,
-        "devel_image": "devel" in said or facts.docker is True,
         "zlib": "zlibwapi" in said,
-        "sinpi": "inpi" in said or "ospi" in said,
-        "rsqrt": "rsqrt" in said and "inpi" not in said and "ospi" not in said,
         "at_run_time": loading,
         "at_build_time": not loading and "zlibwapi" not in said,
         "cufft": "CUFFT_INTERNAL_ERROR" in said,
@@ -179,23 +164,6 @@ def _of_text(said: str, facts: Facts) -> dict[str, bool]:
     }
 
 
-def _of_symbols(said: str) -> dict[str, bool]:
-    """Whose the names are that a linker does not find."""
-    found = {
-        "conda_linker": "compiler_compat/ld" in said or "-conda-linux-gnu" in said,
-        "long_symbols": "data_ptr<long>" in said or "data<long>" in said or "@J@Tensor@at@" in said,
-        "new_abi_symbols": _of_torch(said) and "std::__cxx11" in said,
-        "old_abi_symbols": _of_torch(said) and "std::string" in said and "std::__cxx11" not in said,
-        "python_symbols": "__imp_Py" in said or "__imp__Py" in said,
-        "omp_symbols": "undefined reference" in said and ("omp_" in said or "GOMP_" in said),
-    }
-    return found | {"plain_symbols": not any(found.values())}
-
-
-def _of_torch(said: str) -> bool:
-    return "undefined reference" in said and any(name in said for name in ("c10::", "at::", "torch::"))
-
-
 def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     failing = fields.get("failing", "torch")
     package = plain_name(fields["package"]) if "package" in fields else None
@@ -204,11 +172,6 @@ def _of_package(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     return {
         "torch_itself": failing in _TORCH_FAMILY,
         "torch_may_lack": facts.torch_lacks_card is not False,
-        "torch_cmake": fields.get("package") in _TORCH_CMAKE,
-        "not_torch_cmake": fields.get("package") not in _TORCH_CMAKE,
-        "cmake_known": package_of(fields.get("package", ""), kind="cmake") is not None,
-        "cmake_3": not fields.get("needs", "3").startswith("4"),
-        "cmake_4": fields.get("needs", "3").startswith("4"),
         "importing_torch": facts.importing_torch is True,
         "not_importing_torch": facts.importing_torch is not True,
         "an_extension": failing not in _TORCH_FAMILY,

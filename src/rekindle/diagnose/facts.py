@@ -77,7 +77,8 @@ _FLAGS = frozenset({
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 _WINDOWS = (
-    r"\b[A-Za-z]:\\|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
+    r"\b[A-Za-z]:\\|(?:^|[\s\"'(=])[A-Za-z]:/\w"
+    r"|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
     r"|(?i:\bmingw(?:32|64)?\b)"
     r"|is not recognized as (?:an internal|the name of a cmdlet)|operable program or batch file"
     r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b|\b\w+\\\\\w+\\\\\w"

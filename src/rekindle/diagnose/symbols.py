@@ -41,13 +41,13 @@ _MOST_PACKAGES = 2
 
 
 def values(said: str) -> dict[str, str]:
-    """`symbol_library`, where the names tell it; `torch_library` for torch's own, which may be linked and not fit."""
+    """`symbol_library`, where the names tell it; `torch_import` for torch's own, which may be linked and not fit."""
     if not _UNRESOLVED.search(said):
         return {}
     for pattern, library in _OWNERS:
         if pattern.search(said):
             return {"symbol_library": library}
-    return next(({"torch_library": name} for pattern, name in _TORCH_OWN if pattern.search(said)), {})
+    return next(({"torch_import": name} for pattern, name in _TORCH_OWN if pattern.search(said)), {})
 
 
 def packages(fields: Mapping[str, str]) -> dict[str, str]:
