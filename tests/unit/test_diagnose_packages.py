@@ -153,6 +153,62 @@ def test_a_fix_of_packages_says_what_the_field_accepts(log: str, words: tuple[st
         assert word in said
 
 
+@pytest.mark.parametrize(
+    ("log", "says", "never"),
+    [
+        (
+            "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
+            "--upgrade numpy",
+            "numpy<2",
+        ),
+        (
+            "ValueError: numpy.ndarray size changed. Expected 88 from C header, got 80 from PyObject",
+            "--upgrade numpy",
+            "numpy<2",
+        ),
+        (
+            "ValueError: numpy.dtype size changed. Expected 96 from C header, got 88 from PyObject",
+            "numpy<2",
+            "--upgrade",
+        ),
+        (
+            "AttributeError: module 'pkgutil' has no attribute 'ImpImporter'",
+            "--upgrade pip setuptools",
+            "setuptools<81",
+        ),
+        ("error in a setup command: use_2to3 is invalid.", "setuptools<58", "setuptools<81"),
+        ("Intel MKL FATAL ERROR: Cannot load mkl_intel_thread.1.dll.", "conda activate", "mkl<2024.1"),
+        ("ImportError: libpython3.8.so.1.0: cannot open shared object file", "$CONDA_PREFIX/lib", "find /"),
+        ("ModuleNotFoundError: No module named 'torch'", "rekindle plan", "pip install torch"),
+        ("fatal: early EOF\nfatal: fetch-pack: invalid index-pack output", "--depth 1", "404"),
+        (
+            "ERROR: torch-2.4.0-cp310-cp310-linux_x86_64.whl is not a supported wheel on this platform.",
+            "CPython 3.10",
+            "{",
+        ),
+        (
+            "ERROR: Package 'gsplat' requires a different Python: 3.7.16 not in '>=3.8'",
+            "`gsplat` wants Python >=3.8, and this is 3.7.16",
+            "rekindle plan",
+        ),
+        (
+            "PackagesNotFoundError: The following packages are not available:\n\n  - pytorch-cuda=12.8",
+            "ended with torch 2.5.1",
+            "{",
+        ),
+        (
+            "torchvision 0.16.0+cu121 requires torch==2.1.0, but you have torch 2.2.0 which is incompatible.",
+            "torchvision 0.17.0",
+            "{",
+        ),
+    ],
+)
+def test_the_remedy_goes_in_the_right_direction(log: str, says: str, never: str) -> None:
+    said = told(log)
+    assert says in said
+    assert never not in said
+
+
 def test_uv_gets_commands_of_uv() -> None:
     log = "$ uv pip install torch\nerror: Failed to build `flash-attn`\nGetting requirements to build wheel\n"
     said = told(f"{log}ModuleNotFoundError: No module named 'torch'")

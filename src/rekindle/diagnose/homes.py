@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rekindle.core.version import Version
+from rekindle.diagnose.conditions import plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution
@@ -27,6 +28,13 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if codec is not None:
         found["torchcodec_fits"] = codec.version
     found |= _missing(fields.get("module", ""), facts)
+    asked = {
+        name.replace("missing", "package"): said
+        for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
+    }
+    found |= {name: said for name, said in asked.items() if name != "package_home"}
+    if "wheel_cp" in fields:
+        found["wheel_python"] = f"{fields['wheel_cp'][0]}.{fields['wheel_cp'][1:]}"
     row = home(fields.get("owner") or fields.get("failing", ""))
     if row is None:
         return found

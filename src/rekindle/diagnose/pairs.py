@@ -25,6 +25,10 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         pinned = _companions(fields["built_for"], fields["built_variant"], facts.os)
         if pinned:
             found["built_set"] = f"torch=={fields['built_for']}+{fields['built_variant']} {pinned}"
+    if "companion" in fields and "have_torch" in fields:
+        fitting = _companion_for(fields["companion"], fields["have_torch"])
+        if fitting:
+            found["companion_fits"] = fitting
     early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
     if early is not None:
         found["early_cuda"] = str(early)
@@ -40,6 +44,13 @@ def _belonging(torch: str) -> dict[str, str]:
         return {}
     named = [f"{project} {version}" for project, version in wanted if version]
     return {"belonging": " and ".join(named)} if named else {}
+
+
+def _companion_for(project: str, torch: str) -> str | None:
+    try:
+        return companions.version_for(project, torch)
+    except (RekindleError, ValueError):
+        return None
 
 
 def _companions(torch: str, variant: str, system: str | None) -> str | None:
