@@ -230,6 +230,33 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
         ("    CUDA::cublasLt\n\n  but the target was not found.", ("behind `CUDA::cublasLt`",)),
         ("/usr/src/a.cpp:12:5: error: 'AT_CHECK' was not declared in this scope", ("s/\\bAT_CHECK\\b/TORCH_CHECK/g",)),
         ("/usr/bin/ld: cannot find -lc10", ("`torch/lib`",)),
+        ("ptxas a.ptx, line 9; fatal   : Unsupported .version 8.5; current version is '7.5'", ("CUDA 12.5 or newer",)),
+        (
+            (
+                "/e/lib/python3.12/site-packages/nvidia/cu13/bin/nvcc -c a.cu\n"
+                "ptxas a.ptx, line 9; fatal   : Unsupported .version 9.1; current version is '9.0'"
+            ),
+            ("nvidia-nvvm",),
+        ),
+        ("nvc++-Error-Unknown switch: -fwrapv", ("compiler_option_unknown", "export CC=gcc CXX=g++")),
+        ("nvcc fatal   : Unknown option 'Wl,--no-as-needed'", ("CUDA_SEPARABLE_COMPILATION",)),
+        ("a.obj : error LNK2001: unresolved external symbol __cudaRegisterLinkedBinary_49_x", ("dlink=True",)),
+        (
+            (
+                "/usr/bin/ld: a.o: undefined reference to symbol '_ZTTN5torch2nn10LinearImplE'\n"
+                "/usr/bin/ld: /l/libtorch_cpu.so: error adding symbols: DSO missing from command line"
+            ),
+            ("`-ltorch_cpu`",),
+        ),
+        ("CMake Error: Could not create named generator Visual Studio 17 2022", ("cmake_too_old", "3.21")),
+        (
+            'a.cu(7): error: calling a constexpr __host__ function("fmin") from a __global__ function("f")',
+            ("--expt-relaxed-constexpr",),
+        ),
+        ('a.cu(7): error: calling a __host__ function("std::fmin<float, double> ") from a', ("cast them to one",)),
+        ("a.cpp:23:37: error: 'getCurrentCUDAStream' is not a member of 'at::cuda'", ("ATen/cuda/CUDAContext.h",)),
+        ("nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)", ("TORCH_CUDA_ARCH_LIST",)),
+        ('/c/thrust/system/cuda/config.h(152): error: "thrust::cub" is ambiguous', ("using namespace thrust",)),
         ("C:\\a.cpp : fatal error C1128: number of sections exceeded object file format limit", ("/bigobj",)),
     ],
 )

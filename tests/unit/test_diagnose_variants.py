@@ -30,6 +30,7 @@ SETS = (
     "tenth.toml",
     "eleventh.toml",
     "twelfth-compilers.toml",
+    "thirteenth-compilers.toml",
     "twelfth-cards.toml",
     "twelfth-packages.toml",
 )

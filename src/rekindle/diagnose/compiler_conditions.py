@@ -14,13 +14,13 @@ _TORCH_CMAKE = frozenset({"Torch", "Caffe2"})
 
 # fmt: off
 CONDITIONS = frozenset({
-    "caffe2_cuda", "cmake_3", "cmake_4", "cmake_known", "conda_linker", "cub_once", "cub_twice", "deprecated_type",
-    "devel_image", "long_symbols", "many_sections", "msvc_named", "msvc_not_named", "new_abi_symbols",
-    "no_c_compiler", "no_deprecated_type", "no_libuv", "no_plain_rename", "no_sections", "not_torch_cmake",
-    "nothing_of_nvcc", "nvcc_crashed", "nvtx_built", "nvtx_header", "nvtx_loaded", "old_abi_symbols", "omp_symbols",
-    "plain_cmake", "plain_input", "plain_rename", "plain_symbols", "pybind_cmake", "python_symbols", "rc_missing",
-    "rc_there", "renamed", "rsqrt", "sinpi", "system_known", "system_open", "toolset_fits", "torch_cmake",
-    "torch_input",
+    "caffe2_cuda", "cmake_3", "cmake_4", "cmake_known", "conda_linker", "context_header", "cub_ambiguous", "cub_once",
+    "cub_twice", "deprecated_type", "devel_image", "long_symbols", "many_sections", "msvc_named", "msvc_not_named",
+    "new_abi_symbols", "no_c_compiler", "no_deprecated_type", "no_libuv", "no_plain_rename", "no_sections",
+    "not_torch_cmake", "nothing_of_nvcc", "nvcc_broken", "nvcc_crashed", "nvcc_died", "nvcc_sought", "nvtx_built",
+    "nvtx_header", "nvtx_loaded", "old_abi_symbols", "omp_symbols", "pip_toolkit", "plain_cmake", "plain_input",
+    "plain_rename", "plain_symbols", "pybind_cmake", "python_symbols", "rc_missing", "rc_there", "renamed", "rsqrt",
+    "sinpi", "system_known", "system_open", "toolset_fits", "torch_cmake", "torch_input",
 })
 # fmt: on
 
@@ -40,6 +40,7 @@ def _of_compilers(said: str, facts: Facts) -> dict[str, bool]:
         "system_open": facts.os is None,
         "system_known": facts.os is not None,
         "nvcc_crashed": crashed,
+        "nvcc_died": "died due to signal" in said,
         "nothing_of_nvcc": not crashed,
         "no_c_compiler": any(word in said for word in ("C compiler", "CMAKE_C_COMP", "CMAKE_CXX_COMP", "C++ compiler")),
         "rc_missing": resources,
@@ -56,8 +57,12 @@ def _of_toolkit(said: str, facts: Facts) -> dict[str, bool]:
     return {
         "sinpi": turned,
         "rsqrt": "rsqrt" in said and not turned,
+        "nvcc_broken": "simple test program" in said,
+        "nvcc_sought": "simple test program" not in said,
+        "cub_ambiguous": 'cub" is ambiguous' in said,
+        "pip_toolkit": facts.pip_toolkit is True,
         "cub_twice": twice,
-        "cub_once": not twice,
+        "cub_once": not twice and 'cub" is ambiguous' not in said,
         "caffe2_cuda": "Caffe2 version uses CUDA" in said or "uses CUDA but I cannot find" in said,
         "nvtx_loaded": "libnvToolsExt.so" in said,
         "nvtx_header": "nvToolsExt" in said and ".h" in said and ("C1083" in said or "fatal error" in said),
@@ -93,6 +98,7 @@ def _of_cmake(fields: Mapping[str, str]) -> dict[str, bool]:
         "renamed": renamed is not None,
         "plain_rename": renamed is not None and renamed.replace("_", "").isalnum(),
         "no_plain_rename": renamed is not None and not renamed.replace("_", "").isalnum(),
+        "context_header": "context_name" in fields,
         "deprecated_type": "DeprecatedTypeProperties" in said,
         "no_deprecated_type": "DeprecatedTypeProperties" not in said,
         "pybind_cmake": package == "pybind11",

@@ -41,6 +41,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
     if fields.get("old_name") in TORCH_RENAMES:
         found["new_torch_name"] = TORCH_RENAMES[fields["old_name"]]
+    found |= _ptx(fields.get("ptx_given", ""))
+    if fields.get("generator_year") in _GENERATORS:
+        found["generator_cmake"] = _GENERATORS[fields["generator_year"]]
     found |= _since(fields.get("new_name", ""))
     if fields.get("nvidia_library") in _NVIDIA_PARTS:
         found["nvidia_part"] = _NVIDIA_PARTS[fields["nvidia_library"]]
@@ -81,6 +84,17 @@ TORCH_RENAMES = {
     "THCudaMalloc": "c10::cuda::CUDACachingAllocator::raw_alloc",
     "THCudaFree": "c10::cuda::CUDACachingAllocator::raw_delete",
 }
+# The first CMake with a generator for each Visual Studio.
+_GENERATORS = {"2017": "3.7.1", "2019": "3.14", "2022": "3.21", "2026": "4.2"}
+
+
+def _ptx(given: str) -> dict[str, str]:
+    """The first CUDA that writes this version of PTX."""
+    having = (row for row in toolkits.toolkits() if row.ptx_isa is not None and given)
+    first = next((row for row in having if row.ptx_isa is not None and row.ptx_isa >= Version(given)), None)
+    return {"ptx_cuda": str(first.version)} if first else {}
+
+
 # Folders of NVIDIA's packages in site-packages, by the library.
 _NVIDIA_PARTS = {
     "nvJitLink": "nvjitlink",

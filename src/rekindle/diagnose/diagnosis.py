@@ -35,7 +35,7 @@ _TORCH_SOURCE = re.compile(
 )
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
-    {"situation", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
+    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
     | {"uv", "conda", "importing_torch"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)

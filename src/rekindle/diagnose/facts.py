@@ -33,6 +33,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     studio: str | None = None
     """The folder of the Visual Studio that a path names."""
     studio_year: str | None = None
+    pip_toolkit: bool | None = None
+    """nvcc is started out of pip's packages."""
     bits: int | None = None
     developer_prompt: bool | None = None
     msvc: bool | None = None
@@ -72,7 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 _LONGEST = 4_000
 _FLAGS = frozenset({
     "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
-    "secure_boot", "uv", "conda",
+    "secure_boot", "uv", "conda", "pip_toolkit",
 })  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
@@ -118,6 +120,7 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("python", r"\bcp3(\d{1,2})-(?:cp3|abi3)"),
     ("python", r"python(3\.\d{1,2})/(?:site|dist)-packages"),
     ("toolset", r"[/\\]MSVC[/\\](14\.\d\d)\.\d+"),
+    ("pip_toolkit", r"((?:site|dist)-packages[/\\]nvidia[/\\][\w/\\]*bin[/\\]nvcc)"),
     ("studio", _STUDIO),
     ("cl", r"\b(?:MSVC|Compiler Version) 19\.(\d)\d\."),
     ("studio_year", r"\bVisual Studio 1[4-9] (20\d\d)\b"),
