@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,11 @@ INCLUDES = (
     *("third_party/cutlass/tools/util/include", "aten/src/ATen", "torch/csrc"),
 )
 ROOTS = ("aten/src/ATen", "c10/cuda", "torch/csrc", "build/aten/src/ATen")
-# A kernel of CUB that is empty on purpose: it asks the driver which code it would run.
-EMPTY_ON_PURPOSE = re.compile(r"EmptyKernel")
-ENTRY = re.compile(r"^\.(?:visible|weak) \.entry (\w+)\(.*?^\{(.*?)^\}", re.MULTILINE | re.DOTALL)
+# Empty on purpose, on every card: CUB asks the driver with one which code it would run, and Thrust ends the life of
+# elements that need no ending.
+EMPTY_ON_PURPOSE = re.compile(r"EmptyKernel|allocator_traits_detail5gozer")
+# A kernel in an unnamed namespace is neither visible nor weak.
+ENTRY = re.compile(r"^(?:\.(?:visible|weak) )?\.entry (\w+)\(.*?^\{(.*?)^\}", re.MULTILINE | re.DOTALL)
 # Off in every build for a card this old: tests, and what needs NCCL.
 LEFT_OUT = re.compile(r"/test/|/templates/|/distributed/|/hip/")
 FIRST = re.compile(r"bfloat|half|atomic|embedding|scatter|index|sort|topk|reduce|scan", re.IGNORECASE)
@@ -116,7 +119,7 @@ def write_row(options: argparse.Namespace) -> int:
                 "files": len(every),
                 "compiled": sum(own.get(name, {}).get("ok", False) for name in every),
                 "refused": sorted(name for name in every if own.get(name, {}).get("ok") is False),
-                "dropped": sorted(name for name in every if own.get(name, {}).get("dropped")),
+                "dropped": emptied(own[name] | {"file": name} for name in every if name in own),
                 "seconds": {name: own[name]["seconds"] for name in every if own.get(name, {}).get("ok")},
                 "source": f"tools/sweep.py: {_made(options.arch, arch)} of v{torch}'s CUDA files; not linked or run",
                 "observed_at": table.today(),
@@ -128,6 +131,14 @@ def write_row(options: argparse.Namespace) -> int:
     return 0
 
 
+def emptied(rows: Iterable[dict[str, Any]]) -> list[str] | None:
+    """The files that leave kernels empty. None: not every row names its kernels, so nobody has counted them."""
+    kernels = {row["file"]: row.get("dropped") for row in rows}
+    if not all(isinstance(names, list) for names in kernels.values()):
+        return None
+    return sorted(name for name, names in kernels.items() if names)
+
+
 def told(page: str, rows: list[dict[str, Any]]) -> str:
     """The page with its table of sweeps written anew: what the table of the tool says, a person reads there."""
     lines = []
@@ -135,9 +146,9 @@ def told(page: str, rows: list[dict[str, Any]]) -> str:
         tried = row["compiled"] + len(row["refused"])
         virtual = re.search(r"the PTX for (\S+) through", row["source"])
         card = f"{row['capability']} (PTX of {virtual[1]})" if virtual else row["capability"]
-        counts = (
-            f"{tried} of {row['files']} | {row['compiled']} | {len(row['refused'])} | {len(row.get('dropped', ()))}"
-        )
+        dropped = row.get("dropped")
+        empty = "not counted" if dropped is None else len(dropped)
+        counts = f"{tried} of {row['files']} | {row['compiled']} | {len(row['refused'])} | {empty}"
         lines.append(f"| {row['torch']} | {row['cuda']} | {card} | {counts} |\n")
     return re.sub(r"(\| release \| CUDA \| for .*\n\|[-|]+\n)(?:\|.*\n)*", lambda head: head[1] + "".join(lines), page)
 
@@ -199,7 +210,7 @@ def compile_one(options: argparse.Namespace, name: str, deadline: float) -> list
             failed = error or _run(_ptxas(options.cuda, arch, ptx), environment)
             seconds = round(time.monotonic() - began, 1)
             row = {"file": name, "arch": arch, "ok": not failed, "seconds": seconds, "error": failed}
-            rows.append({**row, "kernels": kernels, "dropped": len(dropped)})
+            rows.append({**row, "kernels": kernels, "dropped": dropped})
         return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tools import sweep
-from tools.sweep import _made, counted
+from tools.sweep import _made, counted, emptied
 
 WORKS = """
 .visible .entry works(
@@ -35,7 +35,21 @@ EMPTY = """
 def test_a_kernel_that_the_source_dropped_for_an_architecture_is_counted() -> None:
     assert counted(WORKS) == (1, [])
     assert counted(WORKS + EMPTY) == (2, ["_Z7droppedv"])
-    assert counted(EMPTY.replace("_Z7droppedv", "_ZN3cub11EmptyKernelIvEEvv")) == (1, [])
+    for purpose in ("_ZN3cub11EmptyKernelIvEEvv", "_ZN6thrust23allocator_traits_detail5gozerEv"):
+        assert counted(EMPTY.replace("_Z7droppedv", purpose)) == (1, [])
+
+
+def test_a_kernel_of_an_unnamed_namespace_counts_too() -> None:
+    inner = (WORKS + EMPTY).replace(".visible .entry", ".entry")
+    assert counted(inner) == (2, ["_Z7droppedv"])
+
+
+def test_what_nobody_counted_is_not_called_nothing() -> None:
+    assert emptied([{"file": "a.cu", "dropped": ["k"]}, {"file": "b.cu", "dropped": []}]) == ["a.cu"]
+    assert emptied([{"file": "a.cu", "dropped": []}, {"file": "b.cu", "dropped": 0}]) is None
+    row = {"torch": "2.7.1", "cuda": "11.8", "capability": "3.5", "files": 1, "compiled": 1, "refused": [], "source": ""}
+    page = "| release | CUDA | for |\n|---|---|\n"
+    assert sweep.told(page, [row]).endswith("| 1 of 1 | 1 | 0 | not counted |\n")
 
 
 def test_the_row_of_another_card_says_whose_ptx_it_was() -> None:

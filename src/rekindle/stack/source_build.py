@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
-from rekindle.knowledge.builds.sweeps import seen, sweep
+from rekindle.knowledge.builds.sweeps import nearest, seen, sweep
 from rekindle.knowledge.cuda import cudnn, toolchains, toolkits
 from rekindle.knowledge.cuda.host_compilers import accepts_msvc, gcc_majors, host_limits, toolset_range
 from rekindle.knowledge.cuda.toolkits import Toolkit
@@ -379,9 +379,19 @@ def _untried(version: str, toolkit: Toolkit, situation: Situation) -> tuple[str,
     if built is not None or upstream is None or upstream.purpose != "test":
         return ()
     return tuple(
-        f"whether every CUDA file of {version} compiles for {one}: nobody is known to have tried them all"
-        for one in situation.capabilities
-        if (swept := sweep(version, toolkit.version, one)) is None or not swept.whole
+        sentence for one in situation.capabilities if (sentence := _open_question(version, toolkit.version, one))
+    )
+
+
+def _open_question(version: str, cuda: Version, card: Capability) -> str | None:
+    near = nearest(version, cuda, card)
+    if near is None or not near.whole:
+        return f"whether every CUDA file of {version} compiles for {card}: nobody is known to have tried them all"
+    if near.torch == version and near.cuda == cuda and near.capability == card:
+        return None
+    return (
+        f"whether {version} compiles whole for {card} with CUDA {cuda}: the CUDA files of {near.torch} did with "
+        f"{near.cuda}, one by one; no whole build is known"
     )
 
 

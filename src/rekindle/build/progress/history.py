@@ -15,6 +15,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder
 from rekindle.formats import ninja_log
 from rekindle.knowledge.builds.compile_costs import compile_times
+from rekindle.knowledge.builds.sweeps import file_seconds
 
 _KEPT = 12
 _LEAST = 500
@@ -75,14 +76,15 @@ def keep(log: Path, name: str, compiles: Path | None = None) -> None:
 
 
 def builds(name: str) -> list[Times]:
-    """Every build that was timed: the one of this name, this machine's others, the shipped ones."""
+    """Every build that was timed: the one of this name, this machine's others, the shipped ones, the sweeps."""
     own: list[Times] = []
     paths = sorted(folder().glob("*.json"), key=lambda path: (path.stem != name, path.name))
     for path in paths:
         with contextlib.suppress(RekindleError, OSError):
             kept = codec.from_json(path.read_bytes(), Kept, name=f"`{path}`")
             own.append(Times(name=kept.name, seconds={key: ms / 1000 for key, ms in kept.milliseconds.items()}))
-    return own + [Times(name=each.id, seconds=each.seconds) for each in compile_times()]
+    shipped = [Times(name=each.id, seconds=each.seconds) for each in compile_times()]
+    return own + shipped + [Times(name=f"sweep of {torch}", seconds=times) for torch, times in file_seconds().items()]
 
 
 class LogTail:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import defaultdict
+
 import msgspec
 
+from rekindle.core.console import plural
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
+
+
+_ENOUGH = 100
+"""Files that a sweep must have timed before its times weigh in an estimate."""
 
 
 class Sweep(Row, frozen=True, kw_only=True):
@@ -19,8 +27,11 @@ class Sweep(Row, frozen=True, kw_only=True):
     files: int
     compiled: int
     refused: tuple[str, ...]
-    dropped: tuple[str, ...] = ()
-    """Files that compile, with kernels that the source leaves empty for this card: they would run and do nothing."""
+    dropped: tuple[str, ...] | None = None
+    """Files that compile, with kernels that the source leaves empty for this card: they would run and do nothing.
+
+    None: nobody counted them.
+    """
 
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
     """What each file took, to PTX and through ptxas, one at a time on a shared machine: proportions, not speeds."""
@@ -50,7 +61,7 @@ class Sweep(Row, frozen=True, kw_only=True):
         if self.refused:
             text += f", {len(self.refused)} do not"
         if self.dropped:
-            text += f", {len(self.dropped)} leave kernels empty for it"
+            text += f", {plural(len(self.dropped), 'file')} with kernels left empty for it"
         return text
 
 
@@ -65,14 +76,42 @@ def sweep(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
     return next((row for row in sweeps() if (row.torch, row.cuda, row.capability) == wanted), None)
 
 
-def seen(torch: str, cuda: Version, capability: Capability) -> str | None:
-    """What is known of this release on such a card, in words; also of its development tree, or another toolkit."""
+def nearest(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
+    """The sweep that says most of this release on such a card.
+
+    Failing the very one: of its development tree, with another toolkit of the same major, or for a card of the same
+    generation whose code this one runs.
+    """
     exact = sweep(torch, cuda, capability)
     if exact is not None:
-        return exact.sentence
+        return exact
     release = torch.partition("+")[0]
-    near = [row for row in sweeps() if row.capability == capability and row.cuda.major == cuda.major]
-    row = next((row for row in near if row.torch == release or row.torch.startswith(f"{release}a")), None)
+    near = [
+        row
+        for row in sweeps()
+        if (row.torch == release or row.torch.startswith(f"{release}a"))
+        and row.cuda.major == cuda.major
+        and row.capability.major == capability.major
+        and row.capability <= capability
+    ]
+    return max(near, key=lambda row: (row.capability, row.torch == release), default=None)
+
+
+def seen(torch: str, cuda: Version, capability: Capability) -> str | None:
+    """What is known of this release on such a card, in words."""
+    row = nearest(torch, cuda, capability)
     if row is None:
         return None
-    return f"of {row.torch}: {row.sentence}" if row.torch != release else row.sentence
+    text = row.sentence if row.torch == torch.partition("+")[0] else f"of {row.torch}: {row.sentence}"
+    return text if row.capability == capability else f"{text}; {capability} runs the code of {row.capability} too"
+
+
+@cached
+def file_seconds() -> dict[str, dict[str, float]]:
+    """Seconds of each CUDA file by release: the mean over the cards that a whole sweep was run for."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in sweeps():
+        if len(row.seconds) >= _ENOUGH:
+            for file, seconds in row.seconds.items():
+                found[row.torch][file].append(seconds)
+    return {torch: {file: statistics.fmean(each) for file, each in files.items()} for torch, files in found.items()}
