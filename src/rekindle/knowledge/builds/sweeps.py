@@ -12,7 +12,6 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
 
-
 _ENOUGH = 100
 """Files that a sweep must have timed before its times weigh in an estimate."""
 
