@@ -157,3 +157,38 @@ def test_a_kernel_that_ptxas_has_made_is_work_that_went_well() -> None:
         "ptxas info    : Used 8 registers, used 0 barriers, 364 bytes cmem[0]\n"
     )
     assert diagnose_text(log).outcome is LogOutcome.NONE
+
+
+def test_what_cmake_warns_of_stays_a_warning_where_another_run_writes_into_it() -> None:
+    log = (
+        "CMake Warning at cmake/Dependencies.cmake:192 (find_package):\n"
+        '  By not providing "FindMKL.cmake" in CMAKE_MODULE_PATH this project has\n'
+        "-- Performing Test C_HAS_AVX_1\n"
+        '  asked CMake to find a package configuration file provided by "MKL", but\n'
+        "-- Performing Test C_HAS_AVX_1 - Failed\n"
+        '  CMake did not find one.\n\n  Could not find a package configuration file provided by "MKL" with any of\n'
+        "-- Performing Test C_HAS_AVX_2\n"
+        "  the following names:\n"
+        "-- Build files have been written to: /b\n"
+    )
+    found = diagnose_text(log)
+    assert ([cause.label for cause in found.causes], found.outcome) == ([], LogOutcome.NONE)
+    # The same words in an error are one.
+    found = diagnose_text(
+        log.replace("CMake Warning", "CMake Error").replace("-- Build files", "-- Configuring incomplete")
+    )
+    assert [cause.label for cause in found.causes] == ["cmake_package_missing"]
+
+
+def test_a_second_try_that_worked_is_enough_whatever_cmake_asks_python_afterwards() -> None:
+    log = (
+        "[201/318] Building CUDA object CMakeFiles/ops.dir/k7.cu.o\n"
+        "c++: fatal error: Killed signal terminated program cc1plus\nninja: build stopped: subcommand failed.\n"
+        "$ MAX_JOBS=2 pip wheel . --no-build-isolation -w dist\nProcessing /srv/ops\nSuccessfully built ops\n"
+        "-- The CXX compiler identification is GNU 13.3.0\n"
+        'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n'
+        "ModuleNotFoundError: No module named 'numpy'\n"
+        "-- Could NOT find Python (missing: NumPy)\n-- Build files have been written to: /b\n"
+    )
+    found = diagnose_text(log)
+    assert ([cause.label for cause in found.causes], found.outcome) == ([], LogOutcome.NONE)

@@ -7,13 +7,38 @@ import re
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
 
+# What was wrong with a command, by the words of the shell or the program.
+_SHELL = {
+    "says_policy": r"(?i)running scripts is disabled|UnauthorizedAccess",
+    "says_and": r"valid statement separator",
+    "says_linux": (
+        r"(?i)['\"](?:export|source|sudo|apt|ls|rm|cp|mv|grep|[A-Z_]+=\S*)['\"] is not recognized"
+        r"|the term '(?:export|source|sudo|apt(?:-get)?|[A-Z_]+=)"
+    ),
+    "says_crlf": r"\\r|bad interpreter",
+    "says_zsh": r"no matches found",
+    "says_folder": (
+        r"Neither 'setup\.py' nor|does not appear to contain CMakeLists|The source directory|setup\.py\"? not found"
+        r"|No targets specified"
+    ),
+    "says_file": r"can't open file|Could not open requirements file|the file does not exist|looks like a filename",
+    "says_requirement": (
+        r"(?i)Invalid requirement|Invalid wheel filename|valid editable requirement|at least one requirement"
+    ),
+    "says_option": r"(?i)no such option|unrecognized arguments|Unknown argument|invalid option",
+}
 _HALF_ATOMICS = Capability(7, 0)
 _BFLOAT16 = Capability(8, 0)
 
 # fmt: off
 CONDITIONS = frozenset({
     "asks_bf16", "asks_flash", "asks_fp8", "asks_other", "bf16", "branch_dropped", "card_below_70", "card_below_80",
-    "card_from_70", "cublas_other", "cublas_value", "engine_open", "module_open", "no_engine", "not_bf16",
+    "arm", "card_from_70", "cl_silent", "cl_speaks", "git_long",
+    "ninja_long", "not_arm", "not_dubious", "not_git_long", "not_ninja_long",
+    "nvcc_input", "policy", "says_and", "says_crlf", "says_else", "says_file", "says_folder", "says_linux",
+    "says_option",
+    "says_policy", "says_requirement", "says_zsh",
+    "cublas_other", "cublas_value", "engine_open", "module_open", "no_engine", "not_bf16",
     "not_supported", "nouveau", "off_the_bus", "open_modules", "secure_boot", "tcc",
 })
 # fmt: on
@@ -21,7 +46,7 @@ CONDITIONS = frozenset({
 
 def holding(said: str, facts: Facts) -> dict[str, bool]:
     """`said` is the text of the lines that show the cause."""
-    return _of_card(facts) | _of_driver(said, facts) | _of_math(said)
+    return _of_card(facts) | _of_driver(said, facts) | _of_math(said) | _of_files(said, facts) | _of_shell(said)
 
 
 def _of_card(facts: Facts) -> dict[str, bool]:
@@ -70,3 +95,28 @@ def _of_math(said: str) -> dict[str, bool]:
         **asks,
         "asks_other": not any(asks.values()),
     }
+
+
+def _of_files(said: str, facts: Facts) -> dict[str, bool]:
+    """Downloads, paths, encodings and rights."""
+    ninja = "Stat(" in said or "ninja" in said
+    git = "unable to create file" in said or "unable to checkout" in said
+    dubious = "dubious ownership" in said
+    return {
+        "arm": facts.arm is True,
+        "not_arm": facts.arm is not True,
+        "ninja_long": ninja,
+        "not_ninja_long": not ninja,
+        "git_long": git and not ninja,
+        "not_git_long": not git,
+        "not_dubious": not dubious,
+        "nvcc_input": "single input file" in said,
+        "cl_speaks": facts.reads_cl is True,
+        "cl_silent": facts.reads_cl is not True,
+        "policy": re.search(r"(?i)policy|Device Guard|4551|1260", said) is not None,
+    }
+
+
+def _of_shell(said: str) -> dict[str, bool]:
+    found = {name: re.search(pattern, said) is not None for name, pattern in _SHELL.items()}
+    return found | {"says_else": not any(found.values())}

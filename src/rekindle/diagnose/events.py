@@ -54,6 +54,8 @@ _MAKE_TARGET = re2.compile(r"\*\*\* \[(?:[^\]\s]+:\d+: )?([^\]]+)\] ")
 _PROJECT = re2.compile(r"\[([^\]\[]+\.(?:vcx|cs)proj)\]$")
 _ONE_LINER = re2.compile(r'^File "<string>", line \d+, in <module>')
 _STEP = re2.compile(r"^\[\d+/\d+\]")
+# What CMake says in passing. Two that run at once write it into each other's messages, which go on afterwards.
+_STATUS = "-- "
 
 
 def read(lines: Iterable[LogLine]) -> tuple[Event, ...]:
@@ -64,7 +66,8 @@ def read(lines: Iterable[LogLine]) -> tuple[Event, ...]:
     for line in lines:
         kind, tool = classify(line.text)
         block = _cmake_block(line, kind, tool, block)
-        if block is LineKind.WARNING and not (kind is LineKind.ERROR and tool in _PLAIN_SPEAKERS):
+        answers = line.text.startswith(_STATUS)
+        if block is LineKind.WARNING and not answers and not (kind is LineKind.ERROR and tool in _PLAIN_SPEAKERS):
             kind, tool = LineKind.WARNING, "cmake"
         failed = _FAILED_TARGET.match(line.text)
         if failed:
@@ -95,6 +98,9 @@ def _asked_by_cmake(events: list[Event]) -> list[Event]:
         after = next((other.text for other in events[index + 1 :] if other.text), "")
         if any(_ONE_LINER.match(text) for text in before) and after.startswith("-- "):
             events[index] = msgspec.structs.replace(event, kind=LineKind.PROBE, tool="cmake")
+            for back in range(max(0, index - 3), index):
+                if events[back].text.startswith("Traceback "):
+                    events[back] = msgspec.structs.replace(events[back], kind=LineKind.PROBE, tool="cmake")
     return events
 
 
@@ -102,7 +108,7 @@ def _cmake_block(line: LogLine, kind: LineKind, tool: str | None, block: LineKin
     """CMake's messages have a heading and an indented body: what the body says is as serious as its heading."""
     if tool == "cmake" and kind in (LineKind.WARNING, LineKind.ERROR):
         return kind
-    if block is None or not line.text or line.text.startswith("Call Stack"):
+    if block is None or not line.text or line.text.startswith(("Call Stack", _STATUS)):
         return block
     before = line.raw[: len(line.raw) - len(line.text)]
     return block if before.endswith("  ") else None

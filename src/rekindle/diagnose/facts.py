@@ -57,6 +57,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     tcc: bool | None = None
     """A card in the driver mode of Windows that WSL cannot use."""
     secure_boot: bool | None = None
+    arm: bool | None = None
+    reads_cl: bool | None = None
+    """A traceback goes through the code of torch that reads what cl.exe prints."""
     names_torch: bool | None = None
     portable: bool | None = None
     """A Windows program with a Python of its own in `python_embeded`, as ComfyUI's portable one."""
@@ -75,6 +78,7 @@ _LONGEST = 4_000
 _FLAGS = frozenset({
     "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
     "secure_boot", "uv", "conda", "pip_toolkit",
+    "arm", "reads_cl",
 })  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
@@ -103,6 +107,10 @@ _STUDIO = (
 )
 # By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
 _STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
+_READS_CL = (
+    r"(check_compiler_(?:abi|ok|is_gcc|exist)|check_msvc_cl|_is_msvc_cl|Error checking compiler version for cl"
+    r"|_inductor\S*cpp_builder|SUBPROCESS_DECODE_ARGS)"
+)
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
     ("torch", r"^torch\s+(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?(?:\s|$)"),
@@ -133,6 +141,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("docker", r"(?i)(\bdocker\b|=> ERROR \[|\bpodman\b)"),
     ("tcc", r"(^\|?\s*\d+\s+\S.{0,40}\sTCC\s+\|)"),
     ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
+    ("arm", r"(?i)(\baarch64\b|\barmv[78]|\bJetson\b|\btegra\b|Raspberry Pi|linux-aarch64)"),
+    ("reads_cl", _READS_CL),
     ("names_torch", r"(?i)\b((?:py)?torch)\b"),
     ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
     ("conda", r"(?i)(\b(?:conda|mamba|micromamba) (?:install|create|activate|env)\b)"),
