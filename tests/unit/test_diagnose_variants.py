@@ -33,6 +33,7 @@ SETS = (
     "thirteenth-compilers.toml",
     "twelfth-cards.toml",
     "twelfth-packages.toml",
+    "thirteenth-packages.toml",
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 

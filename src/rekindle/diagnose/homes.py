@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from rekindle.core.version import Version
 from rekindle.diagnose.conditions import plain_name
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, wheel_for, wheels
+from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution
 
 _ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'
+_OWN = frozenset({"torch", "torchvision", "torchaudio"})
 _REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
 # The C library of Ubuntu 20.04 and Debian 11, the oldest that people still ask about.
 _OLD_GLIBC = "2.31"
@@ -33,6 +34,15 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
     }
     found |= {name: said for name, said in asked.items() if name != "package_home"}
+    known = torch_names().get(fields.get("torch_name", ""))
+    if known is not None:
+        found |= {"name_since": known.since} if known.since else {"name_gone": known.gone or ""}
+    if fields.get("failing", "torch") not in _OWN:
+        found["asking"] = fields["failing"]
+    if "bnb_cuda" in fields:
+        found["bnb_before"] = str(int(fields["bnb_cuda"]) - 1)
+    if "torch_cuda_said" in fields:
+        found["said_line"] = "cu" + fields["torch_cuda_said"].replace(".", "")
     if "wheel_cp" in fields:
         found["wheel_python"] = f"{fields['wheel_cp'][0]}.{fields['wheel_cp'][1:]}"
     row = home(fields.get("owner") or fields.get("failing", ""))

@@ -20,7 +20,11 @@ _SILENT = frozenset({LineKind.COMMAND, LineKind.QUOTE, LineKind.PROGRESS, LineKi
 _GUARDED = frozenset({LineKind.WARNING, LineKind.PROBE, LineKind.WRAPPER})
 _LONGEST = 8_000
 _CUT, _NARROW, _FRAMES = 48, 32, 40
-_FRAME = re2.compile(r"""^File "[^"]*(?:site|dist)-packages[/\\]([\w-]+)""")
+_FRAME = re2.compile(
+    r"""^File "?[^"]*(?:site|dist)-packages[/\\]([\w-]+)"""
+    r"""|^[~\w./\\:-]*(?:site|dist)-packages[/\\]([\w-]+)\S* in <module>"""
+)
+_IMPORTED = re2.compile(r"^(?:>>> )?(?:from|import) ([A-Za-z]\w*)")
 # A compiled file of a package, and a compiled module by its name.
 _COMPILED = re2.compile(r"""(?:site|dist)-packages[/\\]([A-Za-z]\w*)[^\s:'"]*\.(?:so|pyd)\b""")
 _IMPORTING = re2.compile(r"DLL load failed while importing (\w+)")
@@ -136,7 +140,10 @@ def failing_module(events: Sequence[Event], index: int) -> str:
             break
         frame = _FRAME.search(event.text)
         if frame:
-            return str(frame.group(1))
+            return str(frame.group(1) or frame.group(2))
+        imported = _IMPORTED.search(event.text)
+        if imported and home(imported.group(1)) is not None:
+            return str(imported.group(1))
     return "torch"
 
 

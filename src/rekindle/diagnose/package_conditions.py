@@ -26,12 +26,15 @@ _SAID: dict[str, re.Pattern[str]] = {
         "nvjitlink": r"nvJitLink",
         # All that the ordinary index ever had for a system without wheels: the sign that none fits.
         "old_torch_only": r"from versions: 0\.1\.2(?:, 0\.1\.2\.post[12])*\)",
+        "rust": r"(?i)requires Rust and Cargo|the Rust package manager|Rust compiler",
+        "torch_core": r"lib(?:c10|torch|torch_cpu|torch_python|torch_cuda|c10_cuda)\.so: cannot",
         "torch_library": r"lib(?:torch|c10)\w*\.so",
+        "torch_split": r"libtorch_cuda_c(?:u|pp)\.so",
         "use_2to3": r"use_2to3",
         "xformers_said": r"(?i)xformers",
     }.items()
 }
-_NEGATED = ("ffmpeg_library", "functional_tensor", "hip_library", "torch_library")
+_NEGATED = ("ffmpeg_library", "functional_tensor", "hip_library", "torch_library", "torch_split")
 # How a download failed; the first that fits decides.
 _NETWORK: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
@@ -52,7 +55,8 @@ _TORCH_OF_CONDA = ("pytorch", "cudatoolkit", "torch", "cuda")
 # fmt: off
 CONDITIONS = frozenset({
     *_SAID, *(f"not_{name}" for name in _NEGATED), *(name for name, _ in _NETWORK),
-    "conda", "conda_libstdcxx", "conda_other", "conda_torch", "in_source_folder", "mkl_symbol", "module_not_wheel",
+    "conda", "conda_installed", "conda_libstdcxx", "conda_other", "conda_torch", "in_source_folder", "mkl_symbol",
+    "module_not_wheel",
     "module_torch", "module_triton", "module_wheel", "not_bitsandbytes", "not_module_torch", "not_module_triton",
     "not_portable", "numpy_is_newer", "numpy_is_older", "old_is_wanted", "plain_network_only", "plain_setuptools",
     "portable", "system_libstdcxx", "uv", "without_conda",
@@ -81,6 +85,7 @@ def _of_places(said: str, found: Mapping[str, bool], facts: Facts) -> dict[str, 
     in_conda = _SAID["conda_path"].search(before) is not None
     return {
         "conda": conda,
+        "conda_installed": facts.conda is True and facts.portable is not True,
         "without_conda": not conda,
         "conda_libstdcxx": _SAID["conda_path"].search(said.partition("required by")[0]) is not None,
         "system_libstdcxx": before.rstrip("/").endswith(("lib", "lib64", "linux-gnu")) and not in_conda,

@@ -98,6 +98,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},
     "logs/system_packages": {"row": ("package",)},
+    "logs/torch_names": {"row": ("name",)},
     "torch/community_wheels": {"wheels": ("id",)},
     "torch/aarch64_lines": {"line": ("minor", "variant")},
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},

@@ -1,4 +1,4 @@
-"""Where the compiled packages of the torch world come from: whose a module is, and where its builds for a torch are."""
+"""Whose a compiled module is and where its builds for a torch are; which torch has a name of its Python interface."""
 
 from __future__ import annotations
 
@@ -82,3 +82,20 @@ def for_glibc(package: str, glibc: str) -> ExtensionWheel | None:
     """The newest release whose files run on this C library."""
     known = (row for row in reversed(wheels(package)) if row.glibc)
     return next((row for row in known if Version(row.glibc or "0") <= Version(glibc)), None)
+
+
+class TorchName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A name of torch in Python, with the first release that has it or that has it no more."""
+
+    name: str
+    since: str | None = None
+    gone: str | None = None
+
+
+class _Names(msgspec.Struct, frozen=True):
+    row: tuple[TorchName, ...]
+
+
+@cached
+def torch_names() -> dict[str, TorchName]:
+    return {row.name: row for row in decided("torch_names", _Names).row}
