@@ -116,7 +116,7 @@ def architecture() -> str:
 
 
 def quoted(word: str) -> str:
-    """A path or a name as one word of a command that is printed: every shell takes double quotes."""
+    """A path, a name or a requirement as one word of a command that is printed: every shell takes double quotes."""
     plain = all(letter.isalnum() or letter in "-_./\\:=+,~@%" for letter in word)
     return word if word and plain else f'"{word}"'
 

@@ -9,9 +9,8 @@ import msgspec
 
 from rekindle.core import codec, files, python, run
 from rekindle.core.errors import FetchFailed
-from rekindle.core.paths import sha256_of
+from rekindle.core.paths import quoted, sha256_of
 from rekindle.install.apply import request_of
-from rekindle.install.installer import quoted
 from rekindle.stack import plan as lock
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.verdict import Verdict

@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.core import console, python, run
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
-from rekindle.core.paths import sha256_of
+from rekindle.core.paths import quoted, sha256_of
 from rekindle.core.processes import which
 from rekindle.core.version import Version
 from rekindle.model.environment import Environment
@@ -186,7 +186,3 @@ def _fetch_failed(result: run.Result, request: Request) -> FetchFailed:
 def _step_failed(result: run.Result) -> StepFailed:
     tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-8:])
     return StepFailed(f"the installer exited with code {result.code}\n{tail}", hint="the environment was restored")
-
-
-def quoted(word: str) -> str:
-    return f'"{word}"' if any(sign in word for sign in "<>= ") and "==" not in word else word

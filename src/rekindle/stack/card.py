@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from rekindle.core.errors import UsageError
+from rekindle.core.paths import quoted
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
@@ -118,7 +119,7 @@ def describe(query: str) -> CardAnswer:
         else {},
         official_wheels={system: serving_wheels(capability, system) for system in SYSTEMS} if capability else {},
         old_wheels=old_wheels.shares(capability) if capability else (),
-        next=f"rekindle plan --gpu {_quoted(capability.sm if capability and listed else match.query)}",
+        next=f"rekindle plan --gpu {quoted(capability.sm if capability and listed else match.query)}",
     )
 
 
@@ -180,7 +181,3 @@ def _candidate(gpu: gpus.Gpu) -> SoldChip:
 def _single(values: Iterable[T]) -> T | None:
     found = set(values)
     return found.pop() if len(found) == 1 else None
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if " " in text or "&" in text else text
