@@ -230,6 +230,22 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
         ("    CUDA::cublasLt\n\n  but the target was not found.", ("behind `CUDA::cublasLt`",)),
         ("/usr/src/a.cpp:12:5: error: 'AT_CHECK' was not declared in this scope", ("s/\\bAT_CHECK\\b/TORCH_CHECK/g",)),
         ("/usr/bin/ld: cannot find -lc10", ("`torch/lib`",)),
+        (
+            (
+                "C:\\CUDA\\v9.2\\crt/host_config.h(1): fatal error C1189: unsupported Microsoft Visual Studio "
+                "version! Only the versions 2012, 2013, 2015 and 2017 are supported!"
+            ),
+            ("-vcvars_ver=14.13",),
+        ),
+        ("error STL1002: Unexpected compiler version, expected CUDA 10.1 Update 2 or newer.", ("CUDA 10.1 or newer",)),
+        ("nvcc fatal   : Host compiler targets unsupported OS.", ("On Linux give it g++", "On Windows it takes MSVC")),
+        ("error MSB4019: The imported project Microsoft.Cpp.Default.props was not found.", ("MSBuild of .NET",)),
+        ("  Could not find compiler set in environment variable CUDACXX:\n\n  $~/bin/nvcc.", ("no `~`, no `$`",)),
+        ("/usr/src/a.cu:8:10: fatal error: glm/glm.hpp: No such file or directory", ("`glm`", "libglm-dev")),
+        ("a.h:6:10: fatal error: cusparse.h: No such file or directory\n/usr/bin/gcc", ("`libcusparse-dev`",)),
+        ("LINK : fatal error LNK1181: cannot open input file 'b\\freqencoder.obj'", ("use_ninja=False",)),
+        ("LINK : fatal error LNK1181: cannot open input file 'C:\\Program Files\\x\\lib\\x64.obj'", ("is a folder",)),
+        ("x.obj : error LNK2001: unresolved external symbol __imp_THFloatTensor_cadd", ("`ATen.lib`",)),
         ("ptxas a.ptx, line 9; fatal   : Unsupported .version 8.5; current version is '7.5'", ("CUDA 12.5 or newer",)),
         (
             (

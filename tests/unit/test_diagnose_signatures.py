@@ -102,6 +102,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
     known |= {"name_cuda", "nvidia_part", "new_torch_name", "ptx_cuda", "generator_cmake"}
+    known |= {"early_toolset", "bundled_package"}
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))

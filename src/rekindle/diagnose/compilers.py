@@ -39,6 +39,10 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""))
     if "std_int" in fields:
         found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
+    if facts.cuda in _EARLY_TOOLSETS:
+        found["early_toolset"] = _EARLY_TOOLSETS[facts.cuda]
+    if fields.get("bundled") in _BUNDLED_PACKAGES:
+        found["bundled_package"] = _BUNDLED_PACKAGES[fields["bundled"]]
     if fields.get("old_name") in TORCH_RENAMES:
         found["new_torch_name"] = TORCH_RENAMES[fields["old_name"]]
     found |= _ptx(fields.get("ptx_given", ""))
@@ -73,6 +77,17 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return found
 
 
+# The newest toolset that each of the CUDA before the tables takes (`_MSC_VER` in host_config.h).
+_EARLY_TOOLSETS = {"9.0": "14.11", "9.1": "14.11", "9.2": "14.13"}
+# Debian's packages of libraries that projects bundle.
+_BUNDLED_PACKAGES = {
+    "glm": "libglm-dev",
+    "Eigen": "libeigen3-dev",
+    "fmt": "libfmt-dev",
+    "spdlog": "libspdlog-dev",
+    "pybind11": "pybind11-dev",
+    "nlohmann": "nlohmann-json3-dev",
+}
 # Names that torch's headers lost, and what stands in their place.
 TORCH_RENAMES = {
     "AT_CHECK": "TORCH_CHECK",

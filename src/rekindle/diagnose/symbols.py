@@ -34,6 +34,7 @@ _OWNERS: tuple[tuple[re2._Regexp, str], ...] = tuple(
 # Names of torch's own libraries, where link.exe misses them.
 _TORCH_OWN: tuple[tuple[re2._Regexp, str], ...] = (
     (re2.compile(r"LNK20(?:01|19)\b.*(?:\bc10::|@c10@@)"), "c10"),
+    (re2.compile(r"LNK20(?:01|19)\b.*\b__imp_THC?[A-Z]\w+(?:Tensor|Storage)"), "ATen"),
     (re2.compile(r"LNK20(?:01|19)\b.*(?:\b(?:at|torch)::|@(?:at|torch)@@)"), "torch_cpu"),
 )
 # More packages than this are no answer.
