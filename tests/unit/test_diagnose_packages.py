@@ -209,6 +209,37 @@ def test_the_remedy_goes_in_the_right_direction(log: str, says: str, never: str)
     assert never not in said
 
 
+def test_a_project_outside_of_site_packages_is_named_by_its_import() -> None:
+    log = (
+        '  File "c:\\src\\detect\\layers\\roi_align.py", line 8, in <module>\n'
+        "    from detect import _C\n"
+        "ImportError: DLL load failed: The specified procedure could not be found."
+    )
+    assert "`detect` was built for another torch" in told(log)
+
+
+def test_both_sides_of_a_mixed_environment_are_named() -> None:
+    log = (
+        '  File "/home/j/.conda/envs/d/lib/python3.7/site-packages/torchvision/ops/boxes.py", line 36, in nms\n'
+        '  File "/home/j/.local/lib/python3.7/site-packages/torch/_ops.py", line 61, in __getattr__\n'
+        "RuntimeError: No such operator torchvision::nms"
+    )
+    assert "`torch` comes from the user's own folder" in told(log)
+    assert "`torchvision` from the environment" in told(log)
+
+
+def test_the_cpu_build_is_replaced_by_the_line_that_the_log_names() -> None:
+    log = "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.3.1+cpu)"
+    assert "torch==2.3.1+cu121 torchvision==0.18.1+cu121" in told(log)
+    log = "torch 2.6.0+cpu\nAssertionError: Torch not compiled with CUDA enabled"
+    assert "The CUDA builds of torch 2.6.0 are" in told(log)
+
+
+def test_a_name_of_torch_is_dated() -> None:
+    said = told("AttributeError: module 'torch' has no attribute 'float8_e8m0fnu'")
+    assert "came with torch 2.7" in said
+
+
 def test_uv_gets_commands_of_uv() -> None:
     log = "$ uv pip install torch\nerror: Failed to build `flash-attn`\nGetting requirements to build wheel\n"
     said = told(f"{log}ModuleNotFoundError: No module named 'torch'")

@@ -25,6 +25,7 @@ _FRAME = re2.compile(
     r"""|^[~\w./\\:-]*(?:site|dist)-packages[/\\]([\w-]+)\S* in <module>"""
 )
 _IMPORTED = re2.compile(r"^(?:>>> )?(?:from|import) ([A-Za-z]\w*)")
+_COMPILED_PART = re2.compile(r"^(?:>>> )?from ([A-Za-z]\w*)(?:\.\w+)* import _(?:C|ext)\b")
 # A compiled file of a package, and a compiled module by its name.
 _COMPILED = re2.compile(r"""(?:site|dist)-packages[/\\]([A-Za-z]\w*)[^\s:'"]*\.(?:so|pyd)\b""")
 _IMPORTING = re2.compile(r"DLL load failed while importing (\w+)")
@@ -142,7 +143,7 @@ def failing_module(events: Sequence[Event], index: int) -> str:
         if frame:
             return str(frame.group(1) or frame.group(2))
         imported = _IMPORTED.search(event.text)
-        if imported and home(imported.group(1)) is not None:
+        if imported and (home(imported.group(1)) is not None or _COMPILED_PART.search(event.text)):
             return str(imported.group(1))
     return "torch"
 

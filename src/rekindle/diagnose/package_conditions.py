@@ -55,7 +55,8 @@ _TORCH_OF_CONDA = ("pytorch", "cudatoolkit", "torch", "cuda")
 # fmt: off
 CONDITIONS = frozenset({
     *_SAID, *(f"not_{name}" for name in _NEGATED), *(name for name, _ in _NETWORK),
-    "conda", "conda_installed", "conda_libstdcxx", "conda_other", "conda_torch", "in_source_folder", "mkl_symbol",
+    "bnb_installed", "bnb_source", "conda", "conda_installed", "conda_libstdcxx", "conda_other", "conda_torch",
+    "in_source_folder", "mkl_symbol",
     "module_not_wheel",
     "module_torch", "module_triton", "module_wheel", "not_bitsandbytes", "not_module_torch", "not_module_triton",
     "not_portable", "numpy_is_newer", "numpy_is_older", "old_is_wanted", "plain_network_only", "plain_setuptools",
@@ -81,6 +82,7 @@ def _of_network(said: str, plain: bool) -> dict[str, bool]:
 def _of_places(said: str, found: Mapping[str, bool], facts: Facts) -> dict[str, bool]:
     conda = facts.conda is True or found["conda_path"]
     portable = facts.portable is True and facts.os == "windows"
+    source = "libbitsandbytes" in said and ("-packages" not in said or ".egg" in said)
     before = said.partition("libstdc++")[0]
     in_conda = _SAID["conda_path"].search(before) is not None
     return {
@@ -92,6 +94,8 @@ def _of_places(said: str, found: Mapping[str, bool], facts: Facts) -> dict[str, 
         "in_source_folder": "-packages" not in said and "cannot import name" in said,
         "portable": portable,
         "not_portable": not portable,
+        "bnb_source": source,
+        "bnb_installed": not source,
         "uv": facts.uv is True,
     }
 

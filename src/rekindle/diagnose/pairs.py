@@ -21,6 +21,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
             found |= {"companions": pinned, "variant": facts.variant}
     elif facts.torch:
         found |= _belonging(facts.torch)
+    found["pairing"] = _pairing()
+    if facts.torch:
+        found |= _lines_of(facts.torch)
     if "built_for" in fields and "built_variant" in fields:
         pinned = _companions(fields["built_for"], fields["built_variant"], facts.os)
         if pinned:
@@ -44,6 +47,22 @@ def _belonging(torch: str) -> dict[str, str]:
         return {}
     named = [f"{project} {version}" for project, version in wanted if version]
     return {"belonging": " and ".join(named)} if named else {}
+
+
+def _pairing() -> str:
+    """The releases of torch with their torchvision, newest first: `2.9: 0.24`."""
+    known = ((row.minor, _companion_for("torchvision", str(row.newest))) for row in reversed(releases.torch_releases()))
+    said = [f"{minor}: {Version(version).major_minor}" for minor, version in known if version]
+    return f"torch and torchvision {', '.join(said)}"
+
+
+def _lines_of(torch: str) -> dict[str, str]:
+    """The CUDA lines that a release has wheels of."""
+    try:
+        names = [each.name for each in releases.torch_release(torch).variants]
+    except RekindleError:
+        return {}
+    return {"cuda_lines": _listed(names), "cuda_line": names[-1]} if names else {}
 
 
 def _companion_for(project: str, torch: str) -> str | None:
