@@ -62,7 +62,7 @@ def test_the_card_and_torch_that_the_log_names_are_enough() -> None:
     assert any("cu126" in command for command in found.fix.commands)
     # The same message where torch has the card: then it is an extension.
     frame = '  File "/e/lib/python3.11/site-packages/flash_attn/x.py", line 5, in fwd'
-    log = f"torch 2.9.0+cu126\nGPU 0: NVIDIA GeForce GTX 1070\n{frame}\n{NO_IMAGE}"
+    log = f"torch 2.9.0+cu126\nGPU 0: NVIDIA GeForce RTX 3090\n{frame}\n{NO_IMAGE}"
     found = diagnose_text(log).causes[0]
     assert found.label == "no_kernel_image"
     assert "flash_attn" in found.fix.text

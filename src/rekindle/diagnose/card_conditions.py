@@ -32,6 +32,8 @@ _BFLOAT16 = Capability(8, 0)
 
 # fmt: off
 CONDITIONS = frozenset({
+    "banner", "cdi", "cmake_arch", "cusolver", "flash_on_old", "hopper_kernel", "host_driver", "kubernetes",
+    "not_flash_on_old", "toolkit_missing", "torch_no_driver",
     "asks_bf16", "asks_flash", "asks_fp8", "asks_other", "bf16", "branch_dropped", "card_below_70", "card_below_80",
     "arm", "card_from_70", "cl_silent", "cl_speaks", "git_long",
     "ninja_long", "not_arm", "not_dubious", "not_git_long", "not_ninja_long",
@@ -44,9 +46,17 @@ CONDITIONS = frozenset({
 # fmt: on
 
 
-def holding(said: str, facts: Facts) -> dict[str, bool]:
-    """`said` is the text of the lines that show the cause."""
-    return _of_card(facts) | _of_driver(said, facts) | _of_math(said) | _of_files(said, facts) | _of_shell(said)
+def holding(said: str, facts: Facts, failing: str) -> dict[str, bool]:
+    """`said` is the text of the lines that show the cause, `failing` the package in which a traceback ends."""
+    flash = "flash" in failing.lower() and bool(facts.gpus) and max(facts.gpus) < _BFLOAT16
+    found = {
+        "flash_on_old": flash,
+        "hopper_kernel": "hopper" in said,
+        "not_flash_on_old": not flash and "hopper" not in said,
+        "cmake_arch": "CUDA_ARCHITECTURES" in said,
+    }
+    found |= _of_card(facts) | _of_driver(said, facts) | _of_container(said)
+    return found | _of_math(said) | _of_files(said, facts) | _of_shell(said)
 
 
 def _of_card(facts: Facts) -> dict[str, bool]:
@@ -69,8 +79,20 @@ def _of_driver(said: str, facts: Facts) -> dict[str, bool]:
         "off_the_bus": any(word in said for word in ("fallen off the bus", "Xid", "RmInitAdapter", "GPU is lost")),
         "nouveau": "nouveau" in said or "probe routine was not called" in said,
     }
+    found["torch_no_driver"] = "Found no NVIDIA driver" in said and not any(found.values())
     open_still = facts.wsl is not True and not any(found.values())
     return found | {"module_open": open_still, "tcc": facts.tcc is True}
+
+
+def _of_container(said: str) -> dict[str, bool]:
+    """What a container runtime lacks."""
+    found = {
+        "banner": "The NVIDIA Driver was not detected" in said or "to start this container with GPU support" in said,
+        "cdi": re.search(r"\bCDI\b", said) is not None,
+        "kubernetes": "nodes are available" in said,
+        "host_driver": "load library failed" in said or "driver not loaded" in said.lower() or "driver error" in said,
+    }
+    return found | {"toolkit_missing": not any(found.values())}
 
 
 def _of_math(said: str) -> dict[str, bool]:
@@ -92,6 +114,7 @@ def _of_math(said: str) -> dict[str, bool]:
         "cublas_other": not (value or unsupported),
         "no_engine": engine,
         "engine_open": not engine,
+        "cusolver": "cusolver" in said.lower(),
         **asks,
         "asks_other": not any(asks.values()),
     }

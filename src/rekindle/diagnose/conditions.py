@@ -38,7 +38,9 @@ def holding(fields: Mapping[str, str], facts: Facts) -> frozenset[str]:
     """The names of the conditions that hold. `fields["said"]` is the text of the lines that show the cause."""
     said = fields.get("said", "")
     found = _of_card(fields, facts) | _of_text(said, facts) | _of_package(fields, facts)
-    found |= card_conditions.holding(said, facts) | compiler_conditions.holding(fields, facts)
+    found |= card_conditions.holding(said, facts, fields.get("failing", "")) | compiler_conditions.holding(
+        fields, facts
+    )
     found |= package_conditions.holding(fields, facts, plain_network=found["plain_network"])
     return frozenset(name for name, holds in found.items() if holds)
 
