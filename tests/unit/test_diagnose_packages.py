@@ -240,6 +240,35 @@ def test_a_name_of_torch_is_dated() -> None:
     assert "came with torch 2.7" in said
 
 
+@pytest.mark.parametrize(
+    ("log", "label", "says"),
+    [
+        ("No candidates were found for pytorch-cuda 12.8.*.", "python_no_wheel", "pytorch-cuda 12.4"),
+        ("critical libmamba The following packages are not found: pytorch-cuda=12.9", "python_no_wheel", "conda-forge"),
+        ("nothing provides cuda 12.4.* needed by pytorch-2.5.0", "python_no_wheel", "`cuda`"),
+        ("└─ __cuda, which is missing on the system.", "dependency_conflict", "CONDA_OVERRIDE_CUDA"),
+        (
+            "Because only torch==2.0.1+cu118 is available and you require torch==2.1.0, it cannot be had.",
+            "python_no_wheel",
+            "has only `torch==2.0.1+cu118`",
+        ),
+        (
+            "- torchvision requires Python >=3.8,<3.12, so it will not be installable for Python >=3.12,<4.0",
+            "python_no_wheel",
+            "`torchvision` wants Python >=3.8,<3.12",
+        ),
+        (
+            "So, because app depends on both torch (^2.6.0) and triton (2.1.0), version solving failed.",
+            "dependency_conflict",
+            "Loosen one of the pins",
+        ),
+    ],
+)
+def test_every_resolver_is_understood(log: str, label: str, says: str) -> None:
+    assert diagnose_text(f"{log}\n").causes[0].label == label
+    assert says in told(log)
+
+
 def test_uv_gets_commands_of_uv() -> None:
     log = "$ uv pip install torch\nerror: Failed to build `flash-attn`\nGetting requirements to build wheel\n"
     said = told(f"{log}ModuleNotFoundError: No module named 'torch'")

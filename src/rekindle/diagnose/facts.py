@@ -132,6 +132,7 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("studio", _STUDIO),
     ("cl", r"\b(?:MSVC|Compiler Version) 19\.(\d)\d\."),
     ("studio_year", r"\bVisual Studio 1[4-9] (20\d\d)\b"),
+    ("bits", r"[/\\]Python\d+-(32)[/\\]"),
     ("bits", r"\[MSC v\.\d+ (32|64) bit"),
     ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
     ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),

@@ -43,7 +43,7 @@ _WORDS = (
     rb"|requires?\b|required|only supports|access violation|conflict|catastrophic|assertion|nonexistent|non-existent"
     rb"|removed|invalid|ambiguous|bad |refused|reset by|unreachable|core dumped|deprecated|dubious|terminated"
     rb"|will ignore|is_available|no longer"
-    rb"|longer than|has no (?:attribute|member|wheels)|unsatisfiab|was built for|was compiled|compiled using"
+    rb"|longer than|has no (?:attribute|member|wheels)|only has wheels|unsatisfiab|was built for|was compiled|compiled using"
     rb"|is disabled|not all )"
 )
 _CODES = (
