@@ -83,6 +83,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"belonging", "own_cuda_input", "load_vcvars", "arch_last", "arch_from", "arch_flag", "card_last"}
     known |= {"driver_runs", "cuda_driver_linux", "cuda_driver_windows", "needs_driver_windows"}
     known |= {"driver_said", "driver_said_major", "driver_lines", "triton_first", "triton_torch"}
+    known |= {"runs_as", "variant_cuda", "variant_driver_linux", "variant_driver_windows"}
     known |= {"card_first", "header_package", "library_package", "library_pip", "cudnn_package"}
     known |= {"gcc_here", "gcc_wanted", "gcc_cuda", "studio", "studio_year", "customizations", "std_gcc", "std_cuda"}
     known |= {"torch_lines", "found_major", "torch_cuda_line", "wanted_package", "torch_import", "cmake_package"}

@@ -42,8 +42,20 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if here is not None and here.has_target(capability):
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
         found["knowing_cuda"] = str(here.version)
-    found |= _triton(capability)
+    found |= _triton(capability) | _runs_as(capability, here)
     return found | {"arch_flag": f"compute_{capability.major}{capability.minor}"} | _direction(capability, here)
+
+
+# Code of a Jetson is not promised to run on other cards of its generation.
+_JETSON = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), Capability(8, 7)})
+
+
+def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
+    """An older number of the same generation, whose code runs on the card too: 8.6 for 8.9."""
+    known = [target.capability for row in ([here] if here else toolkits.toolkits()) for target in row.plain]
+    older = [each for each in known if each.major == capability.major and each.minor < capability.minor]
+    fitting = [each for each in older if each not in _JETSON]
+    return {"runs_as": str(max(fitting))} if fitting else {}
 
 
 def _triton(capability: Capability) -> dict[str, str]:

@@ -12,7 +12,8 @@ from rekindle.knowledge.torch import releases
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    return _asked(fields) | _of_toolkit(facts) | _runs(facts) | _said(fields.get("driver_cuda", ""))
+    found = _asked(fields) | _of_toolkit(facts) | _of_torch(facts)
+    return found | _runs(facts) | _said(fields.get("driver_cuda", ""))
 
 
 def _asked(fields: Mapping[str, str]) -> dict[str, str]:
@@ -30,6 +31,20 @@ def _of_toolkit(facts: Facts) -> dict[str, str]:
     if linux is None or windows is None:
         return {}
     return {"cuda_driver_linux": str(linux), "cuda_driver_windows": str(windows)}
+
+
+def _of_torch(facts: Facts) -> dict[str, str]:
+    """The least driver for the CUDA that torch brings: minor-version compatibility is enough for it."""
+    digits = (facts.variant or "").removeprefix("cu")
+    row = _toolkit(f"{digits[:-1]}.{digits[-1]}") if digits.isdigit() and len(digits) > 1 else None
+    linux, windows = (row.minor_floor("linux"), row.minor_floor("windows")) if row else (None, None)
+    if row is None or linux is None or windows is None:
+        return {}
+    return {
+        "variant_cuda": str(row.version),
+        "variant_driver_linux": str(linux),
+        "variant_driver_windows": str(windows),
+    }
 
 
 def _runs(facts: Facts) -> dict[str, str]:

@@ -86,11 +86,12 @@ _WINDOWS = (
     r"\b[A-Za-z]:\\|(?:^|[\s\"'(=])[A-Za-z]:/\w"
     r"|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
     r"|(?i:\bmingw(?:32|64)?\b)"
-    r"|is not recognized as (?:an internal|the name of a cmdlet)|operable program or batch file"
+    r"|\bCreateProcess\b|is not recognized as (?:an internal|the name of a cmdlet)|operable program or batch file"
     r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b|\b\w+\\\\\w+\\\\\w"
 )
 _LINUX = (
     r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\blib/python3\.\d+/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
+    r"|died due to signal|Killed signal terminated|core dumped"
     r"|\bsudo \w|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
 )
 _TORCH = (
@@ -139,7 +140,7 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("package", _PACKAGE),
     ("mac", r"(/Library/Frameworks/|\bmacosx_|\bDarwin\b|/opt/homebrew/|\.dylib\b|\bmacOS\b|\bosx-(?:64|arm64)\b)"),
     ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
-    ("docker", r"(?i)(\bdocker\b|=> ERROR \[|\bpodman\b)"),
+    ("docker", r"(?i)(\bdocker(?:file)?\b|ERROR: failed to solve|=> ERROR \[|\bpodman\b)"),
     ("tcc", r"(^\|?\s*\d+\s+\S.{0,40}\sTCC\s+\|)"),
     ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
     ("arm", r"(?i)(\baarch64\b|\barmv[78]|\bJetson\b|\btegra\b|Raspberry Pi|linux-aarch64)"),
