@@ -273,6 +273,36 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
         ("a.cpp:23:37: error: 'getCurrentCUDAStream' is not a member of 'at::cuda'", ("ATen/cuda/CUDAContext.h",)),
         ("nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)", ("TORCH_CUDA_ARCH_LIST",)),
         ('/c/thrust/system/cuda/config.h(152): error: "thrust::cub" is ambiguous', ("using namespace thrust",)),
+        (
+            "error: [Errno 20] Not a directory: '/usr/local/cuda-12.1/bin/nvcc/bin/nvcc'",
+            ("cuda_home_unset", "names nvcc itself", "export CUDA_HOME=/usr/local/cuda-12.1"),
+        ),
+        (
+            (
+                "/usr/include/c++/11/bits/shared_ptr_base.h(1191): error: more than one instance of overloaded "
+                'function "std::__to_address" matches the argument list:'
+            ),
+            ("source_code_error", "= std::__to_address(__r.get())/' /usr/include/c++/11/bits/shared_ptr_base.h"),
+        ),
+        ("C:\\b\\n.h(2): error C3861: '_addcarry_u64': identifier not found", ("machine_type_conflict", "x64 Native")),
+        (
+            (
+                "/usr/bin/ld: a.o: undefined reference to symbol 'shm_unlink@@GLIBC_2.2.5'\n"
+                "//lib/x86_64-linux-gnu/librt.so.1: error adding symbols: DSO missing from command line"
+            ),
+            ("unresolved_external_symbol", "`-lrt`"),
+        ),
+        (
+            (
+                "CMake Error at /usr/share/cmake-3.28/Modules/CMakeTestCUDACompiler.cmake:59 (message):\n"
+                "  is not able to compile a simple test program.\n"
+                "    /usr/include/c++/13/type_traits:1406:48: error: '_Tp' is not a class"
+            ),
+            ("gcc_too_new_for_cuda", "CXX=g++-12"),
+        ),
+        ("ld: library not found for -lomp", ("linker_input_missing", "brew install libomp")),
+        ("ld: library 'omp' not found", ("linker_input_missing", "brew install libomp")),
+        ("clang: error: unsupported option '-fopenmp'", ("Apple's clang", "brew install libomp")),
         ("C:\\a.cpp : fatal error C1128: number of sections exceeded object file format limit", ("/bigobj",)),
     ],
 )

@@ -14,15 +14,15 @@ _TORCH_CMAKE = frozenset({"Torch", "Caffe2"})
 
 # fmt: off
 CONDITIONS = frozenset({
-    "caffe2_cuda", "cmake_3", "cmake_4", "cmake_known", "conda_linker", "context_header", "cub_ambiguous", "cub_once",
-    "cub_twice", "cudacxx_wrong", "deprecated_type", "devel_image", "early_studio_named", "long_symbols",
-    "many_sections", "msvc_named", "msvc_not_named", "net_msbuild", "new_abi_symbols", "no_c_compiler",
-    "no_deprecated_type", "no_libuv", "no_object_input", "no_plain_rename", "no_sections", "not_torch_cmake",
-    "nothing_of_nvcc", "nvcc_broken", "nvcc_crashed", "nvcc_died", "nvcc_no_cl", "nvcc_sought", "nvtx_built",
-    "nvtx_header", "nvtx_loaded", "object_input", "old_abi_symbols", "omp_symbols", "pip_toolkit", "plain_cmake",
-    "plain_input", "plain_rename", "plain_symbols", "pybind_cmake", "python_symbols", "rc_missing", "rc_there",
-    "renamed", "rsqrt", "sinpi", "split_cuda", "system_known", "system_open", "toolset_fits", "torch_cmake",
-    "torch_input",
+    "apple_openmp", "caffe2_cuda", "cmake_3", "cmake_4", "cmake_known", "conda_linker", "context_header",
+    "cub_ambiguous", "cub_once", "cub_twice", "cudacxx_wrong", "deprecated_type", "devel_image", "early_studio_named",
+    "long_symbols", "many_sections", "msvc_named", "msvc_not_named", "net_msbuild", "new_abi_symbols",
+    "no_apple_openmp", "no_c_compiler", "no_deprecated_type", "no_libuv", "no_object_input", "no_plain_rename",
+    "no_sections", "not_torch_cmake", "nothing_of_nvcc", "nvcc_broken", "nvcc_crashed", "nvcc_died", "nvcc_no_cl",
+    "nvcc_sought", "nvtx_built", "nvtx_header", "nvtx_loaded", "object_input", "old_abi_symbols", "omp_input",
+    "omp_symbols", "pip_toolkit", "plain_cmake", "plain_input", "plain_rename", "plain_symbols", "pybind_cmake",
+    "python_symbols", "rc_missing", "rc_there", "renamed", "rsqrt", "sinpi", "split_cuda", "system_known",
+    "system_open", "toolset_fits", "torch_cmake", "torch_input",
 })
 # fmt: on
 
@@ -33,7 +33,9 @@ def holding(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     objects = fields.get("input", "").lower().endswith((".obj", ".o"))
     split = "at::cuda" in said or "@cuda@at@" in said
     owned = {"object_input": objects, "no_object_input": not objects, "split_cuda": split and "LNK" in said}
-    owned |= {"torch_input": inputs in _TORCH_INPUTS, "plain_input": inputs not in _TORCH_INPUTS}
+    openmp = inputs == "omp" and "ld: library" in said
+    owned |= {"torch_input": inputs in _TORCH_INPUTS, "omp_input": openmp}
+    owned |= {"plain_input": inputs not in _TORCH_INPUTS and not openmp}
     return owned | _of_compilers(said, facts) | _of_toolkit(said, facts) | _of_symbols(said) | _of_cmake(fields)
 
 
@@ -46,6 +48,8 @@ def _of_compilers(said: str, facts: Facts) -> dict[str, bool]:
         "system_known": facts.os is not None,
         "nvcc_crashed": crashed,
         "net_msbuild": "MSB4019" in said,
+        "apple_openmp": "unsupported option '-fopenmp'" in said,
+        "no_apple_openmp": "unsupported option '-fopenmp'" not in said,
         "nvcc_no_cl": "Cannot find compiler" in said,
         "cudacxx_wrong": "environment variable CUDACXX" in said,
         "early_studio_named": "2012, 2013, 2015 and 2017" in said or "2013, 2015 and 2017" in said,
