@@ -238,6 +238,39 @@ def test_the_cpu_build_is_replaced_by_the_line_that_the_log_names() -> None:
 def test_a_name_of_torch_is_dated() -> None:
     said = told("AttributeError: module 'torch' has no attribute 'float8_e8m0fnu'")
     assert "came with torch 2.7" in said
+    assert "came with torch 2.3" in told("AttributeError: module 'torch' has no attribute 'xpu'")
+
+
+def test_only_one_system_is_told_of_a_missing_driver() -> None:
+    assert told("└─ __cuda, which is missing on the system.").count("conda sees no NVIDIA driver") == 1
+
+
+def test_torch_2_6_for_cuda_12_6_needs_the_newer_c_library() -> None:
+    log = "hint: You're on Linux, but `torch` (v2.6.0) only has wheels for the following platforms: `win_amd64`"
+    assert "2.6 for CUDA 12.6" in told(log)
+
+
+def test_a_check_of_versions_names_what_it_wants() -> None:
+    log = "ImportError: tokenizers>=0.14,<0.15 is required for a normal functioning of this module"
+    found = (
+        "huggingface-hub>=0.24.0,<1.0 is required for a normal functioning of this module, but found huggingface-hub"
+    )
+    assert diagnose_text(f"{log}\n").causes[0].label == "dependency_conflict"
+    assert 'pip install "tokenizers>=0.14,<0.15"' in told(log)
+    assert "and huggingface-hub 1.2.3 is installed" in told(f"ImportError: {found}==1.2.3.")
+
+
+def test_the_release_that_is_asked_for_belongs_to_a_torch() -> None:
+    log = "ERROR: No matching distribution found for xformers==0.0.16"
+    assert "xformers 0.0.16 is for torch 1.13.1" in told(log)
+    assert "take xformers 0.0.29.post3" in told(f"torch 2.6.0+cu124\n{log}")
+
+
+def test_a_file_in_use_is_named() -> None:
+    log = (
+        "ERROR: [WinError 5] Access is denied: 'C:\\\\Python310\\\\Lib\\\\site-packages\\\\torch\\\\lib\\\\asmjit.dll'"
+    )
+    assert "`asmjit.dll` is in use" in told(log)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +293,7 @@ def test_a_name_of_torch_is_dated() -> None:
         (
             "So, because app depends on both torch (^2.6.0) and triton (2.1.0), version solving failed.",
             "dependency_conflict",
-            "Loosen one of the pins",
+            "poetry source add --priority explicit",
         ),
     ],
 )

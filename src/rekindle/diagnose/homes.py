@@ -34,6 +34,8 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
     }
     found |= {name: said for name, said in asked.items() if name != "package_home"}
+    story = _asked_release(fields.get("package", ""), facts)
+    found |= {"package_story": story} if story else {}
     known = torch_names().get(fields.get("torch_name", ""))
     if known is not None:
         found |= {"name_since": known.since} if known.since else {"name_gone": known.gone or ""}
@@ -74,6 +76,20 @@ def _missing(module: str, facts: Facts) -> dict[str, str]:
     if command is None:
         return found
     return found | {"missing_install": command.replace(_REINSTALL, "pip install")}
+
+
+def _asked_release(requirement: str, facts: Facts) -> str | None:
+    """Which torch the release that is asked for was made for, and which release is for the torch that is there."""
+    name, _, version = requirement.partition("==")
+    row = home(name) if version else None
+    made = next((each for each in wheels(row.package) if each.version == version), None) if row else None
+    if row is None or made is None:
+        return None
+    said = f"{row.package} {version} is for torch {_span(made.torch)}"
+    fitting = wheel_for(row.package, facts.torch) if facts.torch else None
+    if fitting is None or fitting.version == version:
+        return f"{said}: take the release for your torch, or a Python that this one has wheels for."
+    return f"{said}; for torch {facts.torch}, which is installed, take {row.package} {fitting.version}."
 
 
 def _fits(row: ExtensionHome, facts: Facts) -> str | None:

@@ -26,6 +26,7 @@ _SAID: dict[str, re.Pattern[str]] = {
         "nvjitlink": r"nvJitLink",
         # All that the ordinary index ever had for a system without wheels: the sign that none fits.
         "old_torch_only": r"from versions: 0\.1\.2(?:, 0\.1\.2\.post[12])*\)",
+        "poetry": r"version solving failed",
         "rust": r"(?i)requires Rust and Cargo|the Rust package manager|Rust compiler",
         "torch_core": r"lib(?:c10|torch|torch_cpu|torch_python|torch_cuda|c10_cuda)\.so: cannot",
         "torch_library": r"lib(?:torch|c10)\w*\.so",
