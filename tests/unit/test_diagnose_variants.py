@@ -32,6 +32,7 @@ SETS = (
     "twelfth-compilers.toml",
     "thirteenth-compilers.toml",
     "twelfth-cards.toml",
+    "thirteenth-cards.toml",
     "twelfth-packages.toml",
     "thirteenth-packages.toml",
 )

@@ -56,7 +56,7 @@ def holding(said: str, facts: Facts, failing: str) -> dict[str, bool]:
         "cmake_arch": "CUDA_ARCHITECTURES" in said,
     }
     found |= _of_card(facts) | _of_driver(said, facts) | _of_container(said)
-    return found | _of_math(said) | _of_files(said, facts) | _of_shell(said)
+    return found | _of_math(f"{said} {failing}") | _of_files(said, facts) | _of_shell(said)
 
 
 def _of_card(facts: Facts) -> dict[str, bool]:
@@ -90,7 +90,8 @@ def _of_container(said: str) -> dict[str, bool]:
         "banner": "The NVIDIA Driver was not detected" in said or "to start this container with GPU support" in said,
         "cdi": re.search(r"\bCDI\b", said) is not None,
         "kubernetes": "nodes are available" in said,
-        "host_driver": "load library failed" in said or "driver not loaded" in said.lower() or "driver error" in said,
+        "host_driver": re.search(r"(?i)load library failed|initialization error: (?:cuda|nvml|driver) error", said)
+        is not None,
     }
     return found | {"toolkit_missing": not any(found.values())}
 
