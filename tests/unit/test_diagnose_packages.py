@@ -266,6 +266,31 @@ def test_the_release_that_is_asked_for_belongs_to_a_torch() -> None:
     assert "take xformers 0.0.29.post3" in told(f"torch 2.6.0+cu124\n{log}")
 
 
+def test_a_mac_gets_no_commands_of_windows() -> None:
+    said = told("OMP: Error #15: Initializing libomp.dylib, but found libiomp5.dylib already initialized.")
+    assert "where /R" not in said
+    assert "set KMP" not in said
+    assert "export KMP_DUPLICATE_LIB_OK=TRUE" in said
+
+
+def test_tensorboard_of_an_old_torch_wants_an_older_setuptools() -> None:
+    said = told("AttributeError: module 'distutils' has no attribute 'version'")
+    assert 'pip install "setuptools<59.6"' in said
+    assert "setuptools<81" not in said
+
+
+def test_what_pip_says_at_its_end_shows_an_isolated_build() -> None:
+    end = "ERROR: Failed to build 'flash-attn' when getting requirements to build wheel"
+    log = f"ModuleNotFoundError: No module named 'torch'\n{end}\n"
+    assert diagnose_text(log).causes[0].label == "torch_missing_build_isolation"
+
+
+def test_a_system_without_conda_updates_its_own_library() -> None:
+    said = "version `GLIBCXX_3.4.32' not found (required by /a/b.so)"
+    log = f"ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: {said}"
+    assert "apt install --only-upgrade libstdc++6" in told(log)
+
+
 def test_a_file_in_use_is_named() -> None:
     log = (
         "ERROR: [WinError 5] Access is denied: 'C:\\\\Python310\\\\Lib\\\\site-packages\\\\torch\\\\lib\\\\asmjit.dll'"

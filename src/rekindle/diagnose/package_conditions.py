@@ -12,6 +12,7 @@ _SAID: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern)
     for name, pattern in {
         "conda_path": r"(?i)[/\\](?:\w*conda\w*|miniforge\w*|mambaforge\w*|envs)[/\\]",
+        "distutils_version": r"module 'distutils' has no attribute 'version'",
         "ffmpeg_library": r"lib(?:avutil|avcodec|avformat|avfilter|avdevice|swscale|swresample)\b|libtorchcodec",
         "functional_tensor": r"functional_tensor",
         "hip_library": r"lib(?:torch|c10)_hip",
@@ -105,7 +106,7 @@ def _of_names(fields: Mapping[str, str], found: Mapping[str, bool], facts: Facts
     said, module = fields.get("said", ""), fields.get("module", "").partition(".")[0]
     triton = module == "triton" and facts.os == "windows"
     older = numpy_is_older(said)
-    removed = found["imp_importer"] or found["no_distutils"] or found["no_imp"]
+    removed = found["imp_importer"] or found["no_distutils"] or found["no_imp"] or found["distutils_version"]
     of_torch = fields.get("conda_missing", "").startswith(_TORCH_OF_CONDA)
     return {
         "conda_torch": of_torch,
