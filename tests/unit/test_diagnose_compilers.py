@@ -9,6 +9,10 @@ from rekindle.diagnose.diagnosis import diagnose_text
 GLIBC = (
     '/usr/include/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "'
 )
+UNSET = (
+    "CMake Error: The following variables are used in this project, but they are set to NOTFOUND.\n"
+    "Please set them or make sure they are set and tested correctly in the CMake files:\n"
+)
 
 
 def told(log: str) -> str:
@@ -303,6 +307,42 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
         ("ld: library not found for -lomp", ("linker_input_missing", "brew install libomp")),
         ("ld: library 'omp' not found", ("linker_input_missing", "brew install libomp")),
         ("clang: error: unsupported option '-fopenmp'", ("Apple's clang", "brew install libomp")),
+        (
+            "C:/CUDA/v11.8/inc\\cub/device/dispatch/dispatch_segmented_sort.cuh(338): error: expected an identifier",
+            ("source_code_error", "-DWIN32_LEAN_AND_MEAN"),
+        ),
+        (
+            "ptxas a.ptx, line 8; error   : Instruction 'shfl' without '.sync' is not supported on .target sm_70 and",
+            ("cuda_api_removed", "old copy of CUB"),
+        ),
+        (
+            "conv.h:45:9: error: cannot convert 'const torch::enumtype::kFanIn' to 'int'",
+            ("cxx_standard_too_low", "-std=c++17"),
+        ),
+        (
+            "unable to execute '/usr/local/cuda-10.1:/bin/nvcc': No such file or directory",
+            ("cuda_home_unset", "export CUDA_HOME=/usr/local/cuda-10.1"),
+        ),
+        (
+            'rasterizer_impl.h(22): error: namespace "std" has no member "uintptr_t"',
+            ("source_code_error", 'NVCC_APPEND_FLAGS="-include cstdint"'),
+        ),
+        (
+            'Target "dr" links to target "CUDA::cublas" but the target was not found.',
+            ("cuda_dev_headers_missing", "find_package(CUDAToolkit REQUIRED)"),
+        ),
+        (f"{UNSET}CUDA_cublas_device_LIBRARY (ADVANCED)", ("cuda_dev_headers_missing", "no `cublas_device` any more")),
+        (f"{UNSET}LIBNVTOOLSEXT", ("nvtx_missing", "-DLIBNVTOOLSEXT=")),
+        (f"{UNSET}LIBGLOG", ("cmake_package_missing", "-DLIBGLOG=")),
+        (
+            "make[2]: *** No rule to make target '/usr/local/cuda/lib64/libnvToolsExt.so', needed by 'a'.  Stop.",
+            ("nvtx_missing", "CUDA_TOOLKIT_ROOT_DIR", "libtorch 2.5"),
+        ),
+        (
+            "ninja: error: '/usr/local/cuda-9.0/lib64/libcublas.so', needed by 'lib/a.so', missing and no known rule",
+            ("linker_input_missing", "belongs to the CUDA toolkit"),
+        ),
+        ("Portable.h:35:2: error: #error Compiler must support SSE2", ("unsupported_on_platform", "x86 processors")),
         ("C:\\a.cpp : fatal error C1128: number of sections exceeded object file format limit", ("/bigobj",)),
     ],
 )

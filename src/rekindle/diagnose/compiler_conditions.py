@@ -15,14 +15,14 @@ _TORCH_CMAKE = frozenset({"Torch", "Caffe2"})
 # fmt: off
 CONDITIONS = frozenset({
     "apple_openmp", "caffe2_cuda", "cmake_3", "cmake_4", "cmake_known", "conda_linker", "context_header",
-    "cub_ambiguous", "cub_once", "cub_twice", "cudacxx_wrong", "deprecated_type", "devel_image", "early_studio_named",
-    "long_symbols", "many_sections", "msvc_named", "msvc_not_named", "net_msbuild", "new_abi_symbols",
-    "no_apple_openmp", "no_c_compiler", "no_deprecated_type", "no_libuv", "no_object_input", "no_plain_rename",
-    "no_sections", "not_torch_cmake", "nothing_of_nvcc", "nvcc_broken", "nvcc_crashed", "nvcc_died", "nvcc_no_cl",
-    "nvcc_sought", "nvtx_built", "nvtx_header", "nvtx_loaded", "object_input", "old_abi_symbols", "omp_input",
-    "omp_symbols", "pip_toolkit", "plain_cmake", "plain_input", "plain_rename", "plain_symbols", "pybind_cmake",
-    "python_symbols", "rc_missing", "rc_there", "renamed", "rsqrt", "sinpi", "split_cuda", "system_known",
-    "system_open", "toolset_fits", "torch_cmake", "torch_input",
+    "cub_ambiguous", "cub_once", "cub_twice", "cuda_input", "cudacxx_wrong", "deprecated_type", "devel_image",
+    "early_studio_named", "long_symbols", "many_sections", "msvc_named", "msvc_not_named", "net_msbuild",
+    "new_abi_symbols", "no_apple_openmp", "no_c_compiler", "no_deprecated_type", "no_libuv", "no_object_input",
+    "no_plain_rename", "no_sections", "not_torch_cmake", "nothing_of_nvcc", "nvcc_broken", "nvcc_crashed",
+    "nvcc_died", "nvcc_no_cl", "nvcc_sought", "nvtx_built", "nvtx_header", "nvtx_loaded", "nvtx_path", "object_input",
+    "old_abi_symbols", "omp_input", "omp_symbols", "pip_toolkit", "plain_cmake", "plain_input", "plain_rename",
+    "plain_symbols", "pybind_cmake", "python_symbols", "rc_missing", "rc_there", "renamed", "rsqrt", "sinpi",
+    "split_cuda", "system_known", "system_open", "toolset_fits", "torch_cmake", "torch_input",
 })
 # fmt: on
 
@@ -34,8 +34,9 @@ def holding(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     split = "at::cuda" in said or "@cuda@at@" in said
     owned = {"object_input": objects, "no_object_input": not objects, "split_cuda": split and "LNK" in said}
     openmp = inputs == "omp" and "ld: library" in said
-    owned |= {"torch_input": inputs in _TORCH_INPUTS, "omp_input": openmp}
-    owned |= {"plain_input": inputs not in _TORCH_INPUTS and not openmp}
+    toolkit = re.search(r"/cuda[\d.-]*/\S*lib\w+\.(?:so|a)", fields.get("input", "")) is not None
+    owned |= {"torch_input": inputs in _TORCH_INPUTS, "omp_input": openmp, "cuda_input": toolkit}
+    owned |= {"plain_input": inputs not in _TORCH_INPUTS and not openmp and not toolkit}
     return owned | _of_compilers(said, facts) | _of_toolkit(said, facts) | _of_symbols(said) | _of_cmake(fields)
 
 
@@ -67,6 +68,7 @@ def _of_compilers(said: str, facts: Facts) -> dict[str, bool]:
 def _of_toolkit(said: str, facts: Facts) -> dict[str, bool]:
     turned = "inpi" in said or "ospi" in said
     twice = "already been defined" in said
+    sought = "nvToolsExt" in said and ("No rule to make" in said or "ninja: error" in said)
     return {
         "sinpi": turned,
         "rsqrt": "rsqrt" in said and not turned,
@@ -77,9 +79,10 @@ def _of_toolkit(said: str, facts: Facts) -> dict[str, bool]:
         "cub_twice": twice,
         "cub_once": not twice and 'cub" is ambiguous' not in said,
         "caffe2_cuda": "Caffe2 version uses CUDA" in said or "uses CUDA but I cannot find" in said,
-        "nvtx_loaded": "libnvToolsExt.so" in said,
+        "nvtx_path": sought,
+        "nvtx_loaded": "libnvToolsExt.so" in said and not sought,
         "nvtx_header": "nvToolsExt" in said and ".h" in said and ("C1083" in said or "fatal error" in said),
-        "nvtx_built": "libnvToolsExt.so" not in said and "C1083" not in said and "fatal error" not in said,
+        "nvtx_built": ("libnvToolsExt.so" not in said or sought) and "C1083" not in said and "fatal error" not in said,
         "no_libuv": "libuv" not in said.lower(),
         "devel_image": "devel" in said or facts.docker is True,
     }
