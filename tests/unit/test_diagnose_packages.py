@@ -266,6 +266,40 @@ def test_the_release_that_is_asked_for_belongs_to_a_torch() -> None:
     assert "take xformers 0.0.29.post3" in told(f"torch 2.6.0+cu124\n{log}")
 
 
+def test_a_release_that_is_asked_for_is_not_called_the_last_of_its_index() -> None:
+    log = "pip install torch==2.1.2 --extra-index-url https://download.pytorch.org/whl/cu121\n"
+    said = told(
+        f"{log}ERROR: Could not find a version that satisfies the requirement torch==2.1.2 (from versions: 2.6.0)"
+    )
+    assert "ends with torch 2.1.2" not in said
+    assert "The torch 2.1.2 of the index `cu121` has wheels for Python 3.8 to 3.11" in said
+
+
+@pytest.mark.parametrize(("asked", "before"), [("128", "126"), ("126", "125"), ("118", "117")])
+def test_the_cuda_before_another_is_one_that_exists(asked: str, before: str) -> None:
+    path = f"{LINUX}/bitsandbytes/libbitsandbytes_cuda{asked}.so"
+    said = told(f"Could not find the bitsandbytes CUDA binary at PosixPath('{path}')")
+    assert f"BNB_CUDA_VERSION={before}" in said
+
+
+@pytest.mark.parametrize("module", ["tinycudann_bindings", "amp_C", "some_bindings"])
+def test_no_name_of_a_package_is_made_up(module: str) -> None:
+    said = told(f"ModuleNotFoundError: No module named '{module}'")
+    assert f"pip install {module.replace('_', '-')}" not in said
+
+
+def test_apex_is_built_with_the_parts_that_are_missing() -> None:
+    said = told("ModuleNotFoundError: No module named 'amp_C'")
+    assert "--build-option=--cuda_ext" in said
+
+
+def test_xformers_without_cuda_is_replaced_first() -> None:
+    log = "`cutlassF` is not supported because:\n    xFormers wasn't build with CUDA support"
+    assert told(log).startswith("`xformers` has no compiled part for CUDA")
+    assert "xformers==0.0.29.post3" in told(f"torch 2.6.0+cu124\n{log}")
+    assert "Each torchvision" not in told(log)
+
+
 def test_a_mac_gets_no_commands_of_windows() -> None:
     said = told("OMP: Error #15: Initializing libomp.dylib, but found libiomp5.dylib already initialized.")
     assert "where /R" not in said

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rekindle.core.version import Version
 from rekindle.diagnose.conditions import plain_name
 from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution
 
@@ -22,7 +23,8 @@ _LAST_OLD_ABI, _FIRST_NEW_ABI = Version("2.5"), Version("2.7")
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     local = f"+{facts.variant}" if facts.variant else ""
     found = {"torch_here": f"torch {facts.torch}{local}, which is installed" if facts.torch else _ASK}
-    xformers = wheel_for("xformers", fields["have"]) if "have" in fields else None
+    have = fields.get("have", facts.torch)
+    xformers = wheel_for("xformers", have) if have else None
     if xformers is not None:
         found["xformers_fits"] = xformers.version
     codec = wheel_for("torchcodec", facts.torch) if facts.torch else None
@@ -41,8 +43,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         found |= {"name_since": known.since} if known.since else {"name_gone": known.gone or ""}
     if fields.get("failing", "torch") not in _OWN:
         found["asking"] = fields["failing"]
-    if "bnb_cuda" in fields:
-        found["bnb_before"] = str(int(fields["bnb_cuda"]) - 1)
+    before = _cuda_before(fields.get("bnb_cuda", ""))
+    if before is not None:
+        found["bnb_before"] = before
     if "torch_cuda_said" in fields:
         found["said_line"] = "cu" + fields["torch_cuda_said"].replace(".", "")
     if "wheel_cp" in fields:
@@ -63,6 +66,15 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         found["old_system_release"] = old.version
     command = _command(row, facts)
     return found | ({"home_install": command} if command else {})
+
+
+def _cuda_before(digits: str) -> str | None:
+    """The CUDA before this one, of the same major version: there was no 12.7, so `126` goes before `128`."""
+    if not digits:
+        return None
+    asked = Version(f"{digits[:2]}.{digits[2:]}")
+    older = [each.version for each in toolkits() if each.version.major == asked.major and each.version < asked]
+    return str(max(older).major_minor).replace(".", "") if older else None
 
 
 def _missing(module: str, facts: Facts) -> dict[str, str]:

@@ -105,13 +105,14 @@ def _index(package: str, facts: Facts) -> str | None:
             return None
         names = [variant.name for variant in release.variants]
         if facts.index in names:
-            return _pythons(release, facts)
+            return _pythons(release, facts, f"The torch {asked[1]} of the index `{facts.index}`")
         return f"torch {asked[1]} has no index `{facts.index}`: it has {_listed(names)}."
     having = [row for row in releases.torch_releases() if row.variant(facts.index) is not None]
     if not having:
         newest = [variant.name for variant in releases.torch_releases()[-1].variants]
         return f"PyTorch has no index `{facts.index}`: the newest release has {_listed(newest)}."
-    return _pythons(having[-1], facts)
+    last = having[-1]
+    return _pythons(last, facts, f"The index `{facts.index}` ends with torch {last.newest}, which")
 
 
 def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
@@ -137,18 +138,15 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
     return f"{story}." if story else None
 
 
-def _pythons(release: releases.TorchRelease, facts: Facts) -> str | None:
+def _pythons(release: releases.TorchRelease, facts: Facts, what: str) -> str | None:
     known = release.pythons(facts.os or "linux")
     if not known or facts.python in known:
         return None
     if facts.python is None:
-        return (
-            f"The index `{facts.index}` ends with torch {release.newest}, which has wheels for Python {known[0]} to "
-            f"{known[-1]}: see what `python --version` says."
-        )
+        return f"{what} has wheels for Python {known[0]} to {known[-1]}: see what `python --version` says."
     return (
-        f"The index `{facts.index}` ends with torch {release.newest}, which has wheels for Python {known[0]} to "
-        f"{known[-1]}, not for {facts.python}: use one of those, or the index of a newer CUDA."
+        f"{what} has wheels for Python {known[0]} to {known[-1]}, not for {facts.python}: use one of those, or the "
+        "index of a newer CUDA."
     )
 
 

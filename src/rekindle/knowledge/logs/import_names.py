@@ -47,7 +47,7 @@ def distribution(module: str) -> str | None:
         return None
     if top in import_names():
         return import_names()[top] or None
-    if not _INSTALLABLE.fullmatch(top) or top.endswith(("_cuda", "_ext", "_cpp", "_kernels", "_c")):
+    if not _INSTALLABLE.fullmatch(top) or top.endswith(("_cuda", "_ext", "_cpp", "_kernels", "_bindings", "_c")):
         return None
     return top.replace("_", "-")
 
