@@ -343,6 +343,44 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
             ("linker_input_missing", "belongs to the CUDA toolkit"),
         ),
         ("Portable.h:35:2: error: #error Compiler must support SSE2", ("unsupported_on_platform", "x86 processors")),
+        (
+            'a.hpp(40): error: namespace "cutlass::platform" has no member "is_unsigned_v"',
+            ("cxx_standard_too_low", "/Zc:__cplusplus"),
+        ),
+        (
+            "a.h(7): error: expected a comma (the one-argument version of static_assert is not enabled in this mode)",
+            ("cxx_standard_too_low", "-std=c++17"),
+        ),
+        ('C:\\b\\softmax.h(75): error: identifier "M_LOG2E" is undefined', ("_USE_MATH_DEFINES",)),
+        (
+            "a.cpp(1): error C2398: Element '1': conversion from 'int64_t' to 'c10::DeviceIndex' requires a narrowing",
+            ("static_cast<c10::DeviceIndex>",),
+        ),
+        (
+            "C:\\CUDA\\v12.1;C:\\CUDA\\v11.6;\\bin\\nvcc -c a.cu\nCreateProcess failed: The system cannot find",
+            ("cuda_home_unset", 'set "CUDA_HOME=C:\\CUDA\\v12.1"'),
+        ),
+        (
+            "RuntimeError: Could not locate a supported Microsoft Visual C++ installation",
+            ("cl_not_on_path", "x64 Native Tools"),
+        ),
+        (
+            "lto1: error: bytecode stream in 'a.o' generated with LTO version 12.0 instead of the expected 11.3",
+            ("cmake_cache_stale", "12.0 and 11.3", "-fno-lto"),
+        ),
+        (
+            "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
+            ("cuda_arch_unsupported_by_nvcc", "-arch=sm_86"),
+        ),
+        ("RuntimeError: Cannot find ptxas", ("compiler_tool_missing", "`ptxas` is a part of the CUDA toolkit")),
+        # CMake breaks the line before the name of the function.
+        (
+            (
+                "  error: exception specification is incompatible with that of previous\n"
+                '  function "rsqrt" (declared at line 206 of\n  /usr/include/bits/mathcalls.h)'
+            ),
+            ("glibc_too_new_for_cuda", "noexcept (true)"),
+        ),
         ("C:\\a.cpp : fatal error C1128: number of sections exceeded object file format limit", ("/bigobj",)),
     ],
 )

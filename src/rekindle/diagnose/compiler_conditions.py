@@ -70,7 +70,7 @@ def _of_toolkit(said: str, facts: Facts) -> dict[str, bool]:
     twice = "already been defined" in said
     sought = "nvToolsExt" in said and ("No rule to make" in said or "ninja: error" in said)
     return {
-        "sinpi": turned,
+        "sinpi": turned or "rsqrt" not in said,
         "rsqrt": "rsqrt" in said and not turned,
         "nvcc_broken": "simple test program" in said,
         "nvcc_sought": "simple test program" not in said,

@@ -57,7 +57,7 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
         "some_cudnn": card is None or not coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,
-        "toolkit_open": facts.toolkit is None and not {"first_folder", "nvcc_folder"} & fields.keys(),
+        "toolkit_open": facts.toolkit is None and not {"first_folder", "nvcc_folder", "win_folder"} & fields.keys(),
     }
     needs = fields.get("ptx_needs")
     if needs and card is not None:
