@@ -408,3 +408,8 @@ def test_a_kernel_that_is_built_at_run_time_is_no_missing_binary() -> None:
 def test_both_systems_are_not_told_at_once() -> None:
     fix = diagnose_text("OSError: CUDA_HOME environment variable is not set.\n").causes[0].fix
     assert fix.text.count("Install the CUDA toolkit") == 1
+
+
+@pytest.mark.parametrize(("asked", "instead"), [("compute_89", "8.6"), ("compute_103", "10.0")])
+def test_the_number_that_runs_too_is_one_that_an_older_nvcc_knows(asked: str, instead: str) -> None:
+    assert f"TORCH_CUDA_ARCH_LIST={instead}" in told(f"/usr/bin/nvcc fatal   : Unsupported gpu architecture '{asked}'")

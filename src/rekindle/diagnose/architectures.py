@@ -47,14 +47,18 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 
 # Code of a Jetson is not promised to run on other cards of its generation.
-_JETSON = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), Capability(8, 7)})
+_JETSON = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), Capability(8, 7), Capability(10, 1)})
 
 
 def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
     """An older number of the same generation, whose code runs on the card too: 8.6 for 8.9."""
     known = [target.capability for row in ([here] if here else toolkits.toolkits()) for target in row.plain]
     older = [each for each in known if each.major == capability.major and each.minor < capability.minor]
-    fitting = [each for each in older if each not in _JETSON]
+    first = _first_for(capability)
+    # This nvcc is older than the first that knows the card: a number that came later (8.8 with CUDA 13) is no help.
+    fitting = [
+        each for each in older if each not in _JETSON and (here or first is None or (_first_for(each) or first) < first)
+    ]
     return {"runs_as": str(max(fitting))} if fitting else {}
 
 
