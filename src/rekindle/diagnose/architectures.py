@@ -42,6 +42,8 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if here is not None and here.has_target(capability):
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
         found["knowing_cuda"] = str(here.version)
+    if capability in facts.gpus:
+        found["own_arch"] = capability.sm
     found |= _triton(capability) | _runs_as(capability, here)
     return found | {"arch_flag": f"compute_{capability.major}{capability.minor}"} | _direction(capability, here)
 

@@ -32,8 +32,8 @@ _BFLOAT16 = Capability(8, 0)
 
 # fmt: off
 CONDITIONS = frozenset({
-    "banner", "cdi", "cmake_arch", "cusolver", "flash_on_old", "hopper_kernel", "host_driver", "kubernetes",
-    "not_flash_on_old", "toolkit_missing", "torch_no_driver",
+    "banner", "cdi", "cmake_arch", "cusolver", "hopper_kernel", "host_driver", "kubernetes",
+    "not_hopper_kernel", "toolkit_missing", "torch_no_driver",
     "asks_bf16", "asks_flash", "asks_fp8", "asks_other", "bf16", "branch_dropped", "card_below_70", "card_below_80",
     "arm", "card_from_70", "cl_silent", "cl_speaks", "git_long",
     "ninja_long", "not_arm", "not_dubious", "not_git_long", "not_ninja_long",
@@ -48,11 +48,9 @@ CONDITIONS = frozenset({
 
 def holding(said: str, facts: Facts, failing: str) -> dict[str, bool]:
     """`said` is the text of the lines that show the cause, `failing` the package in which a traceback ends."""
-    flash = "flash" in failing.lower() and bool(facts.gpus) and max(facts.gpus) < _BFLOAT16
     found = {
-        "flash_on_old": flash,
         "hopper_kernel": "hopper" in said,
-        "not_flash_on_old": not flash and "hopper" not in said,
+        "not_hopper_kernel": "hopper" not in said,
         "cmake_arch": "CUDA_ARCHITECTURES" in said,
     }
     found |= _of_card(facts) | _of_driver(said, facts) | _of_container(said)

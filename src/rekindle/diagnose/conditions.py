@@ -22,8 +22,9 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 # fmt: off
 CONDITIONS = card_conditions.CONDITIONS | compiler_conditions.CONDITIONS | package_conditions.CONDITIONS | frozenset({
     "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes", "card_is_new",
-    "card_is_old", "card_known", "card_open", "card_unknown", "cmake_architectures", "cublas", "cublas_open", "cufft",
-    "deepspeed", "docker", "driver_open", "fbgemm", "glibc_itself", "importing_torch", "library_header", "libstdcxx",
+    "card_is_old", "card_known", "card_not_old", "card_open", "card_unknown", "cmake_architectures", "cublas",
+    "cublas_open", "cufft", "deepspeed", "docker", "driver_open", "fbgemm", "glibc_itself", "importing_torch",
+    "library_header", "libstdcxx",
     "libuv", "libuv_build", "linking_cuda", "linking_toolkit", "mac", "nccl_clone", "no_cudnn", "no_docker", "no_ssl",
     "not_cublas", "not_importing_torch", "not_mac", "not_nvrtc", "not_test_library", "not_wsl", "nvidia_package",
     "nvrtc_elsewhere", "nvrtc_in_torch", "nvrtc_open", "other_package", "ownerless", "package_unknown",
@@ -54,6 +55,7 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "card_open": judged is None,
         "card_is_new": judged is not None and judged >= _TRITON_FLOOR,
         "card_is_old": judged is not None and judged < _TRITON_FLOOR,
+        "card_not_old": judged is None or judged >= _TRITON_FLOOR,
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
         "some_cudnn": card is None or not coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,

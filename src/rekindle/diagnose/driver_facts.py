@@ -4,16 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    found = _asked(fields) | _of_toolkit(facts) | _of_torch(facts)
+    found = _asked(fields) | _of_toolkit(facts) | _of_torch(facts) | _of_branch(fields, facts)
     return found | _runs(facts) | _said(fields.get("driver_cuda", ""))
+
+
+def known(fields: Mapping[str, str], facts: Facts) -> Facts:
+    """With the oldest driver that says so where torch only said its CUDA: what runs on it runs on the real one."""
+    cuda = _cuda_of(fields.get("driver_cuda", ""))
+    row = _toolkit(cuda) if cuda and not facts.driver else None
+    least = row.full_driver(facts.os or "linux") if row else None
+    return msgspec.structs.replace(facts, driver=str(least)) if least is not None else facts
+
+
+def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    """The driver in words, and whether a newer branch still has the card."""
+    named, cuda = _version(facts.driver), _cuda_of(fields.get("driver_cuda", ""))
+    driver = named or _version(known(fields, facts).driver)
+    if driver is None:
+        return {}
+    branch = drivers.branch_of(driver)
+    words = f"The driver {driver}" if named else f"The driver, which runs CUDA {cuda} at most (branch R{branch}),"
+    last = drivers.window(min(facts.gpus), facts.os or "linux").last if facts.gpus else None
+    if last is None:
+        return {"driver_words": words}
+    return {"driver_words": words, "newer_branch" if last > branch else "branch_is_last": str(last)}
+
+
+def _version(text: str | None) -> Version | None:
+    try:
+        return Version(text) if text else None
+    except ValueError:
+        return None
+
+
+def _cuda_of(number: str) -> str | None:
+    """`11040` is CUDA 11.4."""
+    if not number.isdigit() or int(number) < 10000:
+        return None
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
 
 
 def _asked(fields: Mapping[str, str]) -> dict[str, str]:
@@ -49,10 +88,7 @@ def _of_torch(facts: Facts) -> dict[str, str]:
 
 def _runs(facts: Facts) -> dict[str, str]:
     """The newest CUDA that the driver runs fully, where it is not newer than the tables."""
-    try:
-        driver = Version(facts.driver) if facts.driver else None
-    except ValueError:
-        return {}
+    driver = _version(facts.driver)
     if driver is None or toolkits.is_newer_than_tables(driver):
         return {}
     newest = toolkits.newest_for_driver(driver, facts.os or "linux")
@@ -61,9 +97,10 @@ def _runs(facts: Facts) -> dict[str, str]:
 
 def _said(number: str) -> dict[str, str]:
     """`found version 11040` is CUDA 11.4. Every CUDA of that major runs on it, by minor-version compatibility."""
-    if not number.isdigit() or int(number) < 10000:
+    cuda = _cuda_of(number)
+    if cuda is None:
         return {}
-    major, minor = int(number) // 1000, int(number) % 1000 // 10
+    major = cuda.partition(".")[0]
     lines = [
         (release.newest, variant.name)
         for release in releases.torch_releases()
@@ -74,8 +111,8 @@ def _said(number: str) -> dict[str, str]:
         return {}
     torch, name = lines[-1]
     return {
-        "driver_said": f"{major}.{minor}",
-        "driver_said_major": str(major),
+        "driver_said": cuda,
+        "driver_said_major": major,
         "driver_lines": f"the newest is torch {torch} of `--index-url https://download.pytorch.org/whl/{name}`",
     }
 

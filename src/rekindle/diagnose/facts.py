@@ -138,6 +138,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
     ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),
     ("package", _PACKAGE),
+    # pip unpacks a source into a folder of its name and a random number.
+    ("package", r"[/\\]pip-(?:install|req-build)-\w+[/\\]([A-Za-z][\w.-]*?)_[0-9a-f]{8,}[/\\]"),
     ("mac", r"(/Library/Frameworks/|\bmacosx_|\bDarwin\b|/opt/homebrew/|\.dylib\b|\bmacOS\b|\bosx-(?:64|arm64)\b)"),
     ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
     ("docker", r"(?i)(\bdocker(?:file)?\b|ERROR: failed to solve|=> ERROR \[|\bpodman\b)"),

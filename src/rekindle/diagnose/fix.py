@@ -9,7 +9,7 @@ import msgspec
 
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols, too_old
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
@@ -41,8 +41,12 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
+    never = too_old.fix(fields, facts)
+    if never is not None:
+        return msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands))
     values = _values(fields, facts)
     holds = holding(fields, facts)
+    facts = driver_facts.known(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]

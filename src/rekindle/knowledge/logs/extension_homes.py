@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, decided
 
 
@@ -21,6 +22,10 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     windows: str | None = None
     compiles_on_windows: bool = True
     abi_in_names: bool = False
+    begins: Capability | None = None
+    """The oldest card that any build of it has code for, where that is known."""
+    instead: str | None = None
+    """What to do on an older card, as a part of a sentence."""
 
     def lists(self, torch: str, variant: str) -> str | None:
         """The switch that names the list of wheels for this torch and CUDA, where there is one."""
