@@ -182,10 +182,11 @@ def test_a_clone_of_nccl_that_fails_names_the_ways_without_it(command: str) -> N
 PLACEHOLDERS = re.compile(r"\b(?:PACKAGE|NAME|VERSION|FILE|SCRIPT)\b|\{\w+\}|/folder/")
 
 
-def test_no_fix_prints_a_placeholder_or_a_fragment() -> None:
+@pytest.mark.parametrize("before", ["", "C:\\Users\\u\\x>dir\n", "Ubuntu 22.04\n/usr/bin/ls\n"])
+def test_no_fix_prints_a_placeholder_or_a_fragment(before: str) -> None:
     for row in causes():
         for signature in row.signature:
-            for cause in diagnose_text(f"{signature.sample or signature.example}\n").causes:
+            for cause in diagnose_text(f"{before}{signature.sample or signature.example}\n").causes:
                 assert cause.fix.text.strip(), cause.label
                 assert cause.fix.text[0].isupper() or cause.fix.text[0] == "`", cause.fix.text
                 for text in (cause.fix.text, *cause.fix.commands):
