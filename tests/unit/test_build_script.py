@@ -64,6 +64,16 @@ def test_a_program_that_crashes_is_seen(tmp_path: Path) -> None:
     assert "if not %ERRORLEVEL%==0 goto :failed" in text
 
 
+def test_a_script_for_another_processor_is_written_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is built here, so the processor of this computer does not matter."""
+    plan, script = tmp_path / "plan.toml", tmp_path / "build.sh"
+    asked = ("--gpu", "6.1", "--os", "linux", "--arch", "x86_64", "--torch", "2.15", "-o", str(plan))
+    assert rekindle_command("plan", *asked).code == 0
+    monkeypatch.setattr("rekindle.core.paths.architecture", lambda: "aarch64")
+    done = rekindle_command("build", str(plan), "--script", str(script))
+    assert done.code == 0 and "Run it on that computer" in done.out and script.is_file()
+
+
 def test_the_script_says_the_commands_that_the_build_itself_would_run(tmp_path: Path) -> None:
     text = written(tmp_path, "build.cmd", "--jobs", "3").replace("\r\n", "\n")
     assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py build --cmake-only' in text

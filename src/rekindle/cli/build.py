@@ -99,7 +99,7 @@ def _container(plan: Path, path: Path, base: str | None, rekindle: str | None, a
 
     options.exclude("container", (name for name in _others() if name not in ("plan", "base", "rekindle", "as_json")))
     made = container.write(plan, path, base=base, rekindle=rekindle)
-    console.out_json(made) if as_json else console.out(f"wrote `{made.path}`: {made.base}, {', '.join(made.tools)}")
+    console.out_json(made) if as_json else console.out(f"wrote `{made.path}`: {made.base}, {' '.join(made.tools)}")
     return 0
 
 

@@ -95,12 +95,11 @@ def numpy(machine: Machine) -> Iterator[Finding]:
     except RekindleError:
         yield say("torch.numpy", State.UNVERIFIED, f"torch {torch.version} is not in Rekindle's data")
         return
-    first = row.numpy2_from(machine.os)
     plain = Version.find(torch.version)
     major = Version.find(installed)
     if major is None or plain is None:
         yield say("torch.numpy", State.UNVERIFIED, f"NumPy's version `{installed}` cannot be read")
-    elif major.major >= 2 and (first is None or plain < first):
+    elif row.numpy_too_new(plain, major, machine.os):
         found = f"torch {torch.version} was compiled against NumPy 1, but NumPy {installed} is installed"
         yield say("torch.numpy", State.FAIL, found, commands=('pip install "numpy<2"',), mechanical=True)
     else:

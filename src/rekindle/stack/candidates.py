@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
@@ -22,7 +23,7 @@ from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
 from rekindle.stack.route import Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.situation import Installed, Situation, Wish
 
 WSL_FLOOR = Capability(6, 0)
 # NVIDIA supports Pascal and newer; Maxwell is reported to work, Kepler never did.
@@ -137,6 +138,8 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
         for capability in situation.capabilities
         if have.cudnn is not None and cudnn.serves(have.cudnn, capability, cuda_major=have.cuda.major) is False
     )
+    lower = _lower_numpy(have, situation.system)
+    but = f"; NumPy {have.numpy} beside it is too new for it" if lower else ""
     route = Route(
         route=RouteKind.INSTALLED,
         torch=have.version.partition("+")[0],
@@ -148,11 +151,24 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         loses=loses,
-        summary=f"torch {have.version}, which is installed already, has code for the card",
+        summary=f"torch {have.version}, which is installed already, has code for the card{but}",
+        commands=lower,
         lacks=lacks(situation),
         targets=tuple(str(target) for target in whole),
     )
     return [Ranked(route=route)]
+
+
+def _lower_numpy(have: Installed, system: str) -> tuple[str, ...]:
+    """The command that the installed torch needs before it works, where its NumPy is too new for it."""
+    plain = Version.find(have.version)
+    if plain is None or have.numpy is None:
+        return ()
+    try:
+        release = releases.torch_release(have.version)
+    except UnknownName:
+        return ()
+    return ('pip install "numpy<2"',) if release.numpy_too_new(plain, have.numpy, system) else ()
 
 
 def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:

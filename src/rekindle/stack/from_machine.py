@@ -15,7 +15,7 @@ from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.gpu.drivers import typed_driver
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
-from rekindle.machine.model import FoundGpu, FoundTorch, Machine
+from rekindle.machine.model import FoundGpu, Machine
 from rekindle.stack.situation import Card, Installed, Situation, cards_named, machine_of, named
 from rekindle.stack.typed import arch_of, old_windows, python_of, system_of
 
@@ -51,7 +51,7 @@ def situation_of(
         jetpack=machine.surroundings.l4t,
         distribution=machine.surroundings.distribution,
         cpu=machine.processor.flags if machine.processor.flags_known else None,
-        installed=_installed(machine.torch),
+        installed=_installed(machine),
         conda=machine.python.kind == "conda" if machine.python else None,
         wsl=machine.surroundings.wsl is not None,
         cores=machine.processor.cores,
@@ -88,14 +88,17 @@ def _jetson(name: str) -> str | None:
         return None
 
 
-def _installed(torch: FoundTorch | None) -> Installed | None:
+def _installed(machine: Machine) -> Installed | None:
+    torch = machine.torch
     if torch is None:
         return None
+    numpy = machine.python.packages.get("numpy") if machine.python else None
     return Installed(
         version=torch.version,
         cuda=torch.cuda,
         targets=torch.targets or None,
         partial=torch.partial,
+        numpy=Version.find(numpy) if numpy else None,
     )
 
 

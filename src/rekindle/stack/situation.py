@@ -68,6 +68,8 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     cudnn: Version | None = None
     targets: tuple[Target, ...] | None = None
     partial: tuple[Target, ...] = ()
+    numpy: Version | None = None
+    """The NumPy beside it."""
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):

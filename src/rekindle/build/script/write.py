@@ -39,6 +39,8 @@ class ScriptReport(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     written: bool = True
+    elsewhere: bool = False
+    """It is for another computer than this one."""
 
 
 _STEPS = "the script itself takes `--from STEP` and `--until STEP`"
@@ -67,7 +69,7 @@ def write(command: BuildCommand) -> ScriptReport:
         if given and given != "none":
             message = f"`{name}` does not go with `--script`"
             raise UsageError(message, hint=hint)
-    made, work = _composed(command)
+    made, work, elsewhere = _composed(command)
     system, text, newline = kind
     if made.system != system:
         fitting = "build.sh" if made.system == "linux" else "build.cmd` or `build.ps1"
@@ -89,13 +91,14 @@ def write(command: BuildCommand) -> ScriptReport:
         steps=tuple(step.name for step in made.steps),
         findings=made.options.findings,
         written=not command.dry_run,
+        elsewhere=elsewhere,
     )
 
 
 def text(report: ScriptReport) -> str:
     """What a person sees."""
     done = "wrote" if report.written else "would write"
-    where = "on that computer" if report.system != paths.system() else "here"
+    where = "on that computer" if report.elsewhere else "here"
     return "\n".join(
         [
             f"{done} `{report.path}`: {report.title}",
@@ -106,7 +109,7 @@ def text(report: ScriptReport) -> str:
     )
 
 
-def _composed(command: BuildCommand) -> tuple[script.Script, str]:
+def _composed(command: BuildCommand) -> tuple[script.Script, str, bool]:
     seen, elsewhere = _machine(command)
     resolved = resolve(command, seen, elsewhere=elsewhere)
     chosen = options.resolve(resolved, options.parse(command.pairs), allow_unknown=command.allow_unknown)
@@ -115,7 +118,7 @@ def _composed(command: BuildCommand) -> tuple[script.Script, str]:
     if not resolved.paths.isabs(work):
         work = str(Path(work).resolve())
     many = command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None)
-    return script.compose(resolved, chosen, work=work, jobs=many, beside=elsewhere), work
+    return script.compose(resolved, chosen, work=work, jobs=many, beside=elsewhere), work, elsewhere
 
 
 def _machine(command: BuildCommand) -> tuple[Machine, bool]:
@@ -123,8 +126,9 @@ def _machine(command: BuildCommand) -> tuple[Machine, bool]:
     if command.machine is not None:
         return look(command.machine), True
     wanted = _KINDS[str(command.script and command.script.suffix.lower())][0]
-    if wanted != paths.system() and request.is_plan(command.plan):
-        return usual(plans.read(command.plan)), True
+    plan = plans.read(command.plan) if request.is_plan(command.plan) else None
+    if plan is not None and (wanted, plan.machine) != (paths.system(), paths.architecture()):
+        return usual(plan), True
     return look(None), False
 
 
