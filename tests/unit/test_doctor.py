@@ -21,9 +21,11 @@ from rekindle.doctor.computer import at_least, plainness, sold_as
 from rekindle.doctor.examine import examine, judges
 from rekindle.doctor.paste import paste
 from rekindle.knowledge.builds import checks
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine import snapshot
 from rekindle.machine.model import FoundDriver, FoundGpu, FoundPython, FoundTorch, Machine, Surroundings, Unread
+from rekindle.stack.resolver import resolve
+from rekindle.stack.situation import Installed, Wish, named
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
@@ -150,6 +152,18 @@ class TestSeveralCards:
         assert [f.state for f in found("mixed-linux", "torch.serves-card")] == [State.FAIL, State.FAIL]
         # No torch 2.2 was compiled against NumPy 2: that begins with 2.3 on Linux.
         the("mixed-linux", "torch.numpy", State.FAIL, "NumPy 2.1.0")
+
+    def test_an_installed_torch_with_too_new_a_numpy_is_not_simply_ready(self) -> None:
+        """doctor's FAIL and plan's route are one rule: the route says what to change first."""
+        have = Installed(version="2.2.0+cu121", cuda=Version("12.1"), targets=(Target.parse("sm_60"),))
+        here = msgspec.structs.replace(
+            named(["Tesla P100"], system="linux", driver="535.183.01", python="3.12"),
+            installed=msgspec.structs.replace(have, numpy=Version("2.1.0")),
+        )
+        route = resolve(here, Wish()).recommended
+        assert route.commands == ('pip install "numpy<2"',) and "too new" in route.summary
+        fine = msgspec.structs.replace(here, installed=have)
+        assert resolve(fine, Wish()).recommended.commands == ()
 
     def test_the_containers_limit_counts_not_the_machines_memory(self) -> None:
         the("mixed-linux", "memory.container", State.WARN, "8.0 of 31.1 GB")
