@@ -32,6 +32,7 @@ _BFLOAT16 = Capability(8, 0)
 
 # fmt: off
 CONDITIONS = frozenset({
+    "closed_modules", "mount_exists", "nvml_unknown",
     "banner", "cdi", "cmake_arch", "cusolver", "hopper_kernel", "host_driver", "kubernetes",
     "not_hopper_kernel", "toolkit_missing", "torch_no_driver",
     "asks_bf16", "asks_flash", "asks_fp8", "asks_other", "bf16", "branch_dropped", "card_below_70", "card_below_80",
@@ -72,7 +73,9 @@ def _of_driver(said: str, facts: Facts) -> dict[str, bool]:
         "branch_dropped": any(
             word in said for word in ("will ignore this GPU", "egacy", "supported through the NVIDIA")
         ),
-        "open_modules": "open" in said and "NVRM" in said,
+        "closed_modules": "not supported by open" in said,
+        "open_modules": "NVIDIA open kernel" in said,
+        "nvml_unknown": "NVML: Unknown Error" in said,
         "secure_boot": "Key was rejected" in said or facts.secure_boot is True,
         "off_the_bus": any(word in said for word in ("fallen off the bus", "Xid", "RmInitAdapter", "GPU is lost")),
         "nouveau": "nouveau" in said or "probe routine was not called" in said,
@@ -87,6 +90,7 @@ def _of_container(said: str) -> dict[str, bool]:
     found = {
         "banner": "The NVIDIA Driver was not detected" in said or "to start this container with GPU support" in said,
         "cdi": re.search(r"\bCDI\b", said) is not None,
+        "mount_exists": "file exists" in said,
         "kubernetes": "nodes are available" in said,
         "host_driver": re.search(r"(?i)load library failed|initialization error: (?:cuda|nvml|driver) error", said)
         is not None,

@@ -8,6 +8,7 @@ import msgspec
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers
@@ -16,7 +17,7 @@ from rekindle.knowledge.torch import releases
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found = _asked(fields) | _of_toolkit(facts) | _of_torch(facts) | _of_branch(fields, facts)
-    return found | _runs(facts) | _said(fields.get("driver_cuda", ""))
+    return found | _runs(facts) | _said(fields.get("driver_cuda", ""), facts)
 
 
 def known(fields: Mapping[str, str], facts: Facts) -> Facts:
@@ -95,7 +96,7 @@ def _runs(facts: Facts) -> dict[str, str]:
     return {"driver_runs": str(newest.version)} if newest is not None else {}
 
 
-def _said(number: str) -> dict[str, str]:
+def _said(number: str, facts: Facts) -> dict[str, str]:
     """`found version 11040` is CUDA 11.4. Every CUDA of that major runs on it, by minor-version compatibility."""
     cuda = _cuda_of(number)
     if cuda is None:
@@ -106,6 +107,7 @@ def _said(number: str) -> dict[str, str]:
         for release in releases.torch_releases()
         for variant in release.variants
         if variant.name.startswith(f"cu{major}") and len(variant.name) == 5
+        if not _lacks(release.newest, variant.name, facts)
     ]
     if not lines:
         return {}
@@ -115,6 +117,11 @@ def _said(number: str) -> dict[str, str]:
         "driver_said_major": major,
         "driver_lines": f"the newest is torch {torch} of `--index-url https://download.pytorch.org/whl/{name}`",
     }
+
+
+def _lacks(torch: object, variant: str, facts: Facts) -> bool:
+    """Whether that build is known to have no code for the card of the log."""
+    return bool(facts.gpus) and coverage.torch_lacks(str(torch), variant, facts.os, min(facts.gpus)) is True
 
 
 def _toolkit(version: str) -> toolkits.Toolkit | None:
