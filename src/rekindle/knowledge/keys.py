@@ -97,7 +97,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},
     "logs/signatures/*": {"cause": ("id",)},
-    "logs/system_packages": {"row": ("package",)},
+    "logs/system_packages": {"row": ("package", "kind")},
     "logs/torch_names": {"row": ("name",)},
     "torch/community_wheels": {"wheels": ("id",)},
     "torch/aarch64_lines": {"line": ("minor", "variant")},
