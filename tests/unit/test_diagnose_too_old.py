@@ -70,3 +70,12 @@ def test_a_dropped_architecture_that_is_the_own_card_wants_an_older_toolkit() ->
 def test_windows_error_127_is_no_exit_status() -> None:
     log = r'OSError: [WinError 127] The specified procedure could not be found. Error loading "C:\x\torch\lib\c10.dll"'
     assert "compiler_tool_missing" not in [cause.label for cause in diagnose_text(log).causes]
+
+
+def test_a_torch_of_the_toolkits_cuda_is_not_offered_where_it_has_dropped_the_card() -> None:
+    log = (
+        "The detected CUDA version (13.0) mismatches the version that was used to compile PyTorch (12.6). "
+        "Please make sure to use the same CUDA versions."
+    )
+    assert "CUDA 13.0 does not compile for sm_61" in fix(log, "GTX 1080").text
+    assert "Or keep the toolkit 13.0" in fix(log, "RTX 3060").text

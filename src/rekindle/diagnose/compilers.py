@@ -36,7 +36,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     fitting = _fitting(facts.cuda) if facts.cuda else {}
     here = fields.get("gcc_here") or (_FIRST_WITH_FLOATS if "float_types" in fields else "")
     found = fitting | _gcc(here, fitting.get("fits_gcc"), facts)
-    found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""))
+    found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""), facts)
     if "std_int" in fields:
         found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
     if facts.cuda in _EARLY_TOOLSETS:
@@ -244,15 +244,18 @@ def _standard(fields: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _torch_lines(toolkit: str) -> dict[str, str]:
-    """The indexes whose torch was built with the major release of this toolkit."""
+def _torch_lines(toolkit: str, facts: Facts) -> dict[str, str]:
+    """The indexes whose torch was built with the major release of this toolkit, unless it has dropped the card."""
     major = toolkit.partition(".")[0]
     if not major.isdigit():
         return {}
     try:
         names = {variant.name for row in releases.torch_releases() for variant in row.variants}
-    except RekindleError:
+        gone = bool(facts.gpus) and not toolkits.toolkit(toolkit).compiles_for(min(facts.gpus))
+    except (RekindleError, ValueError):
         return {}
+    if gone:
+        return {"found_lacks": min(facts.gpus).sm, "found_major": major}
     having = sorted(name for name in names if re.fullmatch(rf"cu{major}\d", name))
     listed = ", ".join(f"`{name}`" for name in having)
     return {"torch_lines": listed, "found_major": major} if having else {"found_major": major}
