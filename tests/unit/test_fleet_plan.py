@@ -273,3 +273,9 @@ def archive_of(name: str) -> bytes:
     with tarfile.open(fileobj=stream, mode="w") as archive:
         archive.addfile(tarfile.TarInfo(name))
     return stream.getvalue()
+
+
+def test_a_matrix_of_which_nothing_can_be_built_does_not_pass(tmp_path: Path) -> None:
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text("", encoding="utf-8")
+    assert rekindle_command("fleet", "plan", str(matrix)).code == 5

@@ -324,3 +324,16 @@ def test_a_newcomer_is_told_what_to_type(tmp_path: Path) -> None:
     added = rekindle_command("shelf", "add", str(pure_wheel(tmp_path)), "--shelf", str(place))
     assert added.code == 0
     assert f'--extra-index-url {(place / "simple").as_uri()} "demo==1.0"' in added.err
+
+
+def test_a_mistyped_shelf_is_not_an_empty_one(tmp_path: Path) -> None:
+    missing = rekindle_command("shelf", "list", "--shelf", str(tmp_path / "nope"))
+    assert missing.code == 14 and "no such" in missing.err
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    other = rekindle_command("shelf", "verify", "--shelf", str(tmp_path))
+    assert other.code == 4 and "is not a shelf" in other.err
+
+
+def test_a_shelf_with_nothing_on_it_was_not_verified(tmp_path: Path) -> None:
+    empty = rekindle_command("shelf", "verify", "--shelf", str(tmp_path))
+    assert empty.code == 9 and "nothing was checked" in empty.out

@@ -271,3 +271,10 @@ const seen = JSON.parse(fs.readFileSync("cases.json", "utf8")).map((text) => {
 });
 console.log(JSON.stringify(seen));
 """
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path: Path) -> None:
+    file = tmp_path / "site"
+    file.write_text("", encoding="utf-8")
+    with pytest.raises(RekindleError, match="is a file, and the site is a folder"):
+        site.write_site(file, say=pytest.fail)

@@ -68,7 +68,11 @@ def command() -> None:
 @click.option("--workers", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Machines to plan for.")
 @options.as_json
 def plan_command(matrix: Path, machines: tuple[Path, ...], shelf: Path | None, workers: int, as_json: bool) -> int:
-    """Every job of MATRIX: what would be built, in which order, and why the rest would not. Nothing is run."""
+    """Every job of MATRIX: what would be built, in which order, and why the rest would not. Nothing is run.
+
+    Exits with 5 if nothing of it can be built.
+    """
+    from rekindle.core.errors import NoRoute
     from rekindle.core.paths import shelf_folder
     from rekindle.fleet import planning, view
 
@@ -77,7 +81,7 @@ def plan_command(matrix: Path, machines: tuple[Path, ...], shelf: Path | None, w
         console.out_json(made)
     else:
         _lines(view.plan_lines(made))
-    return 0
+    return NoRoute.exit_code if made.totals.impossible == len(made.jobs) else 0
 
 
 @command.command("run")

@@ -79,7 +79,7 @@ def list_(shelf: Path | None, as_json: bool) -> int:
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
-    folder = shelf or shelf_folder()
+    folder = _place(shelf)
     return _answer(Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
 
 
@@ -108,7 +108,7 @@ def find(
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
-    folder = shelf or shelf_folder()
+    folder = _place(shelf)
     found = shelves.find(
         folder,
         capabilities_of(gpus),
@@ -131,7 +131,7 @@ def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
     from rekindle.wheels.shelf.serve import ShelfServer
 
-    server = ShelfServer(shelf or shelf_folder(), host, port)
+    server = ShelfServer(_place(shelf), host, port)
     console.out(f"{server.address}/simple/")
     console.say("press Ctrl-C to stop")
     server.run()
@@ -149,7 +149,7 @@ def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: boo
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
-    folder = shelf or shelf_folder()
+    folder = _place(shelf)
     chosen = shelves.find(folder, capabilities_of(gpus)) if gpus else shelves.entries(folder)
     shelves.export(folder, output, chosen)
     return _answer(Shelf(folder=output, wheels=chosen), as_json)
@@ -164,7 +164,7 @@ def remove(names: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
-    folder = shelf or shelf_folder()
+    folder = _place(shelf)
     gone, kept = shelves.remove(folder, names)
     done = Shelf(folder=folder, wheels=shelves.entries(folder), removed=gone, replaced=kept)
     if as_json:
@@ -185,7 +185,7 @@ def yank(file: str, reason: str, undo: bool, shelf: Path | None, as_json: bool) 
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
-    folder = shelf or shelf_folder()
+    folder = _place(shelf)
     entry = shelves.yank(folder, file, None if undo else reason)
     return _answer(Shelf(folder=folder, wheels=(entry,)), as_json)
 
@@ -202,7 +202,7 @@ def verify(trust: tuple[str, ...], signed: bool, shelf: Path | None, as_json: bo
     """
     from rekindle.wheels.shelf import health
 
-    return _health(health.check(shelf or shelf_folder(), _keys(trust), signed=signed or bool(trust)), as_json)
+    return _health(health.check(_place(shelf), _keys(trust), signed=signed or bool(trust)), as_json)
 
 
 @command.command("mend")
@@ -212,7 +212,7 @@ def mend(shelf: Path | None, as_json: bool) -> int:
     """Rebuild a damaged index from the wheels; set aside what can no longer be trusted."""
     from rekindle.wheels.shelf import health
 
-    return _health(health.mend(shelf or shelf_folder()), as_json)
+    return _health(health.mend(_place(shelf)), as_json)
 
 
 @command.command("key")
@@ -241,7 +241,7 @@ def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
-    folder = shelf or shelf_folder()
+    folder = _place(shelf)
     gone = shelves.prune(folder, keep=keep, dry_run=dry_run)
     left = tuple(entry for entry in shelves.entries(folder) if entry.file not in gone)
     done = Shelf(folder=folder, wheels=left, removed=gone)
@@ -250,6 +250,13 @@ def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     would = "would be deleted" if dry_run else "deleted"
     console.out("\n".join(f"{would}: {console.clean(file)}" for file in gone) or "nothing to delete")
     return 0
+
+
+def _place(given: Path | None) -> Path:
+    """The shelf that is read or changed. Your own may not be there yet; one that is named must be."""
+    from rekindle.wheels.shelf import store
+
+    return store.existing(given) if given is not None else shelf_folder()
 
 
 def _keys(trust: tuple[str, ...]) -> tuple[PublicKey, ...]:

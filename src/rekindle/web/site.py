@@ -17,6 +17,7 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.core import codec, files
+from rekindle.core.errors import UsageError
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capabilities import advice
 from rekindle.knowledge.gpu.capability import Capability
@@ -46,6 +47,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] = (), jobs: int = 1) -> Site:
     """Write the whole site. `only` names cards whose classes are answered; without it, all are."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"`{folder}` is a file, and the site is a folder", hint="name a folder with `-o`")
     wanted = set(only)
     chosen = [each for each in answers.classes() if not wanted or wanted & set(each.every)]
     writer = _Writer(folder)

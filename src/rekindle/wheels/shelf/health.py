@@ -50,6 +50,9 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
             text = f"`{wheel.name}` has no readable entry"
             found.append(Finding(id="stray", state=State.FAIL, found=text, fix=_MEND))
     found += _pages(folder)
+    if not found:
+        text = f"there is no wheel in `{folder}`, so nothing was checked"
+        found.append(Finding(id="empty", state=State.UNVERIFIED, found=text))
     return ShelfHealth(folder=folder, state=worst(found), findings=tuple(found))
 
 

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from packaging.utils import InvalidName, canonicalize_name
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, Locked, NotWritable, RekindleError, UsageError
+from rekindle.core.errors import BadInput, Locked, NotFound, NotWritable, RekindleError, UsageError
 from rekindle.wheels.shelf.entry import ShelvedWheel
 
 ENTRY, METADATA, REPORT, STATEMENT = ".shelf.json", ".metadata", ".verify.json", ".dsse.json"
@@ -35,6 +35,17 @@ def guard(folder: Path) -> None:
         if files.is_link(place) or (place.exists() and not place.is_dir()):
             message = f"`{place}` is not a folder of the shelf but leads elsewhere"
             raise BadInput(message, hint="remove it; `rekindle shelf mend` makes the index anew")
+
+
+def existing(folder: Path) -> Path:
+    """A shelf to read from: the folder is there, and is empty or a shelf. A mistyped path is no empty shelf."""
+    guard(folder)
+    if not folder.is_dir():
+        raise NotFound.path(folder, hint="name a folder that `rekindle shelf add` made with `--shelf`")
+    if any(folder.iterdir()) and not any((folder / name).is_dir() for name in _OWN_FOLDERS):
+        message = f"`{folder}` is not a shelf: it has neither `wheels` nor `simple`"
+        raise BadInput(message, hint="name a folder that `rekindle shelf add` made with `--shelf`")
+    return folder
 
 
 def file_name(file: str) -> str:
