@@ -311,12 +311,13 @@ def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
 
 
 def test_an_empty_shelf_is_no_error_and_cannot_be_served(tmp_path: Path) -> None:
-    assert rekindle_command("shelf", "list", "--shelf", str(tmp_path / "none")).code == 0
-    assert rekindle_command("shelf", "serve", "--shelf", str(tmp_path / "none")).code == 14
+    assert rekindle_command("shelf", "list", "--shelf", str(tmp_path)).code == 0
+    assert rekindle_command("shelf", "serve", "--shelf", str(tmp_path)).code == 14
 
 
 def test_a_newcomer_is_told_what_to_type(tmp_path: Path) -> None:
     place = tmp_path / "my shelf"
+    place.mkdir()
     empty = rekindle_command("shelf", "list", "--shelf", str(place))
     assert (empty.code, "rekindle shelf add" in empty.out) == (0, True)
     none = rekindle_command("shelf", "find", "--gpu", "Tesla K40c", "--shelf", str(place))
