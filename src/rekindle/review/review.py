@@ -13,6 +13,7 @@ from rekindle.core.version import Version, typed
 from rekindle.knowledge.builds.script_rules import rule, script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.document import Document, load
+from rekindle.review.pythons import python_of
 from rekindle.review.reading import trace_of
 from rekindle.review.remark import Raised, Remark, raised
 from rekindle.review.rules import (
@@ -24,6 +25,7 @@ from rekindle.review.rules import (
     order,
     shells,
     toolchain,
+    wheels,
     words,
 )
 from rekindle.review.subject import Subject
@@ -88,7 +90,7 @@ def release(text: str | None) -> Version | None:
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (architecture, toolchain, options, installs, order, environments, words, shells, failures)
+    parts = (architecture, toolchain, options, installs, wheels, order, environments, words, shells, failures)
     found = [each for part in parts for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]
@@ -124,7 +126,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     last = step.item if step else subject.trace.invocations[-1] if subject.trace.invocations else None
     cuda = subject.cuda_at(last) if last is not None else None
     toolset, studio, _ = toolchain.toolset_at(subject, last) if last is not None else (None, None, 0)
-    python = installs.python_of(subject)
+    python = python_of(subject)
     return Reviewed(
         script=subject.document.name,
         dialect=subject.document.dialect.value,

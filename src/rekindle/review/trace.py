@@ -193,7 +193,10 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """An action that a workflow uses, with what it is given: name -> (value, line)."""
+    """An action that a workflow uses, with what it is given: name -> (value, line).
+
+    `choices`: what it is given in turn where that comes from a matrix with several values.
+    """
 
     action: str
     given: dict[str, tuple[str, int]]
@@ -201,6 +204,7 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     order: int
     scope: int
     system: str | None = None
+    choices: dict[str, tuple[tuple[str, int], ...]] = {}
 
 
 class Trace:

@@ -79,6 +79,12 @@ class Outside(Row, frozen=True, kw_only=True):
     variables: tuple[str, ...]
 
 
+class PinsTorch(Row, frozen=True, kw_only=True):
+    """Packages each release of which asks for one torch: without a pin, pip replaces the torch that is there."""
+
+    packages: tuple[str, ...]
+
+
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[Pin, ...]
     pair: tuple[Pair, ...]
@@ -86,6 +92,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     renamed: tuple[Renamed, ...]
     extension: tuple[ExtensionRow, ...]
     outside: tuple[Outside, ...]
+    pins_torch: tuple[PinsTorch, ...]
 
 
 @cached
@@ -120,3 +127,8 @@ def extension(name: str) -> ExtensionRow | None:
 @cached
 def outside() -> frozenset[str]:
     return frozenset(name.upper() for row in script_rules().outside for name in row.variables)
+
+
+def pins_torch(name: str) -> bool:
+    """Whether each release of a package asks for one torch."""
+    return any(name in row.packages for row in script_rules().pins_torch)

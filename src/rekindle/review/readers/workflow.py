@@ -42,10 +42,14 @@ def read_workflow(trace: Trace, text: str, *, gitlab: bool = False) -> None:
 
 
 class _Job(NamedTuple):
-    """What holds for every step of a job, unless the step says otherwise."""
+    """What holds for every step of a job, unless the step says otherwise.
+
+    `choices`: what a name of the matrix is in turn, each value with its line.
+    """
 
     scope: Scope
     matrix: dict[str, str]
+    choices: dict[str, tuple[tuple[str, int], ...]]
     system: str | None = None
     shell: str | None = None
     folder: str | None = None
@@ -65,12 +69,13 @@ class _WorkflowReader:
             self._job(name, job, shell)
         steps = self.path(top.get("runs"), "steps")
         if steps is not None:
-            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, shell=shell))
+            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, {}, shell=shell))
 
     def _job(self, name: str, node: Node, shell: str | None) -> None:
         job = self.mapping(node)
         scope = self.trace.open(self.trace.scopes[0], f"job {name}")
-        matrix = self._matrix(self.path(job.get("strategy"), "matrix"))
+        node = self.path(job.get("strategy"), "matrix")
+        matrix, choices = self._matrix(node), self._choices(node)
         runs_on = self.filled(self.text(job.get("runs-on")) or " ".join(self.listed(job.get("runs-on"))), matrix)[0]
         system = "windows" if "windows" in runs_on.lower() else "linux" if "ubuntu" in runs_on.lower() else None
         if "${{" in runs_on:
@@ -88,7 +93,7 @@ class _WorkflowReader:
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
         if job.get("steps") is not None:
-            self._steps(job["steps"], _Job(scope, matrix, system, shell, folder))
+            self._steps(job["steps"], _Job(scope, matrix, choices, system, shell, folder))
 
     def _steps(self, node: Node, job: _Job) -> None:
         for item in self.sequence(node):
@@ -96,7 +101,7 @@ class _WorkflowReader:
                 return
             step = self.mapping(item)
             if "uses" in step:
-                self._uses(step, job.scope, job.system, job.matrix)
+                self._uses(step, job)
             if "run" not in step:
                 continue
             inner = self.trace.open(job.scope, "step")
@@ -107,19 +112,27 @@ class _WorkflowReader:
             )
             self._run(step["run"], inner, chosen, conditional="if" in step)
 
-    def _uses(self, step: dict[str, Node], scope: Scope, system: str | None, matrix: dict[str, str]) -> None:
+    def _uses(self, step: dict[str, Node], job: _Job) -> None:
+        values = self.mapping(step.get("with"))
         given = {
-            key: (self.filled(self.text(value) or "", matrix)[0], value.start_mark.line + 1)
-            for key, value in self.mapping(step.get("with")).items()
+            key: (self.filled(self.text(value) or "", job.matrix)[0], value.start_mark.line + 1)
+            for key, value in values.items()
         }
+        choices: dict[str, tuple[tuple[str, int], ...]] = {}
+        for key, value in values.items():
+            self._as_number(key, value)
+            name = re.fullmatch(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", self.text(value) or "")
+            if name and name[1] in job.choices:
+                choices[key] = job.choices[name[1]]
         self.trace.used.append(
             Used(
                 action=(self.text(step["uses"]) or "").partition("@")[0].lower(),
                 given=given,
                 line=step["uses"].start_mark.line + 1,
                 order=self.trace.tick(),
-                scope=scope.number,
-                system=system,
+                scope=job.scope.number,
+                system=job.system,
+                choices=choices,
             )
         )
 
@@ -252,6 +265,7 @@ class _WorkflowReader:
                 plain = self.text(self.path(value, "value"))
             if plain is None:
                 continue
+            self._as_number(key, value)
             text, known = self.filled(plain, matrix or {})
             recorder.set(
                 Assignment(
@@ -267,6 +281,31 @@ class _WorkflowReader:
             if len(values) == 1 and key not in ("include", "exclude"):
                 found[key] = values[0]
         return found
+
+    def _choices(self, node: Node | None) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Each value that a name of the matrix has in turn; nothing where rows are taken out of it again."""
+        top = self.mapping(node)
+        rows = [*((key, value) for key, value in top.items() if key not in ("include", "exclude"))]
+        rows += [pair for row in self.sequence(top.get("include")) for pair in self.mapping(row).items()]
+        found: dict[str, list[tuple[str, int]]] = {}
+        for key, value in rows:
+            for item in self.sequence(value) if value.id == "sequence" else [value]:
+                self._as_number(key, item)
+                if item.id == "scalar":
+                    found.setdefault(key, []).append((item.value, item.start_mark.line + 1))
+        return {} if "exclude" in top else {key: tuple(values) for key, values in found.items()}
+
+    def _as_number(self, name: str, node: Node) -> None:
+        """`3.10` without quotes is the number 3.1."""
+        if node.id != "scalar" or node.style is not None or not re.fullmatch(r"\d+\.\d+0", node.value):
+            return
+        if not re.search(r"(?i)py|torch|cuda|ver", name):
+            return
+        line = node.start_mark.line
+        row, at = self.lines[line], node.start_mark.column
+        right = row[:at] + f'"{node.value}"' + row[at + len(node.value) :]
+        read_as = node.value.rstrip("0")
+        self.trace.slip("yaml-number", line + 1, right, name=name, value=node.value, read=read_as)
 
     def filled(self, text: str, matrix: dict[str, str]) -> tuple[str, bool]:
         text = _EXPRESSION.sub(lambda match: self._expression(match, matrix, keep=True), text)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from rekindle.core.version import Version
 from rekindle.review.document import Dialect
+from rekindle.review.pythons import environment_python
 from rekindle.review.remark import Raised, raised
-from rekindle.review.rules import installs
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 
@@ -61,7 +61,7 @@ def _build_outside(subject: Subject, later: list[Invocation], env: str, short: s
 
 def _other_python(subject: Subject) -> Iterator[Raised]:
     """`python3.9 setup.py` where an environment with 3.11 is active."""
-    made = installs.environment_python(subject)
+    made = environment_python(subject)
     if made is None:
         return
     for step in subject.builds:

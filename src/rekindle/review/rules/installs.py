@@ -1,4 +1,4 @@
-"""What the script installs: isolation, pairs of packages, pins, the Python, wheels against the GPU."""
+"""What the script installs: isolation, pairs of packages, pins."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import torch_release, torch_releases
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted
+from rekindle.review.pythons import python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
-from rekindle.review.trace import Invocation
 
 _LIST = 4
 _CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\Z")
@@ -27,13 +26,11 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _isolation(subject)
     yield from _redirects(subject)
     yield from _companions(subject)
-    yield from _wheels(subject)
     yield from _numpy(subject)
     yield from _cmake(subject)
     yield from _pins(subject)
     yield from _setuptools(subject)
     yield from _lists(subject)
-    yield from _python(subject)
     yield from _questions(subject)
 
 
@@ -130,59 +127,6 @@ def _home(name: str, version: Version) -> str | None:
     """The torch that a companion was made for."""
     patches = [patch for release in torch_releases() for patch in release.patches]
     return next((patch for patch in patches if companions.version_for(name, patch) == str(version)), None)
-
-
-def _wheels(subject: Subject) -> Iterator[Raised]:
-    """A ready-made torch: does that wheel exist, and does it serve the GPU?"""
-    for found in subject.installs:
-        torch = found.named("torch")
-        if torch is None or found.tool == "conda" or found.verb != "install":
-            continue
-        variant = re.search(r"/whl/(nightly/|test/)?(cu\d{3}|cpu)\b", found.index or "")
-        local = re.search(r"\+(cu\d{3}|cpu)\b", torch.requirement or "")
-        name = local[1] if local else variant[2] if variant else None
-        if name is None or (variant and variant[1]):
-            continue
-        if name == "cpu":
-            if subject.gpus and subject.builds:
-                yield raised("torch-cpu-only", torch.line)
-            continue
-        exact = exact_version(torch.requirement)
-        yield from _wheel(subject, torch, name, exact, found.item)
-
-
-def _wheel(subject: Subject, torch: Wanted, name: str, exact: Version | None, item: Invocation) -> Iterator[Raised]:
-    system = subject.system(item)
-    try:
-        releases = [torch_release(str(exact))] if exact is not None else list(torch_releases())
-    except RekindleError:
-        return
-    rows = [(release, row) for release in releases if (row := release.variant(name)) is not None]
-    if exact is not None and not rows:
-        official = ", ".join(variant.name for variant in releases[0].variants)
-        yield raised("torch-no-such-wheel", torch.line, torch=exact, variant=name, official=official)
-        return
-    for card in subject.gpus:
-        lists = [row.targets(system) for _, row in rows]
-        known = [targets for targets in lists if targets is not None]
-        if not known or len(known) != len(lists):
-            continue
-        if any(runs(target, card) is not Runs.NO for targets in known for target in targets):
-            continue
-        archs = ", ".join(sorted({str(target) for targets in known[-1:] for target in targets}))
-        yield raised(
-            "wheel-not-for-the-card", torch.line, torch=exact or "", variant=name, card=card, sm=card.sm, archs=archs,
-            better=_better(card, system),
-        )  # fmt: skip
-
-
-def _better(card: Capability, system: str) -> str:
-    for release in reversed(torch_releases()):
-        for variant in release.variants:
-            targets = variant.targets(system)
-            if targets and any(runs(target, card) is not Runs.NO for target in targets):
-                return f". torch {release.newest} {variant.name} has code for it"
-    return ""
 
 
 def _numpy(subject: Subject) -> Iterator[Raised]:
@@ -399,68 +343,6 @@ def _lists(subject: Subject) -> Iterator[Raised]:
         ):
             yield raised("build-not-installed", step.line)
             return
-
-
-def python_of(subject: Subject) -> Known | None:
-    """The Python that the script chooses: the environment it makes, else the one it names."""
-    made, named = _pythons(subject)
-    return made or named
-
-
-def environment_python(subject: Subject) -> Known | None:
-    """The Python of the environment that the script makes."""
-    return _pythons(subject)[0]
-
-
-def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
-    made: Known | None = None
-    named: Known | None = None
-    for item in subject.trace.invocations:
-        text = " ".join(word.text for word in item.words)
-        match = (
-            re.match(r"\S*?\bpython(3\.\d+)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d+)\b", text)
-            if item.program in ("python", "py")
-            else None
-        )
-        if match:
-            known = Known(Version(match[1] or match[2]), item.line)
-            if re.search(r"-m (?:venv|virtualenv)\b", text):
-                made = known
-            elif named is None:
-                named = known
-        if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
-            match = re.search(r"\bpython\s*==?\s*(3\.\d+)", text)
-            if match:
-                made = Known(Version(match[1]), item.line)
-        if item.program in ("uv", "virtualenv"):
-            match = re.search(r"(?:--python|-p)[ =](?:python)?(3\.\d+)|python (?:install|pin) (3\.\d+)", text)
-            if match:
-                made = Known(Version(match[1] or match[2]), item.line)
-    for used in subject.trace.used:
-        given = used.given.get("python-version")
-        match = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", given[0]) if given else None
-        if "setup-python" in used.action and match and given:
-            made = Known(Version(match[1]), given[1])
-    return made, named
-
-
-def _python(subject: Subject) -> Iterator[Raised]:
-    python = python_of(subject)
-    step = next(iter(subject.torch_builds), None)
-    release = subject.release_at(step.item if step else None)
-    if python is None or release is None:
-        return
-    row, torch = release
-    named = [found.named("torch") for found in subject.installs]
-    wheel = any(item is not None and exact_version(item.requirement) is not None for item in named)
-    if step is None and not wheel and not subject.notes:
-        return
-    known = row.pythons(subject.system(step.item if step else None))
-    if known and str(python.version) not in known:
-        yield raised(
-            "python-not-supported", python.line, torch=torch.version, python=python.version, pythons=", ".join(known),
-            source=row.source,
-        )  # fmt: skip
 
 
 def _questions(subject: Subject) -> Iterator[Raised]:

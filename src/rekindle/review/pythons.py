@@ -1,0 +1,87 @@
+"""Which Python a script runs: the environment it makes, the action it uses, the image it stands on."""
+
+from __future__ import annotations
+
+import re
+
+from rekindle.core.version import Version
+from rekindle.review.subject import Known, Subject
+from rekindle.review.trace import Image, Invocation
+
+_IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d+)|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d+)")
+
+
+def python_of(subject: Subject) -> Known | None:
+    """The Python that the script chooses: the environment it makes, else the one it names."""
+    made, named = _pythons(subject)
+    return made or named
+
+
+def environment_python(subject: Subject) -> Known | None:
+    """The Python of the environment that the script makes."""
+    return _pythons(subject)[0]
+
+
+def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
+    made: Known | None = None
+    named: Known | None = None
+    for item in subject.trace.invocations:
+        text = " ".join(word.text for word in item.words)
+        match = (
+            re.match(r"\S*?\bpython(3\.\d+)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d+)\b", text)
+            if item.program in ("python", "py")
+            else None
+        )
+        if match:
+            known = Known(Version(match[1] or match[2]), item.line)
+            if re.search(r"-m (?:venv|virtualenv)\b", text):
+                made = known
+            elif named is None:
+                named = known
+        if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
+            match = re.search(r"\bpython\s*==?\s*(3\.\d+)", text)
+            if match:
+                made = Known(Version(match[1]), item.line)
+        if item.program in ("uv", "virtualenv"):
+            match = re.search(r"(?:--python|-p)[ =](?:python)?(3\.\d+)|python (?:install|pin) (3\.\d+)", text)
+            if match:
+                made = Known(Version(match[1] or match[2]), item.line)
+    for used in subject.trace.used:
+        given = used.given.get("python-version")
+        stated = _typed(*given) if given else None
+        if "setup-python" in used.action and stated is not None:
+            made = stated
+    return made, named
+
+
+def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
+    """Every Python that a command may run with: each one of a matrix; empty when nothing says it."""
+    text = " ".join(word.text for word in item.words)
+    own = re.match(r"\S*?\b(?:python|pip)(3\.\d+)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d+)\b", text)
+    if own:
+        return [Known(Version(own[1] or own[2]), item.line)]
+    chosen: list[Known] = []
+    for used in subject.trace.used:
+        if "setup-python" in used.action and used.order < item.order and subject.sees(used.scope, item):
+            either = used.choices.get("python-version", ()) if not item.conditional else ()
+            chosen = [known for text, line in either if (known := _typed(text, line)) is not None]
+    if environment_python(subject) is not None:
+        return []  # the environment that the script makes decides, and `python_of` knows it
+    if chosen:
+        return chosen
+    image = image_of(subject, item)
+    match = _IN_IMAGE.search(image.name) if image is not None and image.known else None
+    if image is None or match is None or any(subject.trace.ran("pyenv")):
+        return []
+    return [Known(Version(match[1] or match[2]), image.line)]
+
+
+def image_of(subject: Subject, item: Invocation) -> Image | None:
+    """The base image that a command runs in."""
+    found = [image for image in subject.trace.images if subject.sees(image.scope, item) and image.order <= item.order]
+    return found[-1] if found else None
+
+
+def _typed(text: str, line: int) -> Known | None:
+    match = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", text)
+    return Known(Version(match[1]), line) if match else None

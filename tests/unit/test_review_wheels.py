@@ -1,0 +1,167 @@
+"""`rekindle review` of scripts that install a ready-made torch: is there such a wheel, and does it stay?"""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.document import read
+from rekindle.review.remark import Remark
+from rekindle.review.review import review_script
+
+INDEX = "--index-url https://download.pytorch.org/whl"
+RULES = frozenset(
+    {"python-not-supported", "musl-no-wheel", "torch-replaced", "torch-replaced-not-for-the-card", "yaml-number"}
+)
+
+
+def remarks(text: str, name: str = "Dockerfile", gpu: str | None = None) -> list[Remark]:
+    answer = review_script(read(text, name=name), gpus=(Capability.parse(gpu),) if gpu else ())
+    return [remark for remark in answer.remarks if remark.id in RULES]
+
+
+def found(text: str, name: str = "Dockerfile", gpu: str | None = None) -> list[tuple[int, str]]:
+    return [(remark.line, remark.id) for remark in remarks(text, name, gpu)]
+
+
+# --- the Python ----------------------------------------------------------------------------------------------------
+
+
+def test_the_python_of_the_base_image_has_no_such_wheel() -> None:
+    text = f"FROM python:3.13-slim\nRUN pip install torch==2.3.1+cu118 {INDEX}/cu118\n"
+    (remark,) = remarks(text)
+    assert (remark.line, remark.id) == (1, "python-not-supported")
+    assert "3.8, 3.9, 3.10, 3.11, 3.12" in remark.why and "torch 2.5.0 is the first" in remark.why
+    assert found(text.replace("3.13", "3.12")) == []
+    assert found(text.replace("python:3.13-slim", "ubuntu:22.04")) == []
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["python:3.13", "docker.io/library/python:3.13.2-bookworm", "ghcr.io/astral-sh/uv:0.8-python3.13-bookworm-slim"],
+)
+def test_images_that_bring_a_python(image: str) -> None:
+    text = f"ARG BASE={image}\nFROM ${{BASE}} AS build\nRUN pip install torch==2.3.1\n"
+    assert found(text) == [(2, "python-not-supported")]
+
+
+def test_an_environment_of_its_own_counts_for_more_than_the_image() -> None:
+    text = "FROM python:3.13\nRUN uv venv --python 3.11 /opt/v\nRUN uv pip install torch==2.3.1\n"
+    assert found(text) == []
+
+
+def test_an_image_of_another_stage_does_not_count() -> None:
+    text = "FROM python:3.13 AS a\nRUN pip install six\nFROM python:3.12\nRUN pip install torch==2.3.1\n"
+    assert found(text) == []
+
+
+WORKFLOW = """\
+on: [push]
+jobs:
+  build:
+    runs-on: ubuntu-22.04
+    strategy:
+      matrix:
+        python: [{pythons}]
+    steps:
+      - uses: actions/setup-python@v5
+        with:
+          python-version: ${{{{ matrix.python }}}}
+      - run: pip install torch==2.8.0 --index-url https://download.pytorch.org/whl/cu126
+"""
+
+
+def test_each_python_of_a_matrix_is_looked_at() -> None:
+    (remark,) = remarks(WORKFLOW.format(pythons='"3.8", "3.9", "3.10"'), "w.yml")
+    assert (remark.line, remark.id) == (7, "python-not-supported")
+    assert "Python 3.8" in remark.found and "torch 2.4.1 is the last" in remark.why
+    assert found(WORKFLOW.format(pythons='"3.9", "3.10"'), "w.yml") == []
+    without = WORKFLOW.format(pythons='"3.8", "3.9"') + "        if: matrix.python != '3.8'\n"
+    assert found(without, "w.yml") == []
+
+
+def test_a_number_of_yaml_loses_its_zero() -> None:
+    (remark,) = remarks(WORKFLOW.format(pythons="3.9, 3.10, 3.11"), "w.yml")
+    assert (remark.line, remark.id) == (7, "yaml-number")
+    assert "3.1" in remark.found
+    assert remark.corrected == '        python: [3.9, "3.10", 3.11]'
+    direct = WORKFLOW.format(pythons='"3.9"').replace("${{ matrix.python }}", "3.10")
+    assert found(direct, "w.yml") == [(11, "yaml-number")]
+    listed = WORKFLOW.format(pythons="").replace("[]", "\n          - 3.10\n          - '3.10'")
+    assert found(listed, "w.yml") == [(8, "yaml-number")]
+    assert found(WORKFLOW.format(pythons="3.9, 3.11") + "    timeout-minutes: 3.10\n", "w.yml") == []
+
+
+# --- the C library -------------------------------------------------------------------------------------------------
+
+
+def test_no_wheel_is_made_for_musl() -> None:
+    text = f"FROM python:3.12-alpine\nRUN pip install torch==2.7.1 {INDEX}/cu126\n"
+    (remark,) = remarks(text)
+    assert (remark.line, remark.id, remark.corrected) == (1, "musl-no-wheel", "FROM python:3.12-slim")
+    assert found(text.replace("python:3.12-alpine", "alpine:3.20")) == [(1, "musl-no-wheel")]
+    assert found(text.replace("-alpine", "-slim")) == []
+    assert found("FROM python:3.12-alpine\nRUN pip install requests\n") == []
+    assert found("FROM alpine AS a\nRUN pip install six\nFROM python:3.12-slim\nRUN pip install torch==2.7.1\n") == []
+
+
+# --- a torch that does not stay ------------------------------------------------------------------------------------
+
+PINNED = f"FROM python:3.12-slim\nRUN pip install torch==2.8.0 {INDEX}/cu126\n"
+
+
+@pytest.mark.parametrize("name", ["xformers", "torchvision", "torchaudio", "vllm", "-U torch", "-U torchvision"])
+def test_a_later_command_takes_another_torch(name: str) -> None:
+    text = f"{PINNED}RUN pip install {name}\n"
+    (remark,) = remarks(text, gpu="6.1")
+    assert (remark.line, remark.id) == (3, "torch-replaced-not-for-the-card")
+    assert "2.8.0+cu126 of line 2" in remark.found and "no code for a GPU of capability 6.1" in remark.why
+    assert found(text, gpu="12.0") == [(3, "torch-replaced")]
+    assert found(text) == [(3, "torch-replaced")]
+
+
+def test_the_pair_is_named() -> None:
+    (remark,) = remarks(f"{PINNED}RUN pip install torchvision\n")
+    assert "torchvision==0.23.0 in the command of line 2" in remark.why
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"pip install xformers {INDEX}/cu126",
+        f"pip install xformers --extra-{INDEX[2:]}/cu126",
+        "pip install xformers --no-deps",
+        "pip install -c pins.txt xformers",
+        "pip install torch==2.8.0 xformers",
+        "pip install torchvision==0.23.0",
+        "pip install xformers==0.0.32.post2",
+        "pip install transformers accelerate",
+        "pip install -U accelerate",
+        "pip install torch",
+        "/opt/other/bin/pip install xformers",
+        "PIP_CONSTRAINT=pins.txt pip install xformers",
+        "python -m venv /v && . /v/bin/activate && pip install xformers",
+    ],
+)
+def test_and_these_do_not(line: str) -> None:
+    assert found(f"{PINNED}RUN {line}\n", gpu="6.1") == []
+
+
+def test_what_is_there_already_stays() -> None:
+    both = PINNED.replace("torch==2.8.0", "torch==2.8.0 torchvision==0.23.0")
+    assert found(f"{both}RUN pip install torchvision\n") == []
+    assert found(f"{both}RUN pip install -U torchvision\n") == [(3, "torch-replaced")]
+
+
+def test_another_stage_has_another_torch() -> None:
+    assert found(f"{PINNED}FROM python:3.12\nRUN pip install xformers\n") == []
+
+
+def test_a_release_that_was_made_for_another_torch() -> None:
+    assert found(f"{PINNED}RUN pip install xformers==0.0.30\n") == [(3, "torch-replaced")]
+
+
+def test_on_windows_the_ordinary_index_has_no_cuda() -> None:
+    text = f"pip install torch==2.7.1 {INDEX}/cu126\npip install torchvision\n"
+    (remark,) = remarks(text, "a.bat", "6.1")
+    assert remark.id == "torch-replaced-not-for-the-card" and "no CUDA on Windows" in remark.why
