@@ -311,6 +311,29 @@ def test_what_it_does_not_read_it_says(tmp_path: Path) -> None:
     assert "Not understood" in seen.out and "not valid shell" in seen.out
 
 
+def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
+    nothing, good = tmp_path / "a.sh", tmp_path / "b.sh"
+    nothing.write_text("set -e\necho hello\n", encoding="utf-8")
+    good.write_text(GOOD_SHELL, encoding="utf-8")
+    seen = rekindle_command("review", str(nothing))
+    assert seen.code == 9 and "nothing was checked" in seen.out
+    assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["checked"] is False
+    assert rekindle_command("review", str(nothing), str(good)).code == 9
+    assert rekindle_command("review", str(good)).code == 0
+    nothing.write_text("if true; then\n", encoding="utf-8")
+    assert rekindle_command("review", str(nothing)).code == 9, "what was not understood is not accepted either"
+
+
+@pytest.mark.parametrize("line", ["rekindle build plan.toml --yes", "python -m rekindle extension build torchvision"])
+def test_a_build_by_rekindle_is_a_build(tmp_path: Path, line: str) -> None:
+    script = tmp_path / "Dockerfile"
+    script.write_text(f"FROM ubuntu:22.04\nWORKDIR /src\nRUN {line}\n", encoding="utf-8")
+    seen = rekindle_command("review", str(script))
+    assert seen.code == 0 and "accepted" in seen.out and "`rekindle build`" in seen.out
+    script.write_text("FROM ubuntu:22.04\nRUN rekindle doctor\n", encoding="utf-8")
+    assert rekindle_command("review", str(script)).code == 9
+
+
 def test_mistakes_of_the_caller(tmp_path: Path) -> None:
     (tmp_path / "a.bat").write_text("echo\n", encoding="utf-8")
     assert rekindle_command("review", "no-such.bat").code == 14

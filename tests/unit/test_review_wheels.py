@@ -165,3 +165,52 @@ def test_on_windows_the_ordinary_index_has_no_cuda() -> None:
     text = f"pip install torch==2.7.1 {INDEX}/cu126\npip install torchvision\n"
     (remark,) = remarks(text, "a.bat", "6.1")
     assert remark.id == "torch-replaced-not-for-the-card" and "no CUDA on Windows" in remark.why
+
+
+# --- what never runs on the card -----------------------------------------------------------------------------------
+
+
+def ids(text: str, name: str = "build.sh", gpu: str = "6.1") -> dict[str, int]:
+    answer = review_script(read(text, name=name), gpus=(Capability.parse(gpu),))
+    return {remark.id: remark.line for remark in answer.remarks}
+
+
+@pytest.mark.parametrize(
+    ("line", "served"),
+    [
+        ("pip install flash-attn --no-build-isolation", "8.0"),
+        ("pip install sageattention", "7.5"),
+        ("pip install nunchaku", "7.5"),
+        ("pip install vllm==0.10.0", "7.0"),
+        ("pip install autoawq-kernels", "7.5"),
+        ("git clone https://github.com/Dao-AILab/flash-attention; cd flash-attention; python setup.py install", "8.0"),
+    ],
+)
+def test_a_package_whose_kernels_begin_above_the_card(line: str, served: str) -> None:
+    assert ids(f"set -e\n{line}\n").get("kernels-not-for-the-card") == 2
+    assert "kernels-not-for-the-card" not in ids(f"set -e\n{line}\n", gpu=served)
+
+
+def test_an_older_release_may_have_begun_earlier() -> None:
+    for pin in ("flash-attn==1.0.9", "'flash-attn<2'"):
+        assert "kernels-not-for-the-card" not in ids(f"pip install {pin} --no-build-isolation\n", gpu="7.5")
+    assert "kernels-not-for-the-card" in ids("pip install 'flash-attn>=2,<3'\n", gpu="7.5")
+
+
+BUILD = """\
+set -e
+export CUDA_HOME=/usr/local/cuda-11.8 MAX_JOBS=4 TORCH_CUDA_ARCH_LIST=3.5
+git clone --recursive --branch v2.9.1 https://github.com/pytorch/pytorch
+cd pytorch
+python setup.py bdist_wheel
+"""
+
+
+def test_no_toolkit_serves_the_release_and_the_card() -> None:
+    answer = review_script(read(BUILD, name="build.sh"), gpus=(Capability.parse("3.5"),))
+    (remark,) = (each for each in answer.remarks if each.id == "no-toolkit-for-both")
+    assert remark.line == 2 and "ends with 11.8" in remark.found and "torch 2.8.0 is the last" in remark.why
+    assert "toolkit-too-old-for-torch" not in {each.id for each in answer.remarks}, "a newer CUDA would not help"
+    assert "no-toolkit-for-both" not in ids(BUILD.replace("2.9.1", "2.8.0"), gpu="3.5")
+    assert "toolkit-too-old-for-torch" in ids(BUILD.replace("LIST=3.5", "LIST=6.1"), gpu="6.1")
+    assert ids(BUILD.replace("CUDA_HOME=/usr/local/cuda-11.8 ", ""), gpu="3.5")["no-toolkit-for-both"] == 3

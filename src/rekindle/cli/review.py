@@ -33,9 +33,10 @@ def command(
     """Find what is wrong with a build SCRIPT before it runs for hours.
 
     Reads .bat, .cmd, .ps1, .sh, Dockerfiles, GitHub and GitLab workflows, and the code blocks of .md and .txt notes.
-    Nothing is run. Several scripts give a table that compares them. Exits with 8 if a script cannot work.
+    Nothing is run. Several scripts give a table that compares them. Exits with 8 if a script cannot work,
+    and with 9 if nothing in it could be checked.
     """
-    from rekindle.core.errors import ChecksFailed
+    from rekindle.core.errors import ChecksFailed, Unverified
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.review import report, review
 
@@ -64,4 +65,6 @@ def command(
             console.say(f"wrote {output}")
         elif result.difference:
             console.say("nothing was written; add `-o FILE` to write the corrected script")
-    return ChecksFailed.exit_code if any(one.refused for one in answer.scripts) else 0
+    if any(one.refused for one in answer.scripts):
+        return ChecksFailed.exit_code
+    return 0 if all(one.checked for one in answer.scripts) else Unverified.exit_code

@@ -46,12 +46,7 @@ def _verdict(one: Reviewed) -> str:
     """A text in which nothing was found to check is not accepted for that."""
     if one.refused:
         return "refused"
-    return "accepted" if _says_something(one) else "no build found in it, so nothing was checked"
-
-
-def _says_something(one: Reviewed) -> bool:
-    facts = (one.torch, one.cuda, one.architectures, one.toolset, one.python, one.generator)
-    return any(facts) or bool(one.remarks or one.not_understood)
+    return "accepted" if one.checked else "no build found in it, so nothing was checked"
 
 
 def sarif(answer: Review) -> dict[str, Any]:
@@ -92,7 +87,8 @@ def _script(one: Reviewed) -> str:
         )
         if value
     ]
-    colour = "red" if one.refused else "green" if _says_something(one) else "yellow"
+    facts += ["built by `rekindle build`"] if one.by_rekindle else []
+    colour = "red" if one.refused else "green" if one.checked else "yellow"
     verdict = paint(_verdict(one), colour)
     head = f"{one.script}: {verdict} ({one.dialect}{'; ' if facts else ''}{', '.join(facts)})"
     groups: dict[tuple[str, str], list[Remark]] = {}

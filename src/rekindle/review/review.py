@@ -29,7 +29,7 @@ from rekindle.review.rules import (
     words,
 )
 from rekindle.review.subject import Subject
-from rekindle.review.trace import NotUnderstood
+from rekindle.review.trace import Invocation, NotUnderstood
 
 _STATES = {"wrong": State.FAIL, "careful": State.WARN, "note": State.PASS}
 
@@ -48,6 +48,10 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     toolset: str | None = None
     python: str | None = None
     generator: str | None = None
+    by_rekindle: bool = False
+    """It calls `rekindle build`, which checks what it builds itself."""
+    checked: bool = True
+    """Something in it could be checked. A script in which nothing was found is not accepted for that."""
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +131,9 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     cuda = subject.cuda_at(last) if last is not None else None
     toolset, studio, _ = toolchain.toolset_at(subject, last) if last is not None else (None, None, 0)
     python = python_of(subject)
+    by_rekindle = any(_calls_rekindle(item) for item in subject.trace.invocations)
+    generator, archs = options.generator(subject), architecture.compiled_for(subject)
+    facts = (torch, cuda, archs, toolset, studio, python, generator)
     return Reviewed(
         script=subject.document.name,
         dialect=subject.document.dialect.value,
@@ -138,11 +145,24 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         ),
         torch=str(torch.version) if torch else None,
         cuda=str(cuda.version) if cuda else None,
-        architectures=architecture.compiled_for(subject),
+        architectures=archs,
         toolset=str(toolset) if toolset else studio and f"newest of {studio}",
         python=str(python.version) if python else None,
-        generator=options.generator(subject),
+        generator=generator,
+        by_rekindle=by_rekindle,
+        checked=by_rekindle or bool(subject.builds or ordered) or any(facts),
     )
+
+
+def _calls_rekindle(item: Invocation) -> bool:
+    """`rekindle build`, `rekindle extension build`, or the same by `python -m rekindle`."""
+    words = list(item.arguments)
+    if item.program == "python" and words[:2] == ["-m", "rekindle"]:
+        words = words[2:]
+    elif item.program != "rekindle":
+        return False
+    plain = [word for word in words if not word.startswith("-")]
+    return plain[:1] == ["build"] or plain[:2] == ["extension", "build"]
 
 
 def _remark(subject: Subject, found: Raised) -> Remark:

@@ -24,6 +24,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     abi_in_names: bool = False
     begins: Capability | None = None
     """The oldest card that any build of it has code for, where that is known."""
+    begins_since: Version | None = None
+    """The release from which `begins` holds; None: for every release."""
     instead: str | None = None
     """What to do on an older card, as a part of a sentence."""
 
@@ -71,6 +73,16 @@ def _by_name() -> dict[str, ExtensionHome]:
 def home(module: str) -> ExtensionHome | None:
     """`flash_attn_2_cuda`, `flash_attn.layers` and `flash-attn` are all of flash-attn."""
     return _by_name().get(module.partition(".")[0].lower().replace("-", "_"))
+
+
+@cached
+def _by_repository() -> dict[str, ExtensionHome]:
+    return {row.repository.rpartition("/")[2].lower(): row for row in _homes().home}
+
+
+def home_of_folder(name: str) -> ExtensionHome | None:
+    """By the folder that a clone of its repository makes: `flash-attention` is flash-attn's."""
+    return home(name) or _by_repository().get(name.lower())
 
 
 def wheels(package: str) -> tuple[ExtensionWheel, ...]:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
-from rekindle.knowledge.cuda import cudnn, host_compilers
+from rekindle.knowledge.cuda import cudnn, host_compilers, toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpus import architecture
+from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install
@@ -44,9 +45,13 @@ def check(subject: Subject) -> Iterator[Raised]:
 
 
 def _release(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Raised]:
+    release = subject.release_at(step.item)
+    neither = _no_toolkit(subject, *release, cuda) if release is not None and step.what == "torch" else None
+    if neither is not None:
+        yield neither
+        return
     if cuda is None:
         return
-    release = subject.release_at(step.item)
     if step.what == "extension":
         yield from _torchs_own(subject, step, cuda)
     if release is None or step.what != "torch":
@@ -64,6 +69,21 @@ def _release(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterato
     elif cuda.version.major_minor not in official and not _built_by_others(subject, str(torch.version), cuda.version):
         listed = ", ".join(str(version) for version in official)
         yield raised("toolkit-never-released", cuda.line, torch=torch.version, official=listed, cuda=cuda.version)
+
+
+def _no_toolkit(subject: Subject, row: TorchRelease, torch: Known, cuda: Known | None) -> Raised | None:
+    """The release needs a newer CUDA than the last one that makes code for the card: another CUDA does not help."""
+    for card in subject.gpus:
+        last = toolkits.last_toolkit_for(card)
+        if last is None or last.version >= row.min_cuda:
+            continue
+        other = next((each for each in reversed(torch_releases()) if each.min_cuda <= last.version), None)
+        return raised(
+            "no-toolkit-for-both", (cuda or torch).line, torch=torch.version, need=row.min_cuda, card=card, sm=card.sm,
+            last=last.version, other=f"; torch {other.newest} is the last that builds with it" if other else "",
+            source=row.source,
+        )  # fmt: skip
+    return None
 
 
 def _built_by_others(subject: Subject, torch: str, cuda: Version) -> bool:

@@ -32,6 +32,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _python(subject)
     yield from _musl(subject)
     yield from _replaced(subject)
+    yield from _kernels(subject)
 
 
 def _wheels(subject: Subject) -> Iterator[Raised]:
@@ -319,3 +320,36 @@ def _told(chosen: _Chosen, wanted: Wanted, lost: str, *, fails: bool) -> Raised:
         other="that one" if wanted.requirement else "the newest one", torch=f"{chosen.version}+{chosen.variant}",
         line_torch=chosen.line, lost=lost, again=again,
     )  # fmt: skip
+
+
+def _kernels(subject: Subject) -> Iterator[Raised]:
+    """A package no build of which has code for the card: neither a wheel nor an own compile helps."""
+    named = {
+        (wanted.line, wanted.name): wanted.requirement
+        for found in subject.installs
+        if found.verb in ("install", "wheel", "create")
+        for wanted in found.wanted
+        if wanted.source is None
+    }
+    for step in subject.builds:
+        if step.what != "torch":
+            named.setdefault((step.line, step.name), None)
+    for (line, name), requirement in named.items():
+        yield from _kernel(subject, line, name, requirement)
+
+
+def _kernel(subject: Subject, line: int, name: str, requirement: str | None) -> Iterator[Raised]:
+    row = extension_homes.home_of_folder(name)
+    exact = exact_version(requirement)
+    if row is None or row.begins is None:
+        return
+    below = re.search(r"<\s*(\d+(?:\.\d+)*)", requirement or "")
+    since = row.begins_since
+    if since is not None and ((exact is not None and exact < since) or (below and Version(below[1]) <= since)):
+        return  # an older release, which may have begun earlier
+    for card in subject.gpus:
+        if card < row.begins:
+            yield raised(
+                "kernels-not-for-the-card", line, name=row.package, card=card, sm=card.sm, begins=row.begins,
+                instead=f". Instead: {row.instead}" if row.instead else "", source=row.source,
+            )  # fmt: skip
