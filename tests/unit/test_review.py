@@ -313,14 +313,14 @@ def test_what_it_does_not_read_it_says(tmp_path: Path) -> None:
 
 def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
     nothing, good = tmp_path / "a.sh", tmp_path / "b.sh"
-    nothing.write_text("set -e\necho hello\n", encoding="utf-8")
-    good.write_text(GOOD_SHELL, encoding="utf-8")
+    nothing.write_text("set -e\necho hello\n", encoding="utf-8", newline="\n")
+    good.write_text(GOOD_SHELL, encoding="utf-8", newline="\n")
     seen = rekindle_command("review", str(nothing))
     assert seen.code == 9 and "nothing was checked" in seen.out
     assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["checked"] is False
     assert rekindle_command("review", str(nothing), str(good)).code == 9
     assert rekindle_command("review", str(good)).code == 0
-    nothing.write_text("if true; then\n", encoding="utf-8")
+    nothing.write_text("if true; then\n", encoding="utf-8", newline="\n")
     assert rekindle_command("review", str(nothing)).code == 9, "what was not understood is not accepted either"
 
 

@@ -214,3 +214,21 @@ def test_no_toolkit_serves_the_release_and_the_card() -> None:
     assert "no-toolkit-for-both" not in ids(BUILD.replace("2.9.1", "2.8.0"), gpu="3.5")
     assert "toolkit-too-old-for-torch" in ids(BUILD.replace("LIST=3.5", "LIST=6.1"), gpu="6.1")
     assert ids(BUILD.replace("CUDA_HOME=/usr/local/cuda-11.8 ", ""), gpu="3.5")["no-toolkit-for-both"] == 3
+
+
+def test_an_older_tag_of_its_repository_counts_as_older() -> None:
+    lines = "git clone -b v1.0.9 https://github.com/Dao-AILab/flash-attention\ncd flash-attention\n"
+    assert "kernels-not-for-the-card" not in ids(f"{lines}python setup.py install\n", gpu="7.5")
+    newer = lines.replace("v1.0.9", "v2.8.3")
+    assert ids(f"{newer}python setup.py install\n", gpu="7.5")["kernels-not-for-the-card"] == 3
+    assert "kernels-not-for-the-card" not in ids(f"{newer}GPU_ARCHS=gfx942 python setup.py install\n", gpu="7.5")
+
+
+def test_the_newest_torch_of_the_ordinary_index_leaves_older_cards_out() -> None:
+    text = "FROM python:3.12-slim\nRUN pip install torch\n"
+    assert ids(text, "Dockerfile")["wheel-not-for-the-card"] == 2
+    assert "wheel-not-for-the-card" not in ids(text, "Dockerfile", gpu="12.0")
+    for other in ("torch==2.7.1", "torch -r pins.txt", "torch -c pins.txt", f"torch {INDEX}/cu126"):
+        assert "wheel-not-for-the-card" not in ids(text.replace("torch", other), "Dockerfile")
+    base = text.replace("python:3.12-slim", "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-devel")
+    assert "wheel-not-for-the-card" not in ids(base, "Dockerfile"), "the torch of the image stays"

@@ -52,9 +52,28 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             continue
         exact = exact_version(torch.requirement)
         yield from _wheel(subject, torch, name, exact, found.item)
+    yield from _ordinary(subject)
 
 
-def _wheel(subject: Subject, torch: Wanted, name: str, exact: Version | None, item: Invocation) -> Iterator[Raised]:
+def _ordinary(subject: Subject) -> Iterator[Raised]:
+    """`pip install torch` on Linux: the newest wheel of the ordinary index, which leaves older cards out."""
+    for found in subject.installs if not subject.notes else ():
+        torch = found.named("torch")
+        if torch is None or found.tool == "conda" or found.verb != "install":
+            continue
+        plain = torch.source is None and torch.requirement == "" and not _kept(subject, found)
+        if plain and subject.system(found.item) == "linux" and subject.torch_at() is None:
+            python = next(iter(pythons_at(subject, found.item)), None) or python_of(subject)
+            rows = [row for row in torch_releases() if python is None or str(python.version) in row.pythons_linux]
+            usual = next((each for row in rows[-1:] for each in row.variants if each.index_default_linux), None)
+            if usual is not None:
+                yield from _wheel(subject, torch, usual.name, Version(rows[-1].newest), found.item, newest=True)
+        return
+
+
+def _wheel(
+    subject: Subject, torch: Wanted, name: str, exact: Version | None, item: Invocation, *, newest: bool = False
+) -> Iterator[Raised]:
     system = subject.system(item)
     try:
         releases = [torch_release(str(exact))] if exact is not None else list(torch_releases())
@@ -75,7 +94,7 @@ def _wheel(subject: Subject, torch: Wanted, name: str, exact: Version | None, it
         archs = ", ".join(sorted({str(target) for targets in known[-1:] for target in targets}))
         yield raised(
             "wheel-not-for-the-card", torch.line, torch=exact or "", variant=name, card=card, sm=card.sm, archs=archs,
-            better=_better(card, system),
+            better=_better(card, system), note=", the newest one, which pip takes here," if newest else "",
         )  # fmt: skip
 
 
@@ -332,10 +351,18 @@ def _kernels(subject: Subject) -> Iterator[Raised]:
         if wanted.source is None
     }
     for step in subject.builds:
-        if step.what != "torch":
-            named.setdefault((step.line, step.name), None)
+        rocm = any(re.search(r"\bgfx\d", own.value) for own in step.item.prefix)
+        if step.what != "torch" and not rocm:
+            named.setdefault((step.line, step.name), _tag(subject, step.item))
     for (line, name), requirement in named.items():
         yield from _kernel(subject, line, name, requirement)
+
+
+def _tag(subject: Subject, item: Invocation) -> str | None:
+    """The release that was checked out last before a build, as a requirement."""
+    words = [word for each in subject.trace.ran("git") if each.order < item.order for word in each.arguments]
+    tags = [match[1] for word in words if (match := re.fullmatch(r"(?:tags/)?v?(\d+(?:\.\d+)+)", word))]
+    return f"=={tags[-1]}" if tags else None
 
 
 def _kernel(subject: Subject, line: int, name: str, requirement: str | None) -> Iterator[Raised]:
