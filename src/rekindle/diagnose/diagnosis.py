@@ -24,6 +24,7 @@ from rekindle.diagnose.outcome import Ending, judge
 from rekindle.diagnose.overcome import passed_tests, tried_again
 from rekindle.diagnose.rank import RankedCause, ranked
 from rekindle.diagnose.scan import BLOCK, KeptLines, scan, unwrapped
+from rekindle.diagnose.text import is_binary
 from rekindle.knowledge.cuda.libraries import is_test_library
 from rekindle.knowledge.logs import signatures
 
@@ -36,7 +37,7 @@ _TORCH_SOURCE = re.compile(
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
     {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
-    | {"uv", "conda", "importing_torch"}
+    | {"uv", "conda", "importing_torch", "amd"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
@@ -47,11 +48,22 @@ def diagnose_text(text: str | bytes, *, known: Facts | None = None, source: str 
 
 
 def diagnose_file(path: Path, *, known: Facts | None = None) -> Diagnosis:
-    return diagnose_blocks(_blocks(path), known=known, source=str(path))
+    return diagnose_blocks(checked(_blocks(path), str(path)), known=known, source=str(path))
 
 
 def diagnose_blocks(blocks: Iterable[bytes], *, known: Facts | None = None, source: str = "") -> Diagnosis:
     return answer(scan(blocks), known=known, source=source)
+
+
+def checked(blocks: Iterable[bytes], source: str) -> Iterator[bytes]:
+    """The same blocks, unless they begin like a file that is no text."""
+    first = True
+    for block in blocks:
+        if first and is_binary(block):
+            message = f"`{source}` is not a text file"
+            raise BadInput(message, hint="name the log itself; unpack an archive first (only gzip is read as it is)")
+        first = first and not block
+        yield block
 
 
 def answer(kept: KeptLines, *, known: Facts | None = None, source: str = "") -> Diagnosis:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import ChecksFailed, NotFound, Unverified
+from rekindle.core.errors import BadInput, ChecksFailed, NotFound, Unverified
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
 from rekindle.diagnose.answer import shown as shown_one
-from rekindle.diagnose.diagnosis import diagnose_blocks, diagnose_file
+from rekindle.diagnose.diagnosis import checked, diagnose_blocks, diagnose_file
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK
 
@@ -39,7 +39,7 @@ def shown(answer: Diagnosis | Diagnoses) -> Diagnosis | Diagnoses:
 def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses:
     """`where` is a file, a folder, or `-` for standard input."""
     if where == "-":
-        return diagnose_blocks(_piped(), known=known, source="standard input")
+        return diagnose_blocks(checked(_piped(), "standard input"), known=known, source="standard input")
     path = Path(where)
     if not path.is_dir():
         return diagnose_file(path, known=known)
@@ -49,7 +49,15 @@ def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses
         raise NotFound(
             message, hint="logs end in .log, .txt, .out or .err, also with .gz; name any other file directly"
         )
-    return Diagnoses(source=str(path), logs=tuple(diagnose_file(file, known=known) for file in files))
+    return Diagnoses(source=str(path), logs=tuple(_one_of_many(file, known) for file in files))
+
+
+def _one_of_many(file: Path, known: Facts | None) -> Diagnosis:
+    """A file that cannot be read as a log is said to be one; the others are still answered."""
+    try:
+        return diagnose_file(file, known=known)
+    except BadInput as error:
+        return Diagnosis(source=str(file), outcome=LogOutcome.UNKNOWN, summary=str(error))
 
 
 def exit_code(answer: Diagnosis | Diagnoses) -> int:

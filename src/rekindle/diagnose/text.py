@@ -91,6 +91,34 @@ def _wide(data: bytes) -> str | None:
     return None
 
 
+# How packed files, programs and pictures begin.
+_MAGIC = (
+    b"\x7fELF",
+    b"PK\x03\x04",
+    b"\x89PNG",
+    b"\xfd7zXZ",
+    b"7z\xbc\xaf",
+    b"BZh9",
+    b"\x28\xb5\x2f\xfd",
+    b"\xff\xd8\xff",
+)
+# A log that was cut while a program wrote to it, or whose machine lost power, has long runs of zeros.
+_ZEROS = re2.compile(rb"\x00{16,}", _LATIN)
+_BINARY = re2.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f]", _LATIN)
+_SAMPLE = 8_000
+_FEW = 0.02
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the beginning of a file is no text in any encoding."""
+    if data.startswith(_MAGIC):
+        return True
+    if _wide(data):
+        return False
+    sample = _ZEROS.sub(b"", data[:_SAMPLE])
+    return len(_BINARY.findall(sample)) > _FEW * len(sample)
+
+
 def readable(line: bytes) -> str:
     """One raw line as text without control characters, and at most a few thousand characters of it."""
     if len(line) > 12_000:
