@@ -38,7 +38,7 @@ SETS = (
     "thirteenth.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
-MISSED = frozenset({"x06", "x11", "x14", "x22", "x23"})
+MISSED: frozenset[str] = frozenset()
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 

@@ -34,20 +34,27 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
         return None
     kept = _route(situation, Wish(torch=facts.torch)) if keep_torch and facts.torch else None
     if kept is not None and kept.route.ready_made:
-        return _of(kept)
+        return _of(kept, facts)
     route = _route(situation, Wish())
     if kept is None or kept.route is RouteKind.NONE:
-        return _of(route) if route else None
+        return _of(route, facts) if route else None
     if route is None or not route.route.ready_made:
-        return _of(kept)
+        return _of(kept, facts)
     # Hours of compiling are nobody's first answer where another release only has to be installed.
     cards_named = " ".join(f'--gpu "{name}"' for name in _names(facts))
     keep = f"To keep {facts.torch} you would have to compile it: `rekindle plan {cards_named} --torch {facts.torch}`."
-    return Advice(text=f"{_sentence(route)} {keep}", commands=route.commands)
+    return Advice(text=f"{_sentence(route)}{_driver(route, facts)} {keep}", commands=route.commands)
 
 
-def _of(route: Route) -> Advice:
-    return Advice(text=_sentence(route), commands=route.commands)
+def _of(route: Route, facts: Facts) -> Advice:
+    return Advice(text=f"{_sentence(route)}{_driver(route, facts)}", commands=route.commands)
+
+
+def _driver(route: Route, facts: Facts) -> str:
+    """What the route was chosen without: where nobody told the driver, the one that it needs is said."""
+    if not route.driver or not route.route.ready_made or facts.driver or facts.situation is not None:
+        return ""
+    return f" It needs the driver {route.driver} (`nvidia-smi` shows yours; `rekindle plan` there chooses by it)."
 
 
 def _for_both(facts: Facts, keep_torch: bool) -> Advice | None:

@@ -34,7 +34,7 @@ _BFLOAT16 = Capability(8, 0)
 CONDITIONS = frozenset({
     "closed_modules", "mount_exists", "nvml_unknown",
     "banner", "cdi", "cmake_arch", "cusolver", "hopper_kernel", "host_driver", "kubernetes",
-    "not_hopper_kernel", "toolkit_missing", "torch_no_driver",
+    "not_hopper_kernel", "not_nvml_refused", "nvml_refused", "toolkit_missing", "torch_no_driver",
     "asks_bf16", "asks_flash", "asks_fp8", "asks_other", "bf16", "branch_dropped", "card_below_70", "card_below_80",
     "arm", "card_from_70", "cl_silent", "cl_speaks", "git_long",
     "ninja_long", "not_arm", "not_dubious", "not_git_long", "not_ninja_long",
@@ -95,7 +95,12 @@ def _of_container(said: str) -> dict[str, bool]:
         "host_driver": re.search(r"(?i)load library failed|initialization error: (?:cuda|nvml|driver) error", said)
         is not None,
     }
-    return found | {"toolkit_missing": not any(found.values())}
+    refused = re.search(r"NVML: (?:Unknown Error|Insufficient Permissions)", said) is not None
+    return found | {
+        "toolkit_missing": not any(found.values()),
+        "nvml_refused": refused,
+        "not_nvml_refused": not refused,
+    }
 
 
 def _of_math(said: str) -> dict[str, bool]:

@@ -24,7 +24,7 @@ _DEMANDED = re2.compile(
 )
 _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
-    r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: [A-Z][a-z]?)?)"
+    r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: (?:RTX|Xp|[A-Z])\b)?)"
     r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )

@@ -69,6 +69,13 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         taking = [version for version, span in ranges if span and span[1] >= here]
         if taking and (facts.cuda is None or taking[0] > Version(facts.cuda)):
             found["toolset_cuda"] = str(taking[0])
+    misread = fields.get("misread_toolset")
+    if misread:
+        limit = Version(fits(facts) or misread)
+        older = [
+            row.toolset for row in host_compilers.toolsets() if row.toolset < Version(misread) and row.toolset <= limit
+        ]
+        found |= {"older_toolset": str(max(older))} if older else {}
     demand = fields.get("needs", "")
     if re.fullmatch(r"\d+\.\d+", demand):
         before = [span[1] for version, span in ranges if span and version < Version(demand)]

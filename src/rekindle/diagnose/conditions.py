@@ -21,12 +21,13 @@ _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 
 # fmt: off
 CONDITIONS = card_conditions.CONDITIONS | compiler_conditions.CONDITIONS | package_conditions.CONDITIONS | frozenset({
-    "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes", "card_is_new",
+    "amd", "an_extension", "arch_enough", "arch_too_old", "at_build_time", "at_run_time", "bitsandbytes", "card_is_new",
     "card_is_old", "card_known", "card_not_old", "card_open", "card_unknown", "cmake_architectures", "cublas",
     "cublas_open", "cufft", "deepspeed", "docker", "driver_open", "fbgemm", "glibc_itself", "importing_torch",
     "library_header", "libstdcxx",
     "libuv", "libuv_build", "linking_cuda", "linking_toolkit", "mac", "nccl_clone", "no_cudnn", "no_docker", "no_ssl",
-    "not_cublas", "not_importing_torch", "not_mac", "not_nvrtc", "not_test_library", "not_wsl", "nvidia_package",
+    "not_amd", "not_cublas", "not_importing_torch", "not_mac", "not_nvrtc", "not_test_library", "not_wsl",
+    "nvidia_package",
     "nvrtc_elsewhere", "nvrtc_in_torch", "nvrtc_open", "other_package", "ownerless", "package_unknown",
     "plain_network", "proxy", "python_32_bit", "runtime_header", "shm", "some_cudnn", "test_library", "tls",
     "toolkit_open", "torch_in_log", "torch_itself", "torch_may_lack", "torch_package", "torch_package_any",
@@ -50,6 +51,9 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
     card = max(facts.gpus) if facts.gpus else None
     judged = _asked(fields) or card
     found = {
+        # A laptop with an NVIDIA card may name the Radeon of its processor too.
+        "amd": facts.amd is True and card is None,
+        "not_amd": facts.amd is not True or card is not None,
         "card_known": card is not None,
         "card_unknown": card is None,
         "card_open": judged is None,

@@ -66,6 +66,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     conda: bool | None = None
     uv: bool | None = None
     """uv installs, not pip."""
+    amd: bool | None = None
+    """A card of AMD is named, or ROCm as what is installed."""
     importing_torch: bool | None = None
     """A traceback goes through torch's own `__init__.py`."""
     torch_lacks_card: bool | None = None
@@ -78,7 +80,7 @@ _LONGEST = 4_000
 _FLAGS = frozenset({
     "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
     "secure_boot", "uv", "conda", "pip_toolkit",
-    "arm", "reads_cl",
+    "arm", "reads_cl", "amd",
 })  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
@@ -117,7 +119,10 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", r"^torch\s+(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?(?:\s|$)"),
     ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
     ("torch", r"^Version: ([1-9]\d*\.\d+\.\d+)\+(cu\d{2,3}|cpu)$"),
+    ("torch", r"^PyTorch\s{2,}(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?(?:\s|$)"),
     ("variant", r"CUDA used to build PyTorch: (\d+\.\d+)"),
+    # How torch.__config__.show() says it.
+    ("variant", r"^- CUDA Runtime (\d+\.\d+)$"),
     ("index", r"download\.pytorch\.org/whl/(?:nightly/)?(cu\d{2,3})\b"),
     ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
     ("cuda", r"(?i)\bCUDA[/\\]+v(\d+\.\d+)"),
@@ -153,6 +158,11 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("conda", r"(?i)([/\\]\w*conda\w*[/\\]|[/\\](?:miniforge|mambaforge)\w*[/\\])"),
     ("uv", r"(?:^|[$>#+] ?)(uv (?:pip|sync|add|run|lock|venv)\b)"),
     ("uv", r"([/\\]uv[/\\]builds-v\d|\buv\.lock\b)"),
+    ("uv", r"(`uv pip install [\w.-]+` into the environment)"),
+    (
+        "amd",
+        r"(\bRadeon (?:RX|Pro|VII)\b|\bAMD Instinct\b|\bgfx(?:9\d\w|1[0-2]\d\d)\b|(?i:ROCm Version: *(?:ROCm )?\d))",
+    ),
     ("portable", r"(?i)(python_embeded[/\\])"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )

@@ -33,10 +33,18 @@ _SAID: dict[str, re.Pattern[str]] = {
         "torch_library": r"lib(?:torch|c10)\w*\.so",
         "torch_split": r"libtorch_cuda_c(?:u|pp)\.so",
         "use_2to3": r"use_2to3",
+        "xformers_operator": r"memory_efficient_attention|python -m xformers\.info",
         "xformers_said": r"(?i)xformers",
     }.items()
 }
-_NEGATED = ("ffmpeg_library", "functional_tensor", "hip_library", "torch_library", "torch_split")
+_NEGATED = (
+    "ffmpeg_library",
+    "functional_tensor",
+    "hip_library",
+    "torch_library",
+    "torch_split",
+    "xformers_operator",
+)
 # How a download failed; the first that fits decides.
 _NETWORK: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))

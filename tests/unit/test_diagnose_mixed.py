@@ -1,0 +1,83 @@
+"""Logs of all fields: the cause, the remedy that people took, and nothing that is wrong for the log."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rekindle.core.errors import BadInput
+from rekindle.diagnose.cards import in_line
+from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
+from rekindle.diagnose.source import Diagnoses, diagnose
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+REMEDIES = Path(__file__).parents[1] / "data" / "remedies-mixed.toml"
+
+
+class MixedRemedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+    label: str
+    words: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+def _remedies() -> tuple[MixedRemedy, ...]:
+    table = tomllib.loads(REMEDIES.read_text(encoding="utf-8"))
+    return msgspec.convert(table["log"], type=tuple[MixedRemedy, ...])
+
+
+@pytest.mark.parametrize("remedy", _remedies(), ids=lambda remedy: remedy.text.strip().splitlines()[0][:60])
+def test_the_remedy_is_in_the_fix_and_nothing_wrong_for_this_log(remedy: MixedRemedy) -> None:
+    found = diagnose_text(remedy.text)
+    assert found.causes, found.outcome
+    cause = found.causes[0]
+    said = " ".join((cause.fix.text, *cause.fix.commands))
+    assert cause.label == remedy.label
+    assert [word for word in remedy.words if word not in said] == [], said
+    assert [word for word in remedy.never if word in said] == [], said
+
+
+def test_a_titan_rtx_is_no_titan() -> None:
+    card = in_line("GPU 0                  TITAN RTX")
+    assert card is not None
+    assert (card[0].sm, card[1]) == ("sm_75", "TITAN RTX")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x7fELF\x02\x01\x01" + bytes(64) + b"error: \x9b\xff" * 40, b"PK\x03\x04" + bytes(range(256)) * 8],
+    ids=["elf", "zip"],
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
+    log = tmp_path / "build.log"
+    log.write_bytes(data)
+    with pytest.raises(BadInput, match="is not a text file"):
+        diagnose_file(log)
+
+
+def test_a_binary_among_logs_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
+    (tmp_path / "a.out").write_bytes(b"\x7fELF" + bytes(100))
+    (tmp_path / "b.log").write_text("AssertionError: Torch not compiled with CUDA enabled\n", encoding="utf-8")
+    found = diagnose(str(tmp_path))
+    assert isinstance(found, Diagnoses)
+    assert "is not a text file" in found.logs[0].summary
+    assert found.logs[1].causes[0].label == "torch_cpu_only"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig", "gb18030", "utf-32"])
+def test_a_log_in_any_encoding_is_still_read(tmp_path: Path, encoding: str) -> None:
+    log = tmp_path / "build.log"
+    log.write_bytes("fatal error C1189: 错误\r\nninja: build stopped: subcommand failed.\r\n".encode(encoding))
+    assert diagnose_file(log).lines == 2
+
+
+def test_a_log_with_a_few_zero_bytes_is_still_read() -> None:
+    """A machine that lost power leaves some at the end of its log."""
+    assert diagnose_text(b"nvcc fatal   : Unsupported gpu architecture 'compute_35'\n" * 4 + bytes(40)).causes
