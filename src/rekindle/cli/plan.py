@@ -88,7 +88,8 @@ def command(**given: Any) -> int:
         return _compare(asked_for.origin, asked_for)
     wish = asked_for.wish
     if len(asked_for.snapshots) > 1:
-        options.exclude("machines", (*_MODES, "output"), hint="these answer for one machine: name its snapshot alone")
+        hint = "these answer for one machine: name one snapshot alone; machines that share a line share its plan"
+        options.exclude("machines", (*_MODES, "output"), hint=hint)
         return _nodes(asked_for, wish)
     situation = asked_for.situation()
     if asked_for.every:
