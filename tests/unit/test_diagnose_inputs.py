@@ -1,47 +1,15 @@
-"""Logs of all fields: the cause, the remedy that people took, and nothing that is wrong for the log."""
+"""What a log is not: another card, a text, or one log of several."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from rekindle.core.errors import BadInput
 from rekindle.diagnose.cards import in_line
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
 from rekindle.diagnose.source import Diagnoses, diagnose
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-REMEDIES = Path(__file__).parents[1] / "data" / "remedies-mixed.toml"
-
-
-class MixedRemedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    text: str
-    label: str
-    words: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
-
-
-def _remedies() -> tuple[MixedRemedy, ...]:
-    table = tomllib.loads(REMEDIES.read_text(encoding="utf-8"))
-    return msgspec.convert(table["log"], type=tuple[MixedRemedy, ...])
-
-
-@pytest.mark.parametrize("remedy", _remedies(), ids=lambda remedy: remedy.text.strip().splitlines()[0][:60])
-def test_the_remedy_is_in_the_fix_and_nothing_wrong_for_this_log(remedy: MixedRemedy) -> None:
-    found = diagnose_text(remedy.text)
-    assert found.causes, found.outcome
-    cause = found.causes[0]
-    said = " ".join((cause.fix.text, *cause.fix.commands))
-    assert cause.label == remedy.label
-    assert [word for word in remedy.words if word not in said] == [], said
-    assert [word for word in remedy.never if word in said] == [], said
 
 
 def test_a_titan_rtx_is_no_titan() -> None:
