@@ -36,9 +36,10 @@ SETS = (
     "twelfth-packages.toml",
     "thirteenth-packages.toml",
     "thirteenth.toml",
+    "fourteenth.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
-MISSED: frozenset[str] = frozenset()
+MISSED = frozenset({"n16", "n19"})
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 
