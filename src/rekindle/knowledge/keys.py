@@ -48,6 +48,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "pair": ("id",),
         "switch": ("name",),
         "renamed": ("old",),
+        "pins_torch": ("packages",),
         "extension": ("name",),
         "outside": ("name",),
     },
