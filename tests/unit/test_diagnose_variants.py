@@ -39,7 +39,7 @@ SETS = (
     "fourteenth.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
-MISSED = frozenset({"n16", "n19"})
+MISSED = frozenset({"n16"})
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 
