@@ -48,6 +48,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     holds = holding(fields, facts)
     facts = driver_facts.known(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
+    fitting = [step for step in fitting if step.instead] or fitting
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
     if not filled or (made_to_measure and not _all(made_to_measure, values, facts, fallback=False)):
