@@ -161,8 +161,10 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("uv", r"(`uv pip install [\w.-]+` into the environment)"),
     (
         "amd",
-        r"(\bRadeon (?:RX|Pro|VII)\b|\bAMD Instinct\b|\bgfx(?:9\d\w|1[0-2]\d\d)\b|(?i:ROCm Version: *(?:ROCm )?\d)"
-        r"|\bHIP error\b|\btorch\S*\+rocm\d)",
+        (
+            r"(\bRadeon (?:RX|Pro|VII)\b|\bAMD Instinct\b|\bgfx(?:9\d\w|1[0-2]\d\d)\b|(?i:ROCm Version: *(?:ROCm )?\d)"
+            r"|\bHIP error\b|\btorch\S*\+rocm\d)"
+        ),
     ),
     ("portable", r"(?i)(python_embeded[/\\])"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),

@@ -33,7 +33,8 @@ class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     resolver's commands for the known card and system go with it; without them the step is left out; with
     `keep` they stay at the torch that is installed, where that can be had; with `alone` the text
     stands without them too. `instead`: where it can be shown, nothing but such steps is. `needs`
-    names the conditions that must hold, joined by `, ` (see `diagnose/conditions.py`), or `with X` and `without X` for a value that is filled or not.
+    names the conditions that must hold, joined by `, ` (see `diagnose/conditions.py`), or `with X` and
+    `without X` for a value that is filled or not.
     """
 
     text: str
