@@ -33,6 +33,8 @@ from rekindle.review.trace import Invocation, NotUnderstood
 
 _STATES = {"wrong": State.FAIL, "careful": State.WARN, "note": State.PASS}
 
+_OWN_MODULE = ["-m", "rekindle"]
+
 
 class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     """One script. `refused` when something in it cannot work. What the script does not say is None."""
@@ -157,7 +159,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
 def _calls_rekindle(item: Invocation) -> bool:
     """`rekindle build`, `rekindle extension build`, or the same by `python -m rekindle`."""
     words = list(item.arguments)
-    if item.program == "python" and words[:2] == ["-m", "rekindle"]:
+    if item.program == "python" and words[:2] == _OWN_MODULE:
         words = words[2:]
     elif item.program != "rekindle":
         return False
