@@ -15,6 +15,7 @@ import sys
 import types
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 import studio
@@ -284,9 +285,10 @@ def test_a_stand_alone_script_counts_the_characters_of_its_folder(monkeypatch: p
 def test_a_script_for_windows_is_to_be_run_here() -> None:
     from rekindle.build.script import write
 
-    known = {"path": "build.cmd", "title": "t", "steps": ("a",), "version": "1", "work": "w", "written": True}
-    report = types.SimpleNamespace(**known, system="windows")
-    assert "Run it here" in write.text(report)  # type: ignore[arg-type]
+    known = {"path": "build.cmd", "kind": "cmd", "title": "t", "steps": ("a",), "version": "1", "work": "w"}
+    report = write.ScriptReport(**known, system="windows")  # type: ignore[arg-type]
+    assert "Run it here" in write.text(report)
+    assert "Run it on that computer" in write.text(msgspec.structs.replace(report, elsewhere=True))
 
 
 def test_a_command_to_run_again_is_quoted_for_cmd() -> None:
