@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.errors import RekindleError
-from rekindle.core.version import Version
 from rekindle.diagnose import cards
+from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
@@ -75,7 +75,7 @@ def _named(facts: Facts) -> Situation | None:
         return named(
             _names(facts),
             system=facts.os or "linux",
-            driver=facts.driver if facts.driver and _is_version(facts.driver) else None,
+            driver=facts.driver if version_of(facts.driver) else None,
             python=facts.python,
         )
     except RekindleError:
@@ -102,11 +102,3 @@ def _route(situation: Situation, wish: Wish) -> Route | None:
 def _sentence(route: Route) -> str:
     text = route.summary[:1].upper() + route.summary[1:]
     return text if text.endswith(".") else text + "."
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except ValueError:
-        return False
-    return True

@@ -38,7 +38,7 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     first = _first_for(capability)
     if first is not None:
         found["arch_first"] = str(first)
-    here = _toolkit(facts.cuda) if facts.cuda else None
+    here = toolkit(facts.cuda) if facts.cuda else None
     if here is not None and here.has_target(capability):
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
         found["knowing_cuda"] = str(here.version)
@@ -116,7 +116,8 @@ def _of_torch(text: str, facts: Facts) -> dict[str, str]:
     return found | ({"torch_takes": str(max(older))} if older else {})
 
 
-def _toolkit(version: str) -> toolkits.Toolkit | None:
+def toolkit(version: str) -> toolkits.Toolkit | None:
+    """None where the tables do not have it."""
     try:
         return toolkits.toolkit(version)
     except (RekindleError, ValueError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import host_compilers, toolkits
 from rekindle.knowledge.logs.import_names import distribution
@@ -178,8 +179,8 @@ def _tool(program: str) -> dict[str, str]:
 
 def _built_with(facts: Facts) -> dict[str, str]:
     """`torch_cuda_line`: the CUDA of the torch that is installed."""
-    digits = facts.variant[2:] if facts.variant and facts.variant.startswith("cu") else ""
-    return {"torch_cuda_line": f"{digits[:-1]}.{digits[-1]}"} if len(digits) > 1 else {}
+    cuda = coverage.cuda_of(facts.variant)
+    return {"torch_cuda_line": str(cuda)} if cuda else {}
 
 
 def _wanted(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
@@ -215,13 +216,10 @@ def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:
     if major < _IN_TABLES:
         return found
     floor = max(Version(facts.cuda or "0"), Version(_MISREADS.get(here, "0")))
-    taking = [version for version in _releases() if version > floor and _takes(version, major)]
+    taking = [
+        version for version in _releases() if version > floor and host_compilers.accepts_gcc(version, major).accepted
+    ]
     return found | ({"gcc_cuda": str(taking[0])} if taking else {})
-
-
-def _takes(version: Version, gcc: int) -> bool:
-    limits = host_compilers.host_limits(version)
-    return limits is not None and limits.gcc_max is not None and limits.gcc_max >= gcc
 
 
 def _releases() -> Sequence[Version]:

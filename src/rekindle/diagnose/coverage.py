@@ -33,7 +33,7 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
 
 def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | None:
     """True where no CUDA of that time knew the card's generation; code of another card of it would run."""
-    newest = _cuda_of(variant) or newest_cuda(Version(torch))
+    newest = cuda_of(variant) or newest_cuda(Version(torch))
     if newest is None:
         return None
     able = [row.version for row in toolkits.toolkits() if row.compiles_for(card)]
@@ -42,7 +42,7 @@ def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | 
     return True if first is not None and first > max(newest, oldest) else None
 
 
-def _cuda_of(variant: str | None) -> Version | None:
+def cuda_of(variant: str | None) -> Version | None:
     """`cu102` is CUDA 10.2."""
     digits = (variant or "").removeprefix("cu")
     return Version(f"{digits[:-1]}.{digits[-1]}") if digits.isdigit() and len(digits) > 1 else None

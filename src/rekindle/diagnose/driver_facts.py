@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
+from rekindle.diagnose.architectures import toolkit
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers
@@ -23,15 +23,15 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 def known(fields: Mapping[str, str], facts: Facts) -> Facts:
     """With the oldest driver that says so where torch only said its CUDA: what runs on it runs on the real one."""
     cuda = _cuda_of(fields.get("driver_cuda", ""))
-    row = _toolkit(cuda) if cuda and not facts.driver else None
+    row = toolkit(cuda) if cuda and not facts.driver else None
     least = row.full_driver(facts.os or "linux") if row else None
     return msgspec.structs.replace(facts, driver=str(least)) if least is not None else facts
 
 
 def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """The driver in words, and whether a newer branch still has the card."""
-    named, cuda = _version(facts.driver), _cuda_of(fields.get("driver_cuda", ""))
-    driver = named or _version(known(fields, facts).driver)
+    named, cuda = version_of(facts.driver), _cuda_of(fields.get("driver_cuda", ""))
+    driver = named or version_of(known(fields, facts).driver)
     if driver is None:
         return {}
     branch = drivers.branch_of(driver)
@@ -42,7 +42,7 @@ def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return {"driver_words": words, "newer_branch" if last > branch else "branch_is_last": str(last)}
 
 
-def _version(text: str | None) -> Version | None:
+def version_of(text: str | None) -> Version | None:
     try:
         return Version(text) if text else None
     except ValueError:
@@ -58,7 +58,7 @@ def _cuda_of(number: str) -> str | None:
 
 def _asked(fields: Mapping[str, str]) -> dict[str, str]:
     """A container asks for a CUDA: the driver of its host, which may be Windows with WSL."""
-    row = _toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
+    row = toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
     linux, windows = (row.full_driver("linux"), row.full_driver("windows")) if row else (None, None)
     if linux is None:
         return {}
@@ -66,7 +66,7 @@ def _asked(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_toolkit(facts: Facts) -> dict[str, str]:
-    row = _toolkit(facts.cuda) if facts.cuda else None
+    row = toolkit(facts.cuda) if facts.cuda else None
     linux, windows = (row.full_driver("linux"), row.full_driver("windows")) if row else (None, None)
     if linux is None or windows is None:
         return {}
@@ -75,8 +75,8 @@ def _of_toolkit(facts: Facts) -> dict[str, str]:
 
 def _of_torch(facts: Facts) -> dict[str, str]:
     """The least driver for the CUDA that torch brings: minor-version compatibility is enough for it."""
-    digits = (facts.variant or "").removeprefix("cu")
-    row = _toolkit(f"{digits[:-1]}.{digits[-1]}") if digits.isdigit() and len(digits) > 1 else None
+    cuda = coverage.cuda_of(facts.variant)
+    row = toolkit(str(cuda)) if cuda else None
     linux, windows = (row.minor_floor("linux"), row.minor_floor("windows")) if row else (None, None)
     if row is None or linux is None or windows is None:
         return {}
@@ -89,7 +89,7 @@ def _of_torch(facts: Facts) -> dict[str, str]:
 
 def _runs(facts: Facts) -> dict[str, str]:
     """The newest CUDA that the driver runs fully, where it is not newer than the tables."""
-    driver = _version(facts.driver)
+    driver = version_of(facts.driver)
     if driver is None or toolkits.is_newer_than_tables(driver):
         return {}
     newest = toolkits.newest_for_driver(driver, facts.os or "linux")
@@ -122,10 +122,3 @@ def _said(number: str, facts: Facts) -> dict[str, str]:
 def _lacks(torch: object, variant: str, facts: Facts) -> bool:
     """Whether that build is known to have no code for the card of the log."""
     return bool(facts.gpus) and coverage.torch_lacks(str(torch), variant, facts.os, min(facts.gpus)) is True
-
-
-def _toolkit(version: str) -> toolkits.Toolkit | None:
-    try:
-        return toolkits.toolkit(version)
-    except (RekindleError, ValueError):
-        return None
