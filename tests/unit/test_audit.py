@@ -15,8 +15,8 @@ from rekindle.audit import contents
 from rekindle.audit.answer import Audit, AuditedCard
 from rekindle.audit.audit import audit
 from rekindle.audit.kept import kept_file
+from rekindle.core.command import Command
 from rekindle.core.findings import State
-from rekindle.core.paths import quoted
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.environment import find as find_environment
@@ -430,7 +430,7 @@ def test_the_commands_name_the_environment_and_the_card(place: Environment) -> N
     card = AuditedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
     answer = audit(untidy, cards=(card,))
     assert ".." not in answer.environment.root
-    root = quoted(answer.environment.root)
+    root = str(Command(answer.environment.root))
     install = f'rekindle install {root} --gpu "GTX 1080 Ti"'
     assert {entry.distribution: entry.command for entry in answer.rebuild} == {
         "torch": install,

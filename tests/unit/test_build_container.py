@@ -65,6 +65,9 @@ def test_what_cannot_be_is_refused(kepler: Path, tmp_path: Path) -> None:
     assert rekindle_command("build", str(kepler), "--container", str(tmp_path / "elsewhere" / "Dockerfile")).code == 2
     assert rekindle_command("build", str(kepler), "--container", str(tmp_path / "D"), "--clean").code == 2
     assert rekindle_command("build", str(kepler), "--base", "x").code == 2
+    evil = ["build", str(kepler), "--container", str(tmp_path / "D")]
+    assert rekindle_command(*evil, "--base", "x\nRUN evil").code == 2
+    assert rekindle_command(*evil, "--rekindle", "x\nRUN evil").code not in (0, 1) and not (tmp_path / "D").exists()
     words = ["plan", "--gpu", "Tesla K40c", "--os", "windows", "--torch", "2.7.1", "--cuda", "11.8", "--python", "3.11"]
     assert rekindle_command(*words, "-o", str(tmp_path / "w.toml")).code == 0
     assert rekindle_command("build", str(tmp_path / "w.toml"), "--container", str(tmp_path / "W")).code == 2

@@ -224,7 +224,7 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
                 "ImportError: /e/lib/python3.10/site-packages/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: "
                 "__nvJitLinkComplete_12_4, version libnvJitLink.so.12"
             ),
-            ("LD_LIBRARY_PATH=/e/lib/python3.10/site-packages/nvidia/nvjitlink/lib:",),
+            ('LD_LIBRARY_PATH="/e/lib/python3.10/site-packages/nvidia/nvjitlink/lib:',),
         ),
         ("C:/e/CMakeLists.txt:2 (project):\n  No CMAKE_CUDA_COMPILER could be found.", ("CUDACXX=%CUDA_PATH%",)),
         (
@@ -286,7 +286,7 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
                 "/usr/include/c++/11/bits/shared_ptr_base.h(1191): error: more than one instance of overloaded "
                 'function "std::__to_address" matches the argument list:'
             ),
-            ("source_code_error", "= std::__to_address(__r.get())/' /usr/include/c++/11/bits/shared_ptr_base.h"),
+            ("source_code_error", '= std::__to_address(__r.get())/" /usr/include/c++/11/bits/shared_ptr_base.h'),
         ),
         ("C:\\b\\n.h(2): error C3861: '_addcarry_u64': identifier not found", ("machine_type_conflict", "x64 Native")),
         (

@@ -175,7 +175,7 @@ class TestNewEnvironment:
         """The fix named python3.11, which that Ubuntu does not have."""
         (fix,) = (finding.fix for finding in found("wsl", "python.one-environment"))
         assert fix is not None
-        assert fix.commands == ("/usr/bin/python3 -m venv ~/rk/env", ". ~/rk/env/bin/activate")
+        assert fix.commands == ('/usr/bin/python3 -m venv "$HOME/rk/env"', 'rekindle install "$HOME/rk/env"')
 
 
 class TestHalfActivated:

@@ -10,6 +10,7 @@ import pytest
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core.findings import Fix, State
 from rekindle.core.version import Version
+from rekindle.diagnose import steps
 from rekindle.diagnose.answer import Cause, Diagnosis, LogOutcome
 from rekindle.extension import build as build_module
 from rekindle.extension.build import ExtensionRequest, jobs
@@ -263,11 +264,12 @@ def test_without_a_gpu_nothing_is_fetched_and_nothing_passes(tmp_path: Path, mon
 
 
 def test_the_commands_are_for_the_python_that_built() -> None:
+    lines = ("pip install ninja", "python -m pip install ninja", "pipx run a")
     cause = Cause(
         family="x", label="x", title="x", confidence=1.0, explanation="x", line=1, evidence=(),
-        fix=Fix(text="x", commands=("pip install ninja", "python -m pip install ninja", "set A=pip ", "pipx run a")),
+        fix=Fix(text="x", commands=tuple(steps.read(line, None) for line in lines)),
     )  # fmt: skip
     diagnosis = Diagnosis(outcome=LogOutcome.CAUSE, summary="x", lines=1, causes=(cause,))
     made = for_python(diagnosis, "/other env/bin/python")
     own = '"/other env/bin/python" -m pip install ninja'
-    assert made.causes[0].fix.commands == (own, own, "set A=pip ", "pipx run a")
+    assert made.causes[0].fix.commands == (own, own, "pipx run a")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import BadInput, UsageError
 from rekindle.fleet import planning
 from rekindle.fleet.export import github, gitlab, slurm, workflow, write
 from rekindle.fleet.export.workflow import Exported, ExportSettings
@@ -63,17 +63,14 @@ def test_the_scripts_are_scripts(tmp_path: Path) -> None:
         pytest.skip("no bash")
     made = exported(tmp_path)
     steps = next(iter(github.workflow(made)["jobs"].values()))["steps"]
-    texts = [
-        step["run"].replace("${{ matrix.key }}", "k").replace("${{ matrix.toolchain }}", "t")
-        for step in steps
-        if "run" in step
-    ]
+    texts = [step["run"] for step in steps if "run" in step]
+    assert not any("${{" in text for text in texts), "GitHub fills these in before the shell reads the line"
     texts.append(slurm.script(made))
     texts += gitlab.pipeline(made)["build-1-linux-x86_64"]["script"]
     for text in texts:
         said = subprocess.run(
             ["bash", "-n"],
-            input=text.replace("${{ matrix.project }}", "p"),
+            input=text,
             text=True,
             capture_output=True,
             check=False,
@@ -113,3 +110,27 @@ def test_the_arithmetic_of_the_orphans_names_every_limit_and_that_nobody_tried(t
     text = limits.arithmetic(planning.make(tmp_path / "matrix.toml").plan, 3)
     for word in ("UNVERIFIED", "45 GB", "14 GB", "rounds of 310 minutes", "10 GB", "2 GiB"):
         assert word in text
+
+
+@pytest.mark.parametrize("name", ["x$(touch PWNED).toml", "x`touch PWNED`.toml", "x'; touch PWNED; '.toml"])
+def test_the_name_of_a_matrix_runs_nowhere(tmp_path: Path, name: str) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    made = exported(tmp_path, matrix=name)
+    steps = next(iter(github.workflow(made)["jobs"].values()))["steps"]
+    text = next(step["run"] for step in steps if step.get("id") == "build")
+    lines = [
+        next(line for line in text.splitlines() if line.startswith("rekindle fleet job")),
+        next(line for line in slurm.script(made).splitlines() if line.startswith("rekindle fleet job")),
+        gitlab.pipeline(made)["build-1-linux-x86_64"]["script"][-1].removeprefix("code=0; "),
+    ]
+    for line in lines:
+        shown = line.replace("rekindle", "printf '%s\\n'", 1).partition(" ||")[0]
+        said = subprocess.run(["bash", "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert name in said.stdout.splitlines() and not (tmp_path / "PWNED").exists()
+
+
+def test_an_expression_of_github_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        github.workflow(exported(tmp_path, matrix="x${{ secrets.REKINDLE_KEY }}.toml"))
+    assert "\nevil" not in workflow.notes(exported(tmp_path, rekindle="x\nevil: 1"))

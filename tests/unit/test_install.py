@@ -126,11 +126,16 @@ def test_the_request_is_what_a_person_would_type() -> None:
         numpy="numpy<2",
         index_url="https://download.pytorch.org/whl/cu118",
     )
-    assert apply.request_of(route).commands == (
-        'pip install "numpy<2"',
-        "pip install torch==2.3.1+cu118 torchvision==0.18.1+cu118 --index-url https://download.pytorch.org/whl/cu118",
+    assert apply.request_of(route).steps == (
+        ("numpy<2",),
+        (
+            "torch==2.3.1+cu118",
+            "torchvision==0.18.1+cu118",
+            "--index-url",
+            "https://download.pytorch.org/whl/cu118",
+        ),
     )
-    assert Request(requirements=("torch==2.10.0",)).commands == ("pip install torch==2.10.0",)
+    assert Request(requirements=("torch==2.10.0",)).steps == (("torch==2.10.0",),)
 
 
 @pytest.mark.parametrize(

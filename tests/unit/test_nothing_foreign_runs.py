@@ -100,14 +100,14 @@ def test_every_python_is_started_in_one_place() -> None:
     import rekindle
 
     source = Path(rekindle.__file__).parent
-    allowed = {"core/python.py", "build/configure/backends.py", "build/run/own_python.py"}
+    allowed = {"core/command.py", "core/python.py", "build/configure/backends.py", "build/run/own_python.py"}
     for path in source.rglob("*.py"):
         name = path.relative_to(source).as_posix()
         if name.startswith("build/script/") or name in allowed:
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             assert not re.search(r"(sys\.executable|interpreter|program|python|inner)\b[^\n]*\"-(m|c)\"", line) or (
-                "isolated(" in line or "ask(" in line or "conda" in line
+                "isolated(" in line or "ask(" in line or "conda" in line or "Command(" in line or "by_pip_of(" in line
             ), f"{name}:{number}"
 
 

@@ -219,7 +219,7 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert found == (own,)
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
     assert verdict.recommended.route is RouteKind.SHELF
-    assert verdict.recommended.commands == ('pip install "torch-2.7.1-cp311-cp311-win_amd64.whl"',)
+    assert verdict.recommended.commands == ("pip install torch-2.7.1-cp311-cp311-win_amd64.whl",)
 
 
 def test_a_cudnn_that_is_here_is_not_missing(capsys: pytest.CaptureFixture[str]) -> None:

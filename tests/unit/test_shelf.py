@@ -294,7 +294,7 @@ def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
     find = ("shelf", "find", "--shelf", str(root))
     seen = rekindle_command(*find, "--gpu", "Tesla K40c", "--torch", "2.7", "--python", "3.11", "--json")
     assert [one["file"] for one in seen.json()["wheels"]] == [wheel.name]
-    assert '"torch==2.7.1+cu118"' in seen.err
+    assert " torch==2.7.1+cu118\n" in seen.err
     for words in (("--gpu", "sm_30"), ("--torch", "2.6"), ("--python", "3.12", "--gpu", "sm_35"), ("--cuda", "12.1")):
         assert rekindle_command(*find, *words).code == 5, words
     offer = shelf.offers(root).offers[0]
@@ -324,7 +324,7 @@ def test_a_newcomer_is_told_what_to_type(tmp_path: Path) -> None:
     assert (none.code, "Tesla K40c" in none.out) == (5, True)
     added = rekindle_command("shelf", "add", str(pure_wheel(tmp_path)), "--shelf", str(place))
     assert added.code == 0
-    assert f'--extra-index-url {(place / "simple").as_uri()} "demo==1.0"' in added.err
+    assert f"--extra-index-url {(place / 'simple').as_uri()} demo==1.0" in added.err
 
 
 def test_a_mistyped_shelf_is_not_an_empty_one(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkey
     new = msgspec.structs.replace(old, glibc=Version("2.31"))
     monkeypatch.setattr(command, "_situation", lambda *given: new)
     assert command.install(None, command.InstallRequest(wheel=wheel, dry_run=True)).commands == (
-        f"pip install {_quoted(wheel)}",
+        f"python -m pip install {_quoted(wheel)}",
     )
 
 

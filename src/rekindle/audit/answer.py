@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
@@ -25,7 +26,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True):
     distribution: str
     version: str
     reasons: tuple[str, ...]
-    command: str
+    command: Command
 
 
 class Torch(msgspec.Struct, frozen=True, kw_only=True):

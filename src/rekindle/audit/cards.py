@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.audit.answer import AuditedCard
-from rekindle.core.errors import RekindleError
-from rekindle.core.paths import quoted
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.gpu import gpus
 
@@ -36,18 +34,9 @@ def cards_for(
     return _found(here.gpus), wanted or _version(here.driver)
 
 
-def words(cards: Sequence[AuditedCard]) -> str:
-    """The cards as options of another command, with a space before each; a name that is not sure by its target."""
-    return "".join(f" --gpu {quoted(_spelled(card))}" for card in cards)
-
-
-def _spelled(card: AuditedCard) -> str:
-    try:
-        found = gpus.certain([card.name])
-    except RekindleError:
-        return card.capability.sm
-    sure = len(found) == 1 and found[0].capabilities == (card.capability,)
-    return card.name if sure else card.capability.sm
+def words(cards: Sequence[AuditedCard]) -> tuple[str, ...]:
+    """The cards as options of another of our commands."""
+    return tuple(word for card in cards for word in ("--gpu", gpus.spelled(card.name, (card.capability,))))
 
 
 def _named(match: gpus.Match) -> AuditedCard:

@@ -12,6 +12,7 @@ from rekindle.audit.contents import Module
 from rekindle.audit.module_checks import AuditContext
 from rekindle.audit.rebuild import install_command
 from rekindle.audit.symbols import uses_torch
+from rekindle.core.command import rekindle
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
@@ -82,17 +83,17 @@ def _companions(place: AuditContext) -> Iterator[Finding]:
                 why="its operators are compiled against one torch: imports fail, or operators are missing",
                 fix=Fix(
                     text=f"install {name} {expected}",
-                    commands=(f"{place.environment.pip_command} install {_from_its_index(name, expected, place)}",),
+                    commands=(place.environment.pip_command("install", *_from_its_index(name, expected, place)),),
                 ),
             )
 
 
-def _from_its_index(name: str, version: str, place: AuditContext) -> str:
+def _from_its_index(name: str, version: str, place: AuditContext) -> tuple[str, ...]:
     """Of the same CUDA line as the torch: the configured index may hold another one under the same version."""
     line = (place.torch or "").partition("+")[2]
     if not re.fullmatch(r"cu\d{2,3}|cpu", line):
-        return f"{name}=={version} --no-deps"
-    return f"{name}=={version}+{line} --no-deps --index-url {PYTORCH_INDEX}/{line}"
+        return (f"{name}=={version}", "--no-deps")
+    return (f"{name}=={version}+{line}", "--no-deps", "--index-url", f"{PYTORCH_INDEX}/{line}")
 
 
 def _driver(place: AuditContext) -> Iterator[Finding]:
@@ -110,7 +111,7 @@ def _driver(place: AuditContext) -> Iterator[Finding]:
             state=State.FAIL,
             found=f"driver {place.driver} is too old for torch {place.torch} (CUDA {place.cuda} needs {floor})",
             why="`torch.cuda.is_available()` is False, or the first call says that the driver is too old",
-            fix=Fix(text="update the driver, or install a torch for an older CUDA", commands=("rekindle plan",)),
+            fix=Fix(text="update the driver, or install a torch for an older CUDA", commands=(rekindle("plan"),)),
         )
 
 
@@ -216,7 +217,7 @@ def _bringing(place: AuditContext, module: Module, name: str) -> Fix:
     package = next((each for each in names if line and each.endswith(line)), names[0] if names else None)
     if package is None:
         return Fix(text="install the package that brings it, or one built to carry it along")
-    command = f"{place.environment.pip_command} install {package}"
+    command = place.environment.pip_command("install", package)
     return Fix(text=f"install the package that brings it, `{package}`", commands=(command,))
 
 

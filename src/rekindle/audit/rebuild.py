@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from rekindle.audit.answer import AuditedCard, Rebuild
 from rekindle.audit.cards import words
 from rekindle.audit.contents import Contents, normal
+from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
-from rekindle.core.paths import quoted
 from rekindle.knowledge.torch import companions
 from rekindle.model.environment import Environment
 
@@ -16,9 +16,9 @@ from rekindle.model.environment import Environment
 _MENDED = {"audit.gpu-code", "audit.cuda-runtime", "audit.torch-symbols", "audit.python", "audit.changed"}
 
 
-def install_command(environment: Environment, cards: Sequence[AuditedCard]) -> str:
+def install_command(environment: Environment, cards: Sequence[AuditedCard]) -> Command:
     """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
-    return f"rekindle install {quoted(environment.root)}{words(cards)}"
+    return rekindle("install", environment.root, *words(cards), system=environment.os)
 
 
 def rebuild_list(
@@ -35,11 +35,12 @@ def rebuild_list(
                 reasons.setdefault(normal(name), {})[finding.id.removeprefix("audit.")] = None
     # A torch is installed with the torchvision and torchaudio that belong to it; those there now go with the old one.
     installed = {"torch", *companions.PROJECTS} if "torch" in reasons else set()
-    rebuilt = f"--env {quoted(environment.root)}{words(cards)}"
+    rebuilt = ("--env", environment.root, *words(cards))
     entries = []
     for name in _ordered(found, list(reasons)):
         there = found.distributions[name]
-        command = f"rekindle extension build {there.name}=={there.version.partition('+')[0]} {rebuilt}"
+        pin = f"{there.name}=={there.version.partition('+')[0]}"
+        command = rekindle("extension", "build", pin, *rebuilt, system=environment.os)
         if name in installed:
             command = install_command(environment, cards)
         entries.append(

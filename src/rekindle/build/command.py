@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +26,7 @@ from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.journal import Remedy
 from rekindle.core import codec, files
+from rekindle.core.command import rekindle
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.model import Machine
@@ -205,8 +204,7 @@ def again(words: Sequence[str]) -> str:
         for before, word in zip(("", *words), words, strict=False)
         if word not in ("--clean", "--from", "--auto-fix") and before != "--from" and not word.startswith("--from=")
     ]
-    quoted = subprocess.list2cmdline(kept) if os.name == "nt" else shlex.join(kept)
-    return f"rekindle {quoted}"
+    return str(rekindle(*kept))
 
 
 def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Choices:

@@ -6,6 +6,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
 from rekindle.knowledge.torch.old_wheels import spoken
 from rekindle.knowledge.torch.releases import torch_releases
@@ -102,7 +103,7 @@ def _show_candidates(answer: CardAnswer) -> None:
     console.out()
     pci = next((pci for c in answer.candidates for pci in c.pci_ids), "1287")
     console.out(console.wrap("Next: find the id with `lspci -nn` (Linux) or in the Device Manager (Windows), then"))
-    console.out(f"  rekindle gpu 10de:{pci.partition(':')[0]}")
+    console.out(f"  {rekindle('gpu', '10de:' + pci.partition(':')[0])}")
 
 
 def _wheels(rows: tuple[ServingWheel, ...]) -> str:

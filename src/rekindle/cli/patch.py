@@ -9,6 +9,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.command import rekindle
 from rekindle.core.errors import PatchMismatch, Unverified, UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ def _print(report: PatchReport) -> None:
         for one in report.patches:
             if one.state.value in ("applied", "option", "absent"):
                 console.out(f"{one.state.value:<8} {one.id}: {one.reason}")
-        console.out(f"changed {_files(len(report.changed))}; `rekindle patch {report.root} --undo` puts them back")
+        console.out(
+            f"changed {_files(len(report.changed))}; `{rekindle('patch', report.root, '--undo')}` puts them back"
+        )
     for path in report.kept:
         console.say(f"left alone, edited since it was patched: {console.clean(path)}")
     for place in report.unreadable:

@@ -177,7 +177,8 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
         # Two racks may both have a node1.
         name = file.stem if file.stem not in places else file.with_suffix("").as_posix()
         try:
-            places[name] = asked_for.situation(file)
+            # What is printed for them is run there, not here.
+            places[name] = msgspec.structs.replace(asked_for.situation(file), recorded=None)
         except RekindleError as error:
             unreadable[str(file)] = error.message
     if not places:

@@ -9,6 +9,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.command import rekindle
 from rekindle.core.errors import Unverified, UsageError
 
 if TYPE_CHECKING:
@@ -60,4 +61,4 @@ def _print(result: Tree | Unpacked) -> None:
             console.say(f"UNVERIFIED: its SHA-256 is {result.sha256}; give the one you trust with `--sha256`")
         if result.empty:
             console.say(console.wrap(f"this tarball leaves submodules empty: {', '.join(result.empty)}"))
-    console.say(f"next: `rekindle patch {result.root} --list`")
+    console.say(f"next: `{rekindle('patch', result.root, '--list')}`")

@@ -7,6 +7,7 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.errors import ChecksFailed, Unverified
 
 
@@ -30,7 +31,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     text: str
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
     mechanical: bool = False
 
 

@@ -115,12 +115,6 @@ def architecture() -> str:
     return ARCHITECTURES.get(name, name)
 
 
-def quoted(word: str) -> str:
-    """A path, a name or a requirement as one word of a command that is printed: every shell takes double quotes."""
-    plain = all(letter.isalnum() or letter in "-_./\\:=+,~@%" for letter in word)
-    return word if word and plain else f'"{word}"'
-
-
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     import hashlib

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.diagnose import cards
 from rekindle.diagnose.driver_facts import version_of
@@ -20,7 +21,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What to install for this card. No commands: nothing can be had, and `text` says why."""
 
     text: str
-    commands: tuple[str, ...]
+    commands: tuple[Command, ...]
 
 
 def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
@@ -41,8 +42,9 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     if route is None or not route.route.ready_made:
         return _of(kept, facts)
     # Hours of compiling are nobody's first answer where another release only has to be installed.
-    cards_named = " ".join(f'--gpu "{name}"' for name in _names(facts))
-    keep = f"To keep {facts.torch} you would have to compile it: `rekindle plan {cards_named} --torch {facts.torch}`."
+    cards_named = tuple(word for name in _names(facts) for word in ("--gpu", name))
+    again = rekindle("plan", *cards_named, "--torch", str(facts.torch), system=facts.os)
+    keep = f"To keep {facts.torch} you would have to compile it: `{again}`."
     return Advice(text=f"{_sentence(route)}{_driver(route, facts)} {keep}", commands=route.commands)
 
 

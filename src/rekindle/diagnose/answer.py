@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 
@@ -66,5 +67,5 @@ def shown(diagnosis: Diagnosis) -> Diagnosis:
 
 def _nameless(cause: Cause) -> Cause:
     text = redact(cause.fix.text, names=())
-    commands = tuple(redact(command, names=()) for command in cause.fix.commands)
+    commands = tuple(Command.parse(redact(str(command), names=())) for command in cause.fix.commands)
     return msgspec.structs.replace(cause, fix=msgspec.structs.replace(cause.fix, text=text, commands=commands))

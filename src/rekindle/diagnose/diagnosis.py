@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from rekindle.core.command import rekindle
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound, RekindleError
 from rekindle.core.findings import Fix
@@ -148,7 +149,7 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
         return causes
     names = " and ".join(f"`{patch.id}`" for patch in found)
     text = f"If it is PyTorch's own source that fails, patch {names} mends it: run this in the folder of the source."
-    commands = tuple(f"rekindle patch . --only {patch.id}" for patch in found)
+    commands = tuple(rekindle("patch", ".", "--only", patch.id) for patch in found)
     if not causes:
         row = signatures.cause("source_code_error")
         assert row is not None

@@ -7,9 +7,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols, too_old
+from rekindle.diagnose import (
+    advice,
+    architectures,
+    compilers,
+    coverage,
+    driver_facts,
+    homes,
+    pairs,
+    steps,
+    symbols,
+    too_old,
+)
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
@@ -33,7 +45,7 @@ _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
 class _Filled(msgspec.Struct, frozen=True):
     text: str
-    commands: tuple[str, ...]
+    commands: tuple[Command, ...]
 
 
 def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
@@ -87,7 +99,7 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | N
     command = _filled(step.command, values) if step.command else None
     if text is None or (step.command and command is None):
         return None
-    commands = (command,) if command else ()
+    commands = (steps.read(command, step.os or facts.os),) if command else ()
     if step.plan:
         advised = advice.advise(facts, keep_torch=step.keep)
         if advised is None and not step.alone:
@@ -97,14 +109,16 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | N
     return _Filled(text, tuple(_where(each, facts) for each in commands))
 
 
-def _where(command: str, facts: Facts) -> str:
+def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
-    plain = command.removeprefix("python -m ")
-    if not plain.startswith("pip "):
-        return command
     if facts.portable and facts.os == "windows":
-        return rf".\python_embeded\python.exe -s -m {plain}"
-    return f"uv {plain}".replace(" uninstall -y ", " uninstall ") if facts.uv else command
+        return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
+    if not facts.uv:
+        return command
+    by_uv = command.by_pip_of("uv", "pip")
+    # uv asks nothing before it removes a package.
+    words = [word for word in by_uv.words if word != "-y"]
+    return Command(*words, system=command.system) if by_uv is not command else command
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:

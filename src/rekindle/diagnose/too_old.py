@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rekindle.core.command import pip
 from rekindle.core.findings import Fix
 from rekindle.diagnose.conditions import plain_name
 from rekindle.diagnose.facts import Facts
@@ -24,7 +25,7 @@ def fix(fields: Mapping[str, str], facts: Facts) -> Fix | None:
     card = facts.gpu_name or newest.sm
     text = f"Leave {row.package} out: it has code from {row.begins} on, and no build of it runs on this card ({card})."
     told = f" {row.instead[:1].upper()}{row.instead[1:]}." if row.instead else ""
-    return Fix(text=text + told, commands=(f"pip uninstall -y {row.package}",))
+    return Fix(text=text + told, commands=(pip("uninstall", "-y", row.package, system=facts.os),))
 
 
 def _packages(fields: Mapping[str, str]) -> list[ExtensionHome]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from rekindle.core import console
+from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.knowledge.builds import checks
 from rekindle.machine.model import Machine
@@ -31,15 +32,14 @@ def say(
     *,
     why: str | None = None,
     fix: str | None = None,
-    commands: Iterable[str] = (),
+    commands: Iterable[Command] = (),
     mechanical: bool = False,
 ) -> Finding:
     """A finding of check `name`; its reason, fix and source are the catalogue's unless this case knows better."""
     row = checks.check(name)
     remedy = None
     if state is not State.PASS:
-        steps = tuple(console.clean(command) for command in commands)
-        remedy = Fix(text=console.clean(fix or row.fix), commands=steps, mechanical=mechanical)
+        remedy = Fix(text=console.clean(fix or row.fix), commands=tuple(commands), mechanical=mechanical)
     # What was found is foreign text: a file name, a program's words.
     return Finding(id=name, state=state, found=console.clean(found), why=why or row.why, fix=remedy, source=row.source)
 

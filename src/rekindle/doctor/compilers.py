@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.command import Command, Shell, pip_install
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
@@ -138,7 +139,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
         elif other:
             found = f"{answer.reason}; {other.path} ({other.version}) is accepted"
             fix = "name the older one to nvcc and to CMake"
-            yield say("gcc.accepted", State.WARN, found, fix=fix, commands=(f"export CUDAHOSTCXX={other.path}",))
+            yield say("gcc.accepted", State.WARN, found, fix=fix, commands=(_host_compiler(other.path),))
         else:
             limits = host_compilers.host_limits(cuda)
             newest = limits.gcc_max if limits else None
@@ -147,16 +148,24 @@ def gcc(machine: Machine) -> Iterator[Finding]:
                 State.FAIL,
                 answer.reason,
                 fix=f"install g++-{newest} beside it" if newest else None,
-                commands=(f"apt-get install g++-{newest}", f"export CUDAHOSTCXX=g++-{newest}") if newest else (),
+                commands=(
+                    Command("apt-get", "install", f"g++-{newest}", system="linux"),
+                    _host_compiler(f"g++-{newest}"),
+                )
+                if newest
+                else (),
             )
+
+
+def _host_compiler(path: str) -> Command:
+    return Command(environment={"CUDAHOSTCXX": path}, system="linux")
 
 
 @judge("intel.stale")
 def stale(machine: Machine) -> Iterator[Finding]:
     found = [f"{name}={machine.environment[name]}" for name in machine.stale]
     if found:
-        names = [entry.partition("=")[0] for entry in found]
-        clear = [f"set {name}=" if machine.os == "windows" else f"unset {name}" for name in names]
+        clear = [Command(environment=dict.fromkeys(machine.stale), system=machine.os)]
         yield say("intel.stale", State.FAIL, f"{listed(found)} names nothing that exists", commands=clear)
         return
     set_here = [
@@ -170,7 +179,7 @@ def stale(machine: Machine) -> Iterator[Finding]:
             "intel.stale",
             State.WARN,
             f"{listed(foreign)}: the Intel compiler would be used instead of MSVC",
-            commands=("set CC=cl", "set CXX=cl"),
+            commands=(Command(environment={"CC": "cl", "CXX": "cl"}, system=machine.os),),
         )
     elif set_here:
         yield say("intel.stale", State.PASS, f"{listed(set_here)} is set and exists")
@@ -190,7 +199,7 @@ def mkl(machine: Machine) -> Iterator[Finding]:
     if named or system:
         yield say("intel.mkl", State.PASS, listed([*system, *named]))
     else:
-        commands = ("pip install mkl-include mkl-static",)
+        commands = (pip_install(["mkl-include", "mkl-static"], system=machine.os),)
         yield say("intel.mkl", State.WARN, "no MKL; only a build would use it", commands=commands)
 
 
@@ -212,7 +221,7 @@ def _toolset_fix(cuda: Version) -> str | None:
     )
 
 
-def _vcvars(machine: Machine) -> tuple[str, ...]:
+def _vcvars(machine: Machine) -> tuple[Command, ...]:
     """The command that loads a toolset which the CUDA on PATH accepts; the newest when none is on PATH."""
     toolkit = machine.toolkit
     fitting = [
@@ -226,8 +235,10 @@ def _vcvars(machine: Machine) -> tuple[str, ...]:
         return ()
     best = fitting[0]
     newest_there = max(t.version for t in machine.toolsets if t.studio == best.studio)
-    ask = "" if best.version == newest_there else f" -vcvars_ver={best.vcvars_ver}"
-    return (f'call "{best.studio}\\VC\\Auxiliary\\Build\\vcvars64.bat"{ask}',)
+    ask = () if best.version == newest_there else (f"-vcvars_ver={best.vcvars_ver}",)
+    script = rf"{best.studio}\VC\Auxiliary\Build\vcvars64.bat"
+    # PowerShell runs a batch file in a process of its own, where what it sets is lost.
+    return (Command("call", script, *ask, system="windows", shell=Shell.CMD),)
 
 
 def _is_intel(entry: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rekindle.core.command import Command, ShellVariable, Word
 from rekindle.core.findings import Finding, State
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.builds import checks, efforts
@@ -120,9 +121,10 @@ def paths(machine: Machine) -> Iterator[Finding]:
         faults = plainness(seen.temp)
         if machine.os == "windows" and len(seen.temp) > limits.temp_length:
             faults.append(f"it is {len(seen.temp)} characters long")
-        commands = (
-            ("set TEMP=C:\\rk\\tmp", "set TMP=C:\\rk\\tmp") if machine.os == "windows" else ("export TMPDIR=~/tmp",)
-        )
+        windows = machine.os == "windows"
+        short: dict[str, Word] = {"TEMP": r"C:\rk\tmp", "TMP": r"C:\rk\tmp"}
+        elsewhere = short if windows else {"TMPDIR": (ShellVariable("HOME"), "/tmp")}
+        commands = (Command(environment=elsewhere, system=machine.os),)
         if faults:
             yield say("paths.temp", State.WARN, f"{seen.temp}: {listed(faults)}", commands=commands)
         else:
@@ -131,14 +133,16 @@ def paths(machine: Machine) -> Iterator[Finding]:
 
 def _long(machine: Machine) -> Iterator[Finding]:
     seen = machine.surroundings
-    wanting, commands = [], []
+    wanting: list[str] = []
+    commands: list[Command] = []
     if seen.long_paths is False:
         wanting.append("Windows does not allow long paths")
         key = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem"
-        commands.append(f"reg add {key} /v LongPathsEnabled /t REG_DWORD /d 1 /f")
+        value = ("/v", "LongPathsEnabled", "/t", "REG_DWORD", "/d", "1", "/f")
+        commands.append(Command("reg", "add", key, *value, system="windows"))
     if seen.git_long_paths is False:
         wanting.append("git does not use long paths")
-        commands.append("git config --global core.longpaths true")
+        commands.append(Command("git", "config", "--global", "core.longpaths", "true", system="windows"))
     if wanting:
         yield say("paths.long", State.WARN, listed(wanting), commands=commands)
     elif seen.long_paths is None:
@@ -171,7 +175,8 @@ def console(machine: Machine) -> Iterator[Finding]:
         yield say("console.encoding", State.UNVERIFIED, "the console's encoding could not be read")
     else:
         found = f"the console is {encoding or 'unknown'} (code page {page or 'unknown'}), not UTF-8"
-        yield say("console.encoding", State.WARN, found, commands=("chcp 65001", "set PYTHONUTF8=1"))
+        utf8 = Command("chcp", "65001", system="windows"), Command(environment={"PYTHONUTF8": "1"}, system="windows")
+        yield say("console.encoding", State.WARN, found, commands=utf8)
 
 
 @judge("wsl.driver")
@@ -186,7 +191,7 @@ def wsl(machine: Machine) -> Iterator[Finding]:
             State.FAIL,
             "this is WSL 1, which has no GPU",
             fix=fix,
-            commands=("wsl --set-version <name> 2",),
+            commands=(Command("wsl", "--set-version", "NAME", "2", system="windows"),),
         )
     elif machine.driver and machine.driver.version:
         yield say("wsl.driver", State.PASS, f"WSL 2 with the Windows driver {machine.driver.version}")
@@ -203,7 +208,7 @@ def antivirus(machine: Machine) -> Iterator[Finding]:
     if any(here.lower().startswith(path.lower()) for path in excluded):
         yield say("antivirus.exclusions", State.PASS, f"{here} is excluded from Defender's scans")
     else:
-        commands = (f'powershell Add-MpPreference -ExclusionPath "{here}"',)
+        commands = (Command("powershell", "Add-MpPreference", "-ExclusionPath", here, system="windows"),)
         yield say("antivirus.exclusions", State.WARN, f"Defender scans {here}", commands=commands)
 
 

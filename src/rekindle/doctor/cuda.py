@@ -6,6 +6,7 @@ import ntpath
 import posixpath
 from collections.abc import Iterator
 
+from rekindle.core.command import Command, ShellVariable
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
@@ -57,14 +58,18 @@ def _own_fix(toolkit: FoundToolkit) -> str:
     return f"install the ptxas of CUDA {short(toolkit)} and put its folder first on PATH"
 
 
-def _own_commands(machine: Machine, toolkit: FoundToolkit) -> tuple[str, ...]:
+def _own_commands(machine: Machine, toolkit: FoundToolkit) -> tuple[Command, ...]:
     if not toolkit.right_ptxas:
         return ()
     paths = ntpath if machine.os == "windows" else posixpath
     folders = list(dict.fromkeys([paths.join(toolkit.root, "bin"), paths.dirname(toolkit.right_ptxas)]))
-    if machine.os == "windows":
-        return (f'set "PATH={";".join(folders)};%PATH%"',)
-    return (f'export PATH="{":".join(folders)}:$PATH"',)
+    return (_first_on_path(machine, *folders),)
+
+
+def _first_on_path(machine: Machine, *folders: str) -> Command:
+    separator = ";" if machine.os == "windows" else ":"
+    value = ("".join(f"{folder}{separator}" for folder in folders), ShellVariable("PATH"))
+    return Command(environment={"PATH": value}, system=machine.os)
 
 
 @judge("cuda.one-wins")
@@ -115,14 +120,13 @@ def one_wins(machine: Machine) -> Iterator[Finding]:
 
 def _point(
     machine: Machine, meant: FoundToolkit, winner: FoundToolkit, other: dict[str, FoundToolkit]
-) -> tuple[str, ...]:
+) -> tuple[Command, ...]:
     """PATH and the variables at the toolkit that is meant: the one that serves the cards, else the one PATH has."""
     wrong = [how for how, toolkit in other.items() if how != "CUDACXX" and toolkit.root != meant.root]
-    if machine.os == "windows":
-        first = (f'set "PATH={ntpath.join(meant.root, "bin")};%PATH%"',) if meant.root != winner.root else ()
-        return (*first, *(f'set "{how}={meant.root}"' for how in wrong))
-    first = (f'export PATH="{posixpath.join(meant.root, "bin")}:$PATH"',) if meant.root != winner.root else ()
-    return (*first, *(f"export {how}={meant.root}" for how in wrong))
+    paths = ntpath if machine.os == "windows" else posixpath
+    first = (_first_on_path(machine, paths.join(meant.root, "bin")),) if meant.root != winner.root else ()
+    there = (Command(environment=dict.fromkeys(wrong, meant.root), system=machine.os),) if wrong else ()
+    return (*first, *there)
 
 
 def serving(machine: Machine) -> FoundToolkit | None:
@@ -198,7 +202,9 @@ def path_spaces(machine: Machine) -> Iterator[Finding]:
                 State.WARN,
                 f"{toolkit.root} has spaces, and no short spelling that could be read",
                 fix="if a build fails with `CreateProcess failed`, make a link without spaces and name that one",
-                commands=(f'mklink /J C:\\cuda{short(toolkit)} "{toolkit.root}"',),
+                commands=(
+                    Command("cmd", "/c", "mklink", "/J", rf"C:\cuda{short(toolkit)}", toolkit.root, system="windows"),
+                ),
             )
 
 

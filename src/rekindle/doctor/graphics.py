@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
@@ -47,7 +48,10 @@ def present(machine: Machine) -> Iterator[Finding]:
             State.WARN,
             "no NVIDIA card in this machine",
             fix="name the card you mean, for example",
-            commands=('rekindle gpu "Tesla K40c"', 'rekindle plan --gpu "Tesla K40c" --os windows --python 3.11'),
+            commands=(
+                rekindle("gpu", "Tesla K40c"),
+                rekindle("plan", "--gpu", "Tesla K40c", "--os", "windows", "--python", "3.11"),
+            ),
         )
 
 
@@ -63,7 +67,7 @@ def capability(machine: Machine) -> Iterator[Finding]:
                 State.UNVERIFIED,
                 f"{name} was sold with several chips: {listed(gpu.candidates)} are possible",
                 fix="its PCI id decides; read it in the Device Manager or with `lspci -nn`, then ask",
-                commands=("rekindle gpu 10de:XXXX",),
+                commands=(rekindle("gpu", "10de:XXXX", system=machine.os),),
             )
         else:
             found = f"{name} is not in the tables; it may be newer than they are"
@@ -119,7 +123,7 @@ def driver_model(machine: Machine) -> Iterator[Finding]:
                 "gpu.driver-model",
                 State.WARN,
                 f"{gpu.name} runs under WDDM",
-                commands=(f"nvidia-smi -i {turn} -dm 1",),
+                commands=(Command("nvidia-smi", "-i", str(turn), "-dm", "1", system=machine.os),),
             )
         else:
             more = "" if able else " (the only mode of a GeForce)"
@@ -238,7 +242,7 @@ def not_the_toolkit(machine: Machine) -> Iterator[Finding]:
         yield say("driver.is-not-toolkit", State.PASS, found)
 
 
-def driver_commands(machine: Machine, branch: int | None) -> tuple[str, ...]:
+def driver_commands(machine: Machine, branch: int | None) -> tuple[Command, ...]:
     """How this system installs the branch that its cards end with, and keeps it from being replaced."""
     ends = [last for card in machine.capabilities if (last := last_branch(card)) is not None]
     wanted = branch or min(ends, default=None)
@@ -246,7 +250,7 @@ def driver_commands(machine: Machine, branch: int | None) -> tuple[str, ...]:
         return ()
     where = "windows" if machine.os == "windows" else machine.surroundings.distribution
     found = drivers.packages(wanted, machine.os, where) if where else ()
-    return (*found[0].install, *found[0].hold) if found else ()
+    return tuple(map(Command.parse, (*found[0].install, *found[0].hold))) if found else ()
 
 
 def describe(gpu: FoundGpu) -> str:

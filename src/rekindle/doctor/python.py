@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from rekindle.core.command import Command, ShellVariable, Word, pip_install, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
@@ -53,10 +54,7 @@ def the_python(machine: Machine) -> Iterator[Finding]:
         f"{name}={machine.environment[name]}" for name in ("PYTHONHOME", "PYTHONPATH") if name in machine.environment
     ]
     if set_here:
-        clear = [
-            f"set {e.partition('=')[0]}=" if machine.os == "windows" else f"unset {e.partition('=')[0]}"
-            for e in set_here
-        ]
+        clear = [Command(environment=dict.fromkeys(e.partition("=")[0] for e in set_here), system=machine.os)]
         state = State.FAIL if "PYTHONHOME" in machine.environment else State.WARN
         yield say("python.home", state, f"{listed(set_here)} is set", commands=clear)
     else:
@@ -121,7 +119,7 @@ def build_tools(machine: Machine) -> Iterator[Finding]:
             "python.build-tools",
             State.WARN,
             f"not in this environment: {listed(absent)} (only a build needs them)",
-            commands=(f'"{python.path}" -m pip install {" ".join(absent)}',),
+            commands=(pip_install(absent, python=python.path, system=machine.os),),
         )
     else:
         yield say("python.build-tools", State.PASS, f"{listed(_TO_BUILD)} are there")
@@ -135,7 +133,7 @@ def build_tools(machine: Machine) -> Iterator[Finding]:
             State.FAIL,
             f"setuptools {setuptools}: {bad.why}",
             fix="install another",
-            commands=(bad.fix,),
+            commands=(Command.parse(bad.fix),),
         )
         return
     minor = str(python.version.major_minor)
@@ -168,7 +166,10 @@ def _cmake(machine: Machine) -> Iterator[Finding]:
     cmake = machine.program("cmake")
     if cmake is None:
         yield say(
-            "tools.cmake", State.WARN, "no cmake on PATH (only a build needs it)", commands=('pip install "cmake<4"',)
+            "tools.cmake",
+            State.WARN,
+            "no cmake on PATH (only a build needs it)",
+            commands=(pip_install(["cmake<4"], system=machine.os),),
         )
         return
     version = cmake.version
@@ -182,10 +183,10 @@ def _cmake(machine: Machine) -> Iterator[Finding]:
     if patched:
         found = f"{where} refuses the sources of torch {patched[0]} to {patched[-1]} as they are"
         fix = "nothing for `rekindle build`, which patches them; by hand set CMAKE_POLICY_VERSION_MINIMUM=3.5, or"
-        yield say("tools.cmake", State.WARN, found, fix=fix, commands=('pip install "cmake<4"',))
+        yield say("tools.cmake", State.WARN, found, fix=fix, commands=(pip_install(["cmake<4"], system=machine.os),))
     elif old:
         found = f"{where} is too old for torch {old[0]} and later"
-        yield say("tools.cmake", State.WARN, found, commands=('pip install "cmake>=3.27,<4"',))
+        yield say("tools.cmake", State.WARN, found, commands=(pip_install(["cmake>=3.27,<4"], system=machine.os),))
     else:
         yield say("tools.cmake", State.PASS, where)
 
@@ -198,14 +199,14 @@ def _ninja(machine: Machine) -> Iterator[Finding]:
             "tools.ninja",
             State.WARN,
             "no ninja on PATH (only a build needs it)",
-            commands=(f'pip install "ninja>={building.tool("ninja").least}"',),
+            commands=(pip_install([f"ninja>={building.tool('ninja').least}"], system=machine.os),),
         )
         return
     spelled = [str(ninja.version)] if ninja.version else []
     spelled += [packaged] if packaged else []
     bad = next((row for version in spelled if (row := checks.known_bad("ninja", version, machine.os))), None)
     if bad:
-        yield say("tools.ninja", State.FAIL, f"ninja {spelled[0]}: {bad.why}", commands=(bad.fix,))
+        yield say("tools.ninja", State.FAIL, f"ninja {spelled[0]}: {bad.why}", commands=(Command.parse(bad.fix),))
     elif ninja.version is None:
         yield say("tools.ninja", State.UNVERIFIED, f"{ninja.path} did not say its version")
     elif ninja.version < Version("1.13"):
@@ -242,17 +243,16 @@ def _within(version: str, spec: str) -> bool:
     return True
 
 
-def _new_environment(machine: Machine) -> tuple[str, ...]:
+def _new_environment(machine: Machine) -> tuple[Command, ...]:
     """By the Python that is here if PyTorch has wheels for it, else by uv, which brings one that it has."""
-    windows = machine.os == "windows"
-    folder = r"C:\rk\env" if windows else "~/rk/env"
-    activate = rf"{folder}\Scripts\activate" if windows else f". {folder}/bin/activate"
+    folder: Word = r"C:\rk\env" if machine.os == "windows" else (ShellVariable("HOME"), "/rk/env")
     python = machine.python
     if python is not None and python.version is not None and _fitting(machine, str(python.version.major_minor)):
-        program = f'"{python.path}"' if " " in python.path else python.path
-        return (f"{program} -m venv {folder}", activate)
-    wanted = building.preferred_python(releases.torch_releases()[-1].pythons(machine.os))
-    return (f"uv venv --seed --python {wanted} {folder}", activate)
+        made = Command(python.path, "-m", "venv", folder, system=machine.os)
+    else:
+        wanted = building.preferred_python(releases.torch_releases()[-1].pythons(machine.os))
+        made = Command("uv", "venv", "--seed", "--python", str(wanted), folder, system=machine.os)
+    return (made, rekindle("install", folder, system=machine.os))
 
 
 def _fitting(machine: Machine, minor: str) -> list[releases.TorchRelease]:

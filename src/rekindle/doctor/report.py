@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.doctor.examine import examine
 from rekindle.knowledge.builds import checks as catalogue
@@ -78,12 +79,12 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
     if fixes:
         return next((fix for fix in fixes if fix.commands), fixes[0])
     if verdict is None:
-        example = 'rekindle plan --gpu "GTX 1080 Ti" --os windows'
+        example = rekindle("plan", "--gpu", "GTX 1080 Ti", "--os", "windows")
         return Fix(text="name the card you mean, for example", commands=(example,))
     if verdict.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.CONDA_FORGE, RouteKind.SHELF):
-        return Fix(text=verdict.summary, commands=("rekindle install",), mechanical=True)
+        return Fix(text=verdict.summary, commands=(rekindle("install"),), mechanical=True)
     if verdict.route is RouteKind.INSTALLED:
-        return Fix(text=verdict.summary, commands=("rekindle verify",), mechanical=True)
+        return Fix(text=verdict.summary, commands=(rekindle("verify"),), mechanical=True)
     if verdict.commands:
         return Fix(text=verdict.summary, commands=verdict.commands)
     if verdict.route is RouteKind.NONE:

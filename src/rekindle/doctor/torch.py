@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core.command import pip_install, rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
@@ -16,6 +17,8 @@ from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.wheel_platforms import needed_by
 from rekindle.machine.model import FoundTorch, Machine
 
+_PLAN = (rekindle("plan"),)
+
 
 @judge("torch.serves-card")
 def serves_card(machine: Machine) -> Iterator[Finding]:
@@ -25,7 +28,7 @@ def serves_card(machine: Machine) -> Iterator[Finding]:
     if torch.cuda is None:
         if machine.gpus:
             found = f"torch {torch.version} is a CPU build: it uses no card"
-            yield say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
+            yield say("torch.serves-card", State.WARN, found, commands=_PLAN)
         return
     if not torch.code:
         yield say("torch.serves-card", State.UNVERIFIED, f"the GPU code of torch {torch.version} could not be read")
@@ -43,7 +46,7 @@ def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> 
     if coverage is Coverage.SERVES:
         if any(one.by_jit for one in each.values()):
             found = f"{name} serves {card.sm} by compiling PTX at first use, which is slow to start"
-            return say("torch.serves-card", State.WARN, found, commands=("rekindle plan",))
+            return say("torch.serves-card", State.WARN, found, commands=_PLAN)
         return say("torch.serves-card", State.PASS, f"{name} has code for {card.sm}")
     if coverage is Coverage.PARTIAL:
         parts = listed(
@@ -52,9 +55,9 @@ def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> 
             if one.coverage is not Coverage.SERVES
         )
         found = f"{name} has code for {card.sm} in a part of its kernels only: {parts}"
-        return say("torch.serves-card", State.FAIL, found, commands=("rekindle plan",))
+        return say("torch.serves-card", State.FAIL, found, commands=_PLAN)
     found = f"{name} has no code for {card.sm} (it has {listed(torch.targets)})"
-    return say("torch.serves-card", State.FAIL, found, commands=("rekindle plan",))
+    return say("torch.serves-card", State.FAIL, found, commands=_PLAN)
 
 
 @judge("torch.driver-runs")
@@ -101,7 +104,9 @@ def numpy(machine: Machine) -> Iterator[Finding]:
         yield say("torch.numpy", State.UNVERIFIED, f"NumPy's version `{installed}` cannot be read")
     elif row.numpy_too_new(plain, major, machine.os):
         found = f"torch {torch.version} was compiled against NumPy 1, but NumPy {installed} is installed"
-        yield say("torch.numpy", State.FAIL, found, commands=('pip install "numpy<2"',), mechanical=True)
+        yield say(
+            "torch.numpy", State.FAIL, found, commands=(pip_install(["numpy<2"], system=machine.os),), mechanical=True
+        )
     else:
         yield say("torch.numpy", State.PASS, f"NumPy {installed} fits torch {torch.version}")
 

@@ -16,9 +16,9 @@ from rekindle.audit.rebuild import install_command
 from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.run.build import captured
+from rekindle.core.command import Command
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 from rekindle.core.findings import Finding, State, worst
-from rekindle.core.paths import quoted
 from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
@@ -49,7 +49,7 @@ class ExtensionReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     state: State
     log: str | None = None
-    command: str | None = None
+    command: Command | None = None
     """What installs the wheel into the environment that it is for."""
 
 
@@ -200,7 +200,7 @@ class _Report:
             # A wheel of the index that serves needs no toolkit here.
             state=worst(more) if wheel and not built else worst(findings),
             log=str(log) if log else None,
-            command=f"{self.environment.pip_command} install {quoted(str(wheel))}" if wheel else None,
+            command=self.environment.pip_command("install", str(wheel)) if wheel else None,
         )
 
 

@@ -15,6 +15,7 @@ from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core import paths
+from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.python import ask
 from rekindle.core.version import Version
@@ -54,13 +55,13 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     endings = {architecture, "amd64"} if architecture == "x86_64" else {architecture, "arm64"}
     if any(platform == "any" or platform.endswith(tuple(endings)) for platform in platforms):
         return None
-    plain = f"linux_{architecture}"
+    rename = Command("python", "-m", "wheel", "tags", "--remove", "--platform-tag", f"linux_{architecture}", name)
     return Finding(
         id="extension.name",
         state=State.FAIL,
         found=f"pip refuses {name} here: it is named for {', '.join(sorted(platforms))}, and this is {architecture}",
         why="the project writes the name itself; the code in it was compiled here",
-        fix=Fix(text="rename it", commands=(f"python -m wheel tags --remove --platform-tag {plain} {name}",)),
+        fix=Fix(text="rename it", commands=(rename,)),
     )
 
 

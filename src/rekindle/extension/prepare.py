@@ -12,6 +12,7 @@ from rekindle.audit.rebuild import install_command
 from rekindle.build.configure.environment import Action, BuildPlaces, VariableChange, compute
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
+from rekindle.core.command import Command
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
@@ -263,7 +264,7 @@ def _other_torch(torch: Torch, card: AuditedCard, place: Environment, cards: Seq
 
 
 def _toolkit_finding(
-    kit: FoundToolkit | None, torch: str, cuda: Version | None, toolkits: Sequence[FoundToolkit], install: str
+    kit: FoundToolkit | None, torch: str, cuda: Version | None, toolkits: Sequence[FoundToolkit], install: Command
 ) -> Finding:
     if cuda is None:
         found = f"torch {torch} is a CPU build: CUDA code cannot be built against it"

@@ -20,8 +20,8 @@ from rekindle.build.governor.server import Governor
 from rekindle.build.run import fixes, program
 from rekindle.build.run.journal import Journal
 from rekindle.core import files, python
+from rekindle.core.command import rekindle
 from rekindle.core.errors import StepFailed
-from rekindle.core.paths import quoted
 from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.diagnose import report
@@ -151,20 +151,18 @@ def _failure(project: str, log: Path, found: Preparation) -> StepFailed:
     elsewhere = _elsewhere(found)
     if diagnosis is not None and diagnosis.causes:
         return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the whole log is in `{log}`{elsewhere}")
-    hint = f"no known cause; read the end of `{log}`, or `rekindle diagnose {log}`{elsewhere}"
+    hint = f"no known cause; read the end of `{log}`, or `{rekindle('diagnose', str(log))}`{elsewhere}"
     return StepFailed(message, hint=hint)
 
 
 def for_python(diagnosis: Diagnosis, program: str) -> Diagnosis:
     """The same with the commands of pip for the Python that ran the build, which need not be the active one."""
-    pip = f"{quoted(program)} -m pip "
-
-    def typed(command: str) -> str:
-        return _PIP.sub(lambda _: pip, command, count=1) if _PIP.match(command) else command
-
     causes = tuple(
         msgspec.structs.replace(
-            cause, fix=msgspec.structs.replace(cause.fix, commands=tuple(map(typed, cause.fix.commands)))
+            cause,
+            fix=msgspec.structs.replace(
+                cause.fix, commands=tuple(each.by_pip_of(program, "-m", "pip") for each in cause.fix.commands)
+            ),
         )
         for cause in diagnosis.causes
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core.command import rekindle
 from rekindle.core.findings import State
 from rekindle.fleet import shelved
 from rekindle.fleet.announcement import Announcement
@@ -94,7 +95,7 @@ class Checks:
         lock = job.lock
         where = f"{lock.system} {lock.machine}" if lock else "the same system"
         wheel = self.shelf / "wheels" / done.wheel if done else "the wheel"
-        return f"run `rekindle verify {wheel}` on {where} with {_either(job.cards)}"
+        return f"run `{rekindle('verify', str(wheel))}` on {where} with {_either(job.cards)}"
 
 
 def cannot_check(job: FleetJob, have: Announcement) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
+from rekindle.core.command import Command
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed
 from rekindle.core.paths import cache_folder, sha256_of
 from rekindle.install import conda, distributions, hook, record
@@ -31,7 +32,7 @@ class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     route: RouteKind
     torch: str | None = None
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
     changes: tuple[Replaced, ...] = ()
     coverage: dict[str, Coverage] = {}
     """What was read off the files that arrived, for each capability asked for."""
@@ -65,7 +66,8 @@ def check(route: Route, environment: Environment) -> None:
     if route.python is not None and route.python != environment.version:
         message = f"torch {route.version} needs Python {route.python}; `{environment.root}` has {environment.version}"
         why = route.why[0] if route.why else ""
-        hint = f"{why}\nmake an environment with it: `uv venv --python {route.python} ENV`, then `rekindle install ENV`"
+        made = Command("uv", "venv", "--python", route.python, "ENV")
+        hint = f"{why}\nmake an environment with it: `{made}`, then `rekindle install ENV`"
         raise MissingTool(message, hint=hint.strip())
     if route.route in (*_BY_PIP, RouteKind.INSTALLED):
         return
@@ -78,7 +80,7 @@ def check(route: Route, environment: Environment) -> None:
         RouteKind.WSL: "this has to be installed inside WSL 2",
         RouteKind.CONTAINER: "this runs in a container, which Docker starts",
     }[route.route]
-    raise MissingTool(what, hint="\n  ".join((f"{route.summary}\nrun:", *route.commands)))
+    raise MissingTool(what, hint="\n  ".join((f"{route.summary}\nrun:", *map(str, route.commands))))
 
 
 def install(
@@ -97,17 +99,14 @@ def install(
         return InstallReport(
             state="already", environment=environment, route=route.route, torch=route.version, notes=(route.summary,)
         )
-    if dry_run:
-        return InstallReport(
-            state="would-install",
-            environment=environment,
-            route=route.route,
-            torch=route.version,
-            commands=request.commands,
-        )
     if installer is None:
         message = "no installer was chosen"
         raise MissingTool(message, hint="`--with pip` or `--with uv`")
+    commands = installer.commands(request)
+    if dry_run:
+        return InstallReport(
+            state="would-install", environment=environment, route=route.route, torch=route.version, commands=commands
+        )
     with _alone(environment):
         return _install(environment, route, installer, request, capabilities)
 
@@ -186,7 +185,7 @@ def _install(
         environment=environment,
         route=route.route,
         torch=pins.get("torch"),
-        commands=request.commands,
+        commands=installer.commands(request),
         changes=changes,
         coverage=coverage,
         constraints=str(constraints),

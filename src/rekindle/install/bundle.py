@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import codec, files, python, run
+from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import FetchFailed
-from rekindle.core.paths import quoted, sha256_of
+from rekindle.core.paths import sha256_of
 from rekindle.install.apply import request_of
 from rekindle.stack import plan as lock
 from rekindle.stack.rules import RouteKind
@@ -33,7 +34,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     plan: str
     files: tuple[BundledFile, ...]
     by_hand: tuple[str, ...]
-    commands: tuple[str, ...]
+    commands: tuple[Command, ...]
 
 
 def bundle(verdict: Verdict, folder: Path) -> Bundle:
@@ -56,16 +57,16 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
     pins = tuple(lock.PinnedWheel(name=each.name, sha256=each.sha256) for each in found)
     plan = msgspec.structs.replace(plan, wheels=pins)
     lock.write(plan, folder / "plan.toml")
-    words = " ".join(quoted(each) for each in request_of(verdict.recommended).requirements)
+    wanted = request_of(verdict.recommended).requirements
     result = Bundle(
         folder=str(folder),
         plan="plan.toml",
         files=found,
         by_hand=_by_hand(plan),
         commands=(
-            ("rekindle build plan.toml --bundle . --source pytorch",)
+            (rekindle("build", "plan.toml", "--bundle", ".", "--source", "pytorch", system=plan.system),)
             if building
-            else (f"pip install --no-index --find-links wheels {words}",)
+            else (pip("install", "--no-index", "--find-links", "wheels", *wanted, system=plan.system),)
         ),
     )
     files.write_text(folder / "bundle.json", codec.to_json(result))
@@ -77,7 +78,7 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
     if plan.route is RouteKind.SOURCE_BUILD:
         pieces.append(f"PyTorch's source: `rekindle source --torch {plan.torch} -o pytorch`, then copy the folder")
     if plan.route in (RouteKind.CONDA_FORGE, RouteKind.COMMUNITY, RouteKind.WSL, RouteKind.CONTAINER):
-        pieces += plan.commands
+        pieces += map(str, plan.commands)
     return (f"the driver: {plan.driver}", *pieces)
 
 
@@ -91,8 +92,7 @@ def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folde
     if not result.ok:
         tail = "\n".join(result.err.strip().splitlines()[-4:])
         message = f"the wheels could not be had from {index or 'the configured package index'}\n{tail}"
-        words = " ".join(quoted(each) for each in wanted)
-        spoken = f"pip download --dest wheels {words}" + (f" --index-url {index}" if index else "")
+        spoken = pip("download", "--dest", "wheels", *wanted, *(("--index-url", index) if index else ()))
         raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")
 
 

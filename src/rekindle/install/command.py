@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import console, paths
+from rekindle.core.command import rekindle
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.core.version import Version
 from rekindle.install import apply
@@ -114,7 +115,8 @@ def wheel_offer(wheel: Path, situation: Situation) -> Offer:
         state = coverage(offer, capability)
         if state is not Coverage.SERVES:
             message = f"`{wheel.name}` does not serve {capability}: `rekindle inspect` calls it {state.value}"
-            raise ChecksFailed(message, hint=f"`rekindle inspect {wheel} --gpu {capability.sm}` shows what is missing")
+            shown = rekindle("inspect", str(wheel), "--gpu", capability.sm)
+            raise ChecksFailed(message, hint=f"`{shown}` shows what is missing")
     return offer
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from pathlib import Path
 
 from rekindle.core import files, run
+from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
 from rekindle.core.processes import which
 from rekindle.model.environment import Environment
@@ -25,10 +25,9 @@ def program() -> str:
     return found
 
 
-def packages(route: Route) -> list[str]:
-    """What the route's command asks conda for, word by word."""
-    words = shlex.split(route.commands[0])
-    return words[words.index("conda-forge") + 1 :]
+def packages(route: Route) -> tuple[str, ...]:
+    """What conda is asked for; a plan that names no pins gets the plain ones of its stack."""
+    return route.conda or (f"python={route.python}", f"pytorch={route.torch}=cuda*", f"cuda-version={route.cuda}")
 
 
 def revision(environment: Environment) -> int:
@@ -44,7 +43,7 @@ def install(environment: Environment, route: Route) -> None:
     if not result.ok:
         tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-6:])
         message = f"conda could not install it; it has changed nothing\n{tail}"
-        raise FetchFailed(message, hint="by hand:\n  " + "\n  ".join(route.commands))
+        raise FetchFailed(message, hint="by hand:\n  " + "\n  ".join(map(str, route.commands)))
 
 
 def pinned(environment: Environment) -> Path:
@@ -65,4 +64,4 @@ def go_back(environment: Environment, number: int) -> None:
     result = run.call(command, timeout=_LONG)
     if not result.ok:
         message = f"conda could not go back to revision {number}"
-        raise StepFailed(message, hint=f"by hand: `conda install -p {environment.root} --revision {number}`")
+        raise StepFailed(message, hint=f"by hand: `{Command('conda', *command[1:])}`")

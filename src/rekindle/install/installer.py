@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -11,8 +12,9 @@ from urllib.parse import unquote
 import msgspec
 
 from rekindle.core import console, python, run
+from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
-from rekindle.core.paths import quoted, sha256_of
+from rekindle.core.paths import sha256_of
 from rekindle.core.processes import which
 from rekindle.core.version import Version
 from rekindle.model.environment import Environment
@@ -34,12 +36,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(said.encode("utf-8")).hexdigest()[:16]
 
     @property
-    def commands(self) -> tuple[str, ...]:
-        """As a person would type it."""
-        words = " ".join(quoted(each) for each in self.requirements)
-        index = f" --index-url {self.index_url}" if self.index_url else ""
-        before = (f"pip install {' '.join(quoted(each) for each in self.first)}",) if self.first else ()
-        return (*before, f"pip install {words}{index}")
+    def steps(self) -> tuple[tuple[str, ...], ...]:
+        """What the installer is told, one call after the other."""
+        index = ("--index-url", self.index_url) if self.index_url else ()
+        return (*([self.first] if self.first else []), (*self.requirements, *index))
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,12 @@ class Pip:
     name = "pip"
 
     def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         self._words = python.pip(environment.program)
+
+    def commands(self, request: Request) -> tuple[Command, ...]:
+        """As a person would type it, for this very environment."""
+        return tuple(self._environment.pip_command("install", *words) for words in request.steps)
 
     def download(self, request: Request, folder: Path) -> list[Path]:
         """Every wheel of the request and of what it needs, one after the other; what is there already is kept."""
@@ -101,7 +106,7 @@ class Pip:
         console.say(f"resolving {', '.join(wanted)}")
         result = run.call([*words, *wanted], timeout=_LONG)
         if not result.ok:
-            raise _fetch_failed(result, request)
+            raise _fetch_failed(result, request, self.commands(request))
         return [_Item.of(item) for item in json.loads(result.out)["install"]]
 
     def _fetch(self, item: _Item, index: str | None, folder: Path, request: Request) -> None:
@@ -109,7 +114,7 @@ class Pip:
         words += ["--index-url", index] if index else []
         result = run.call([*words, item.url if item.direct else f"{item.name}=={item.version}"], timeout=_LONG)
         if not result.ok:
-            raise _fetch_failed(result, request)
+            raise _fetch_failed(result, request, self.commands(request))
 
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
         """Name and version of everything that an install from `folder` would bring in."""
@@ -133,7 +138,11 @@ class Uv:
     name = "uv"
 
     def __init__(self, environment: Environment, program: str) -> None:
+        self._system = environment.os
         self._words = [program, "pip", "install", "--python", environment.program]
+
+    def commands(self, request: Request) -> tuple[Command, ...]:
+        return tuple(Command("uv", *self._words[1:], *words, system=self._system) for words in request.steps)
 
     def download(self, request: Request, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +151,7 @@ class Uv:
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
         result = run.call([*self._all(request), "--dry-run"], timeout=_LONG)
         if not result.ok:
-            raise _fetch_failed(result, request)
+            raise _fetch_failed(result, request, self.commands(request))
         lines = [line.strip().removeprefix("+ ") for line in result.err.splitlines() if line.strip().startswith("+ ")]
         return dict(line.split("==", 1) for line in lines if "==" in line)
 
@@ -165,22 +174,26 @@ def installer_of(environment: Environment, wanted: str | None = None) -> Install
     if wanted == "uv" or (wanted is None and environment.pip is None):
         if uv is None:
             message = "the environment has no pip, and uv is not on PATH" if wanted is None else "uv is not on PATH"
-            raise MissingTool(message, hint=f"`{quoted(environment.program)} -m ensurepip`, or install uv")
+            raise MissingTool(message, hint=f"`{_ensurepip(environment)}`, or install uv")
         return Uv(environment, uv)
     if environment.pip is None:
         message = "the environment has no pip"
-        raise MissingTool(message, hint=f"`{quoted(environment.program)} -m ensurepip`, or `--with uv`")
+        raise MissingTool(message, hint=f"`{_ensurepip(environment)}`, or `--with uv`")
     if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
         message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
-        raise MissingTool(message, hint=f"`{environment.program} -m pip install -U pip`, or `--with uv`")
+        raise MissingTool(message, hint=f"`{environment.pip_command('install', '-U', 'pip')}`, or `--with uv`")
     return Pip(environment)
 
 
-def _fetch_failed(result: run.Result, request: Request) -> FetchFailed:
+def _ensurepip(environment: Environment) -> Command:
+    return Command(environment.program, "-m", "ensurepip", system=environment.os)
+
+
+def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Command]) -> FetchFailed:
     tail = "\n".join(result.err.strip().splitlines()[-4:])
     where = request.index_url or "the configured package index"
     message = f"the wheels could not be had from {where}; the environment is unchanged\n{tail}"
-    return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(request.commands))
+    return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(map(str, commands)))
 
 
 def _step_failed(result: run.Result) -> StepFailed:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import paths
+from rekindle.core.command import Command, Word, pip
 from rekindle.core.errors import NotFound
 from rekindle.core.version import Version
 
@@ -51,10 +52,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound(f"`{self.root}` {what}, so nothing can be run in it", hint="name another environment")
         return self.interpreter
 
-    @property
-    def pip_command(self) -> str:
+    def pip_command(self, *words: Word) -> Command:
         """pip of this very environment, as it is typed: a bare `pip` is whichever comes first on PATH."""
-        return f"{paths.quoted(self.interpreter or 'python')} -m pip"
+        return pip(*words, python=self.interpreter or "python", system=self.os)
 
     @property
     def site(self) -> Path:

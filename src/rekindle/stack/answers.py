@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.core import console
+from rekindle.core.command import rekindle
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
-from rekindle.stack.situation import Situation
+from rekindle.stack.situation import Situation, place_words
 from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
@@ -77,7 +78,7 @@ def why_not(answer: WhyNot, *, everything: bool = False) -> str:
 
 def once_written(answer: Verdict, plan: Path) -> Verdict:
     """The answer beside a plan that was written: nobody is sent to plan it again."""
-    return msgspec.structs.replace(answer, recommended=after_planning(answer.recommended, str(plan)))
+    return msgspec.structs.replace(answer, recommended=after_planning(answer.recommended, answer.situation, str(plan)))
 
 
 def nodes(answer: Nodes) -> str:
@@ -175,9 +176,9 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         if route.change.torch:
             lines.append(f"    then {route.change.route.value}: torch {route.change.torch}, CUDA {route.change.cuda}")
             if route.change.what == "torch":
-                cards = " ".join(f'--gpu "{card.name}"' for card in answer.situation.cards)
-                place = f"--os {answer.situation.system} --torch {route.change.torch}"
-                lines += ["", f"Next: rekindle plan {cards} {place}"]
+                there = answer.situation
+                again = rekindle("plan", *place_words(there), "--torch", route.change.torch, system=there.system)
+                lines += ["", f"Next: {again}"]
     if route.commands:
         lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
     return lines

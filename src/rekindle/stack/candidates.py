@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from rekindle.core.command import Command, pip_install
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
@@ -159,7 +160,7 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
     return [Ranked(route=route)]
 
 
-def _lower_numpy(have: Installed, system: str) -> tuple[str, ...]:
+def _lower_numpy(have: Installed, system: str) -> tuple[Command, ...]:
     """The command that the installed torch needs before it works, where its NumPy is too new for it."""
     plain = Version.find(have.version)
     if plain is None or have.numpy is None:
@@ -168,7 +169,7 @@ def _lower_numpy(have: Installed, system: str) -> tuple[str, ...]:
         release = releases.torch_release(have.version)
     except UnknownName:
         return ()
-    return ('pip install "numpy<2"',) if release.numpy_too_new(plain, have.numpy, system) else ()
+    return (pip_install(["numpy<2"], system=system),) if release.numpy_too_new(plain, have.numpy, system) else ()
 
 
 def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
@@ -188,7 +189,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
         route = msgspec.structs.replace(
             best,
             route=RouteKind.WSL,
-            commands=("wsl --install", *best.commands),
+            commands=(Command("wsl", "--install", system="windows"), *best.commands),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
             why=(reason, *best.why),
             driver=f"{driving.text}, on Windows: WSL 2 has none of its own",

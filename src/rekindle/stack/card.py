@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
-from rekindle.core.paths import quoted
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
@@ -81,7 +81,7 @@ class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     official_wheels: dict[str, tuple[ServingWheel, ...]]
     old_wheels: tuple[OldShare, ...] = ()
     """Linux wheels before 1.10 with code for it. Nothing else is known of those releases."""
-    next: str
+    next: Command
 
 
 def describe(query: str) -> CardAnswer:
@@ -119,7 +119,7 @@ def describe(query: str) -> CardAnswer:
         else {},
         official_wheels={system: serving_wheels(capability, system) for system in SYSTEMS} if capability else {},
         old_wheels=old_wheels.shares(capability) if capability else (),
-        next=f"rekindle plan --gpu {quoted(capability.sm if capability and listed else match.query)}",
+        next=rekindle("plan", "--gpu", capability.sm if capability and listed else match.query),
     )
 
 

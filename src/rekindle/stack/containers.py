@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.errors import UnknownName
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.drivers import Window
@@ -26,7 +27,9 @@ _TOOLKIT = Missing(
     what="container",
     need="Docker and the NVIDIA Container Toolkit",
     why="`--gpus all` hands the cards to the container; the driver stays outside",
-    commands=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",),
+    commands=(
+        Command.page("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"),
+    ),
 )
 
 
@@ -85,7 +88,7 @@ def _in_image(image: ContainerImage, route: Route) -> Route:
     return msgspec.structs.replace(
         route,
         route=RouteKind.CONTAINER,
-        commands=(f"docker run --rm -it --gpus all {image.tag}",),
+        commands=(Command("docker", "run", "--rm", "-it", "--gpus", "all", image.tag),),
         requirements=(),
         hashes={},
         summary=f"{image.label} in the image {image.tag}",

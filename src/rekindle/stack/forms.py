@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from rekindle.core.command import dockerfile, pip
 from rekindle.core.errors import NoRoute, UsageError
 from rekindle.stack import plan as lock
-from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.verdict import Verdict
 
@@ -32,7 +32,7 @@ def render(verdict: Verdict, form: Form) -> str:
     if route.route is RouteKind.NONE:
         raise NoRoute(route.summary, hint=route.change.text if route.change else None)
     if form is Form.PIP:
-        return "\n".join(route.commands)
+        return "\n".join(map(str, route.commands))
     if form in (Form.CONDA, Form.PIXI):
         return {Form.CONDA: _conda, Form.PIXI: _pixi}[form](verdict)
     if not route.requirements:
@@ -81,20 +81,12 @@ def _uv(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def _conda_pins(route: Route) -> list[str]:
-    """The words of the route's own command, which chooses conda-forge's package."""
-    import shlex
-
-    words = shlex.split(route.commands[-1])
-    return words[words.index("conda-forge") + 1 :]
-
-
 def _conda(verdict: Verdict) -> str:
     """An `environment.yml`: conda-forge's package, or pip's wheels inside a conda environment."""
     route = verdict.recommended
     lines = [_head(verdict), "name: torch", "channels:", "  - conda-forge", "dependencies:"]
     if route.route is RouteKind.CONDA_FORGE:
-        return "\n".join([*lines, *(f'  - "{pin}"' for pin in _conda_pins(route))])
+        return "\n".join([*lines, *(f'  - "{pin}"' for pin in route.conda)])
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which conda cannot go"
         raise UsageError(message, hint="`--as pip` prints its commands")
@@ -119,7 +111,7 @@ def _pixi(verdict: Verdict) -> str:
         "[dependencies]",
     ]
     if route.route is RouteKind.CONDA_FORGE:
-        return "\n".join([*lines, *(_pixi_pin(pin) for pin in _conda_pins(route))])
+        return "\n".join([*lines, *(_pixi_pin(pin) for pin in route.conda)])
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which pixi cannot go"
         raise UsageError(message, hint="`--as pip` prints its commands")
@@ -177,15 +169,15 @@ def _dockerfile(verdict: Verdict) -> str:
     route = verdict.recommended
     if verdict.situation.system != "linux":
         raise UsageError("a Dockerfile is for Linux containers", hint="ask again with `--os linux`")
-    index = f" \\\n      --index-url {route.index_url}" if route.index_url and not route.on_configured_index else ""
-    numpy = [f'RUN pip install --no-cache-dir "{route.numpy}"'] if route.numpy else []
+    index = ("--index-url", route.index_url) if route.index_url and not route.on_configured_index else ()
+    steps = [(route.numpy,)] if route.numpy else []
+    steps.append((*route.requirements, *index))
     platform = "--platform=linux/arm64 " if verdict.situation.machine == "aarch64" else ""
     return "\n".join(
         [
             _head(verdict),
             f"# the host needs driver {route.driver}; run it with `docker run --gpus all`",
             f"FROM {platform}python:{route.python}-slim",
-            *numpy,
-            f"RUN pip install --no-cache-dir {' '.join(route.requirements)}{index}",
+            *(dockerfile(pip("install", "--no-cache-dir", *words)) for words in steps),
         ]
     )

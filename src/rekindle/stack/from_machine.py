@@ -126,7 +126,8 @@ def asked(
 ) -> Situation:
     """The situation of a command line: named cards, a recorded machine, or this computer when nothing is named."""
     if snapshot is not None:
-        return situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
+        found = situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
+        return msgspec.structs.replace(found, recorded=str(snapshot))
     own = paths.system()
     elsewhere = system is not None and system_of(system).system != own
     if gpus or elsewhere or machine is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rekindle.core.command import pip_install
 from rekindle.knowledge.gpu.jetson import JetPack, jetpacks
 from rekindle.stack.route import Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
@@ -36,7 +37,7 @@ def _route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         driver=f"the one of {jetpack.covers} (L4T R{jetpack.l4t})",
         location=jetpack.wheel,
         requirements=(jetpack.wheel,),
-        commands=(f'pip install "{jetpack.wheel}"',),
+        commands=(pip_install([jetpack.wheel], system=situation.system),),
         summary=f"NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} is made for {card.name}",
         why=(
             "a Jetson runs NVIDIA's wheels for its JetPack: PyTorch's aarch64 wheels are for servers",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.stack.candidates import candidates
 from rekindle.stack.resolver import resolve
@@ -25,7 +26,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     variant: str | None
     cuda: Version | None
     python: str | None
-    commands: tuple[str, ...]
+    commands: tuple[Command, ...]
     summary: str
     alone: str | None = None
     """The release that it would get by itself, where that is another one."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.tables import cached
@@ -19,7 +20,7 @@ from rekindle.stack.driver import window_of
 from rekindle.stack.ranking import ranked
 from rekindle.stack.route import NextStep, Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.situation import Situation, Wish, place_words
 
 
 def outlook(situation: Situation, wish: Wish, best: Route, routes: Sequence[Route]) -> tuple[NextStep, ...]:
@@ -42,9 +43,9 @@ def outlook(situation: Situation, wish: Wish, best: Route, routes: Sequence[Rout
     if (branch := window_of(situation).last) is not None:
         text = f"R{branch} is the last driver branch for {_those(situation)}: keep updates from replacing it"
         said.append(NextStep(text=text))
-    commands = ["rekindle factory init factory"]
+    commands = [rekindle("factory", "init", "factory", system=situation.system)]
     if Version(best.torch) < Version(newest.minor):
-        commands.insert(0, f"rekindle plan {_words(situation)} --torch {newest.newest} -o plan.toml")
+        commands.insert(0, _plan(situation, "--torch", newest.newest, "-o", "plan.toml"))
     text = f"releases after {last} have to be built: here, or by a repository of yours that signs them; or take them "
     text += "from a shelf that somebody has filled (`--shelf URL`)"
     return (*said, NextStep(text=text, commands=tuple(commands)))
@@ -58,7 +59,7 @@ def _last_line(minor: str, situation: Situation) -> NextStep:
 def _tonight(ready: Route, situation: Situation) -> NextStep:
     minutes = f", installed in about {ready.estimate.minutes} min" if ready.estimate else ""
     text = f"for tonight there is an official wheel, torch {ready.version}{minutes}"
-    return NextStep(text=text, commands=(f"rekindle plan {_words(situation)} --torch {ready.torch}",))
+    return NextStep(text=text, commands=(_plan(situation, "--torch", str(ready.torch)),))
 
 
 def _served(release: releases.TorchRelease, situation: Situation) -> bool:
@@ -85,10 +86,8 @@ def _ready_made(routes: Sequence[Route]) -> Route | None:
     return next((each for each in routes if each.route is RouteKind.OFFICIAL_WHEEL and each.consent), None)
 
 
-def _words(situation: Situation) -> str:
-    cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
-    arch = f" --arch {situation.machine}" if situation.machine != "x86_64" else ""
-    return f"{cards} --os {situation.system}{arch}"
+def _plan(situation: Situation, *words: str) -> Command:
+    return rekindle("plan", *place_words(situation), *words, system=situation.system)
 
 
 def _those(situation: Situation) -> str:

@@ -142,7 +142,7 @@ def plan_of(verdict: Verdict) -> Plan:
         requires=_requirements(route.torch, profile, situation) if building else (),
         patches=_patches(route, situation) if building else (),
         toolchain=tuple(
-            Piece(what=piece.what, need=piece.need, where=piece.commands[0] if piece.commands else "")
+            Piece(what=piece.what, need=piece.need, where=str(piece.commands[0]) if piece.commands else "")
             for piece in route.missing
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
@@ -31,7 +32,7 @@ from rekindle.stack.route import (
     weakest,
 )
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
-from rekindle.stack.situation import Card, Situation, Wish
+from rekindle.stack.situation import Card, Situation, Wish, card_words
 
 _ARM_ONLY = (Capability(8, 7), Capability(10, 1), Capability(11, 0))
 BY_JIT = "wheel-jit"
@@ -158,6 +159,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     official = offer.route is RouteKind.OFFICIAL_WHEEL
     beside = _companions(offer, choice.python) if official else {}
     requirements = _requirements(offer, beside) if official else ()
+    conda = _conda_pins(offer, choice.python, situation) if offer.route is RouteKind.CONDA_FORGE else ()
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
@@ -193,9 +195,10 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         builder=offer.builder,
         location=offer.location,
         requirements=requirements,
+        conda=conda,
         commands=(
-            *(environment_steps(choice) if offer.route is not RouteKind.CONDA_FORGE else ()),
-            *_commands(offer, choice, numpy, requirements, situation),
+            *(environment_steps(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()),
+            *_commands(offer, choice, numpy, conda or requirements, situation),
         ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
@@ -272,50 +275,55 @@ def _arch_words(offer: Offer) -> list[str]:
 
 def _commands(
     offer: Offer, choice: PythonChoice, numpy: str | None, requirements: tuple[str, ...], situation: Situation
-) -> tuple[str, ...]:
-    pip = environment_pip(situation, choice)
+) -> tuple[Command, ...]:
     if offer.route is RouteKind.CONDA_FORGE:
-        # In quotes: a shell takes `*` and `<` for its own.
-        pins = [f"python={choice.python}", f'"pytorch={offer.torch}=cuda*"', f"cuda-version={offer.cuda}"]
-        last = _oldest_cudnn_end(situation)
-        package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
-        if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:
-            pins.append(f'"{package}<={last}"')
-        return (f"conda install -c conda-forge {' '.join(pins)}",)
+        return (Command("conda", "install", "-c", "conda-forge", *requirements, system=situation.system),)
     if offer.route is RouteKind.COMMUNITY:
         return _by_hand(offer, situation, choice)
     if offer.route is RouteKind.SHELF:
-        return (f'{pip} install "{offer.location}"',)
-    index = "" if offer.on_configured_index else f" --index-url {offer.index_url}"
-    first = (f'{pip} install "{numpy}"',) if numpy else ()
-    return (*first, f"{pip} install {' '.join(requirements)}{index}")
+        return (environment_pip(situation, choice, "install", str(offer.location)),)
+    index = () if offer.on_configured_index else ("--index-url", str(offer.index_url))
+    first = (environment_pip(situation, choice, "install", numpy),) if numpy else ()
+    return (*first, environment_pip(situation, choice, "install", *requirements, *index))
 
 
-def _by_hand(offer: Offer, situation: Situation, choice: PythonChoice) -> tuple[str, ...]:
+def _conda_pins(offer: Offer, python: str | None, situation: Situation) -> tuple[str, ...]:
+    """What conda is asked for: the newest cuDNN with code for the oldest card, where there is one."""
+    pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
+    last = _oldest_cudnn_end(situation)
+    package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
+    if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:
+        pins.append(f"{package}<={last}")
+    return tuple(pins)
+
+
+def _by_hand(offer: Offer, situation: Situation, choice: PythonChoice) -> tuple[Command, ...]:
     """Somebody else's wheel: looked into, made whole with the libraries it lacks, tried, and only then installed."""
-    cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
-    active = "%VIRTUAL_ENV%\\"
-    made = environment_folder(situation, choice).rstrip("\\")
-    toolkit = rf'"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{offer.cuda}'
-    folders = [rf'{toolkit}\bin"', rf'{toolkit}\extras\CUPTI\lib64"']
+    cards = card_words(situation.cards)
+    made = environment_folder(situation, choice)
+    toolkit = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{offer.cuda}"
+    folders: list[Word] = [rf"{toolkit}\bin", rf"{toolkit}\extras\CUPTI\lib64"]
     if offer.cudnn is not None:
-        folders.append(r'"C:\Program Files\NVIDIA\CUDNN\bin"')
+        folders.append(r"C:\Program Files\NVIDIA\CUDNN\bin")
     if any(word.startswith("mkl") for word in offer.beside):
-        folders.append(rf'"{environment_folder(situation, choice) or active}Library\bin"')
-    pip = environment_pip(situation, choice)
-    brought = (f"{pip} install {' '.join(map(_word, offer.beside))}",) if offer.beside else ()
-    return (
-        f'start "" "{offer.location}"',
-        *brought,
-        f"rekindle inspect WHEEL {cards}",
-        f"rekindle repair WHEEL {cards} {' '.join(f'--from {folder}' for folder in folders)} -o repaired",
-        rf"rekindle verify repaired\WHEEL {cards}",
-        rf"rekindle install {made} --wheel repaired\WHEEL {cards}".replace("  ", " "),
+        folders.append(rf"{made}Library\bin" if made else (ShellVariable("VIRTUAL_ENV"), r"\Library\bin"))
+    brought = (environment_pip(situation, choice, "install", *offer.beside),) if offer.beside else ()
+    repaired = (
+        "--from",
+        folders[0],
+        *(word for folder in folders[1:] for word in ("--from", folder)),
+        "-o",
+        "repaired",
     )
-
-
-def _word(requirement: str) -> str:
-    return f'"{requirement}"' if any(sign in requirement for sign in "<>") else requirement
+    wheel = r"repaired\WHEEL"
+    return (
+        Command.page(str(offer.location)),
+        *brought,
+        rekindle("inspect", "WHEEL", *cards, system=situation.system),
+        rekindle("repair", "WHEEL", *cards, *repaired, system=situation.system),
+        rekindle("verify", wheel, *cards, system=situation.system),
+        rekindle("install", *([made.rstrip("\\")] if made else []), "--wheel", wheel, *cards, system=situation.system),
+    )
 
 
 def _requirements(offer: Offer, beside: dict[str, str]) -> tuple[str, ...]:
@@ -372,7 +380,7 @@ def driver_missing(driving: Driving) -> Missing:
         what="driver",
         need=driving.text,
         why="no NVIDIA driver was found",
-        commands=("https://www.nvidia.com/en-us/drivers/",),
+        commands=(Command.page("https://www.nvidia.com/en-us/drivers/"),),
     )
 
 
@@ -387,7 +395,7 @@ def _community_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...
                 what="toolkit",
                 need=f"CUDA {offer.cuda}",
                 why="the wheel loads its DLLs and does not bring them; install it without the driver that it offers",
-                commands=("https://developer.nvidia.com/cuda-toolkit-archive",),
+                commands=(Command.page("https://developer.nvidia.com/cuda-toolkit-archive"),),
             )
         )
     if offer.cudnn is not None and not any(each.starts_with(offer.cudnn) for each in situation.cudnns or ()):
@@ -396,7 +404,7 @@ def _community_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...
                 what="cudnn",
                 need=f"cuDNN {offer.cudnn} for CUDA {offer.cuda.major}",
                 why="the wheel loads its DLLs and does not bring them",
-                commands=("https://developer.nvidia.com/rdp/cudnn-archive",),
+                commands=(Command.page("https://developer.nvidia.com/rdp/cudnn-archive"),),
             )
         )
     return tuple(found)
@@ -410,6 +418,6 @@ def _conda_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...]:
             what="conda",
             need="conda, mamba or pixi",
             why="conda-forge packages are installed by conda",
-            commands=("https://conda-forge.org/download/",),
+            commands=(Command.page("https://conda-forge.org/download/"),),
         ),
     )

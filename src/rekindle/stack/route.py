@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.core.command import Command, Word, pip
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.gpu import capabilities
@@ -24,14 +25,14 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     need: str
     have: str | None = None
     why: str = ""
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
 
 
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     """What an owner should know, or do, after tonight's command."""
 
     text: str
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +72,10 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     torchvision: str | None = None
     torchaudio: str | None = None
     numpy: str | None = None
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
     loses: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
+    """What conda is asked for, pin by pin, where it installs the stack."""
 
     @property
     def version(self) -> str:
@@ -146,13 +149,15 @@ _FOLDER = "torch-env"
 """Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
 
 
-def environment_steps(choice: PythonChoice) -> tuple[str, ...]:
+def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[Command, ...]:
     """A fresh environment with another Python, where the one that is there will not do; else nothing."""
     if not choice.changed or choice.python is None:
         return ()
     if _by_conda(choice):
-        return (f"conda create -y -n {_FOLDER} python={choice.python}",)
-    return (f"uv venv --seed --python {choice.python} {_FOLDER}",)
+        made = ("conda", "create", "-y", "-n", _FOLDER, f"python={choice.python}")
+    else:
+        made = ("uv", "venv", "--seed", "--python", choice.python, _FOLDER)
+    return (Command(*made, system=situation.system),)
 
 
 def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, ...]:
@@ -164,14 +169,17 @@ def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, .
     return (f"{note}if you have that Python, `{own} -m venv {_FOLDER}` does the same",)
 
 
-def environment_pip(situation: Situation, choice: PythonChoice) -> str:
-    """pip of the environment that was made: it need not be activated, which PowerShell refuses as it comes."""
-    if not choice.changed or choice.python is None:
-        return "pip"
-    if _by_conda(choice):
-        return f"conda run -n {_FOLDER} python -m pip"
-    inside = r"Scripts\python" if situation.system == "windows" else "bin/python"
-    return f"{environment_folder(situation, choice)}{inside} -m pip"
+def environment_python(situation: Situation, choice: PythonChoice) -> str | None:
+    """The Python of the environment that was made: it need not be activated, which PowerShell refuses as it comes."""
+    folder = environment_folder(situation, choice)
+    return folder + (r"Scripts\python" if situation.system == "windows" else "bin/python") if folder else None
+
+
+def environment_pip(situation: Situation, choice: PythonChoice, *words: Word) -> Command:
+    """pip of the environment that was made, or of the one that is there."""
+    if choice.changed and choice.python is not None and _by_conda(choice):
+        return Command("conda", "run", "-n", _FOLDER, "python", "-m", "pip", *words, system=situation.system)
+    return pip(*words, python=environment_python(situation, choice), system=situation.system)
 
 
 def environment_folder(situation: Situation, choice: PythonChoice) -> str:
@@ -185,10 +193,12 @@ def _by_conda(choice: PythonChoice) -> bool:
     return choice.python is not None and Version.parse(choice.python) < Version.parse("3.8")
 
 
-def _activation(situation: Situation, choice: PythonChoice) -> str:
+def _activation(situation: Situation, choice: PythonChoice) -> Command:
     if _by_conda(choice):
-        return f"conda activate {_FOLDER}"
-    return rf"{_FOLDER}\Scripts\activate" if situation.system == "windows" else f". {_FOLDER}/bin/activate"
+        return Command("conda", "activate", _FOLDER, system=situation.system)
+    if situation.system == "windows":
+        return Command(rf"{_FOLDER}\Scripts\activate", system="windows")
+    return Command(".", f"{_FOLDER}/bin/activate", system="linux")
 
 
 def spread(versions: Iterable[str]) -> str:
@@ -225,6 +235,6 @@ def python_missing(situation: Situation, choice: PythonChoice, *, activate: bool
             need=choice.python,
             have=situation.python,
             why=choice.why,
-            commands=(*environment_steps(choice), *([_activation(situation, choice)] if activate else ())),
+            commands=(*environment_steps(situation, choice), *([_activation(situation, choice)] if activate else ())),
         ),
     )

@@ -114,6 +114,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     ninja: Version | None = None
     here: bool = False
     """It is the machine that asks, or a snapshot of one, so that what it lacks can be named."""
+    recorded: str | None = None
+    """The snapshot that it was read from."""
 
     @property
     def driver_system(self) -> str:
@@ -206,6 +208,21 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=64)
 def _range(text: str) -> Range:
     return Range(text, "`--torch`")
+
+
+def card_words(cards: Sequence[Card]) -> tuple[str, ...]:
+    """The cards as options of another of our commands."""
+    return tuple(word for card in cards for word in ("--gpu", gpus.spelled(card.name, card.capabilities)))
+
+
+def place_words(situation: Situation) -> tuple[str, ...]:
+    """The place as options of another of our commands: this computer needs none, a recorded one its file."""
+    if situation.recorded is not None:
+        return ("--machine", situation.recorded)
+    if situation.here:
+        return ()
+    arch = ("--arch", situation.machine) if situation.machine != "x86_64" else ()
+    return (*card_words(situation.cards), "--os", situation.system, *arch)
 
 
 def cards_named(queries: Sequence[str]) -> tuple[Card, ...]:

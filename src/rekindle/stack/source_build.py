@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.builds.sweeps import nearest, seen, sweep
@@ -24,7 +25,7 @@ from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import driver_missing, not_on_windows
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +188,7 @@ def _built(
         driver_jit=driving.jit,
         toolset=toolset.text,
         arch_list=arch_list,
-        commands=_commands(version, toolkit, choice.python, situation, wish),
+        commands=(_plan(version, toolkit, choice.python, situation, wish), *_after(version, situation, "plan.toml")),
         loses=tuple(loses),
         evidence=weakest(
             [proof.evidence, release.evidence, toolkit.evidence, _cudnn_evidence(chosen), toolset.evidence]
@@ -258,7 +259,7 @@ class _Toolset(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence = Evidence.BINARY
     why: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
 
 
 def _toolset(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
@@ -296,23 +297,24 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
     )
 
 
-def _install_toolset(toolset: Version) -> tuple[str, ...]:
+def _install_toolset(toolset: Version) -> tuple[Command, ...]:
     """Visual Studio's installer has every toolset as a component of its own; we only write its command."""
     if any(row.toolset == toolset.major_minor for row in toolchains.msvc_components()):
-        return (f"rekindle toolchain msvc {toolset.major_minor}",)
-    return (f"Visual Studio Installer: Individual components, MSVC {toolset.major_minor} x64/x86 build tools",)
+        return (rekindle("toolchain", "msvc", str(toolset.major_minor), system="windows"),)
+    text = f"Visual Studio Installer: Individual components, MSVC {toolset.major_minor} x64/x86 build tools"
+    return (Command.parse(text),)
 
 
-def _provision(tool: str, version: Version, situation: Situation, more: str = "") -> tuple[str, ...]:
+def _provision(tool: str, version: Version, situation: Situation, *more: str) -> tuple[Command, ...]:
     """The command that assembles it without an installer, where somebody is known to have its parts."""
     known = toolchains.providers_of(tool, version, situation.system, situation.machine)
     if not known:
         return ()
-    tried = "" if any(tried for _, tried in known) else "  # UNVERIFIED: never installed in our tests"
-    return (f"rekindle toolchain install {tool}=={version}{more}{tried}",)
+    note = "" if any(tried for _, tried in known) else "UNVERIFIED: never installed in our tests"
+    return (rekindle("toolchain", "install", f"{tool}=={version}", *more, system=situation.system, note=note),)
 
 
-def _provision_gcc(cuda: Version, situation: Situation) -> tuple[str, ...]:
+def _provision_gcc(cuda: Version, situation: Situation) -> tuple[Command, ...]:
     """Which of those that this CUDA takes starts there is found out there: its C library is not known here."""
     majors = [Version(str(major)) for major in gcc_majors(cuda)]
     known = any(toolchains.providers_of("gcc", each, situation.system, situation.machine) for each in majors)
@@ -336,7 +338,7 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
         why=(f"toolset: CUDA {toolkit.version} takes GCC up to {limits.gcc_max}, PyTorch asks for {least} or newer",),
         commands=(
             *_provision_gcc(toolkit.version, situation),
-            f"apt-get install g++-{limits.gcc_max}",
+            Command("apt-get", "install", f"g++-{limits.gcc_max}", system="linux"),
         ),
     )
 
@@ -407,7 +409,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 why="nvcc compiles the kernels; install the toolkit without the driver that it offers",
                 commands=(
                     *_provision("cuda", toolkit.version, situation),
-                    "https://developer.nvidia.com/cuda-toolkit-archive",
+                    Command.page("https://developer.nvidia.com/cuda-toolkit-archive"),
                 ),
             )
         )
@@ -419,8 +421,8 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 have=", ".join(str(each) for each in situation.cudnns) if situation.cudnns else None,
                 why="the newest with code for the card that this PyTorch compiles with",
                 commands=(
-                    *_provision("cudnn", chosen, situation, f" --cuda {toolkit.version}"),
-                    "https://developer.nvidia.com/rdp/cudnn-archive",
+                    *_provision("cudnn", chosen, situation, "--cuda", str(toolkit.version)),
+                    Command.page("https://developer.nvidia.com/rdp/cudnn-archive"),
                 ),
             )
         )
@@ -432,7 +434,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
                 need=f"Ninja {building.tool('ninja').least} or newer",
                 have=str(situation.ninja),
                 why=broken_ninja.trouble,
-                commands=(f'pip install "ninja>={building.tool("ninja").least}"',),
+                commands=(pip_install([f"ninja>={building.tool('ninja').least}"], system=situation.system),),
             )
         )
     if toolset.missing:
@@ -456,32 +458,33 @@ def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
     return (driver_missing(driving),) if situation.here and situation.driver is None else ()
 
 
-def _commands(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> tuple[str, ...]:
-    cards = " ".join(f'--gpu "{card.name}"' for card in situation.cards)
-    words = f"--os {situation.system} --torch {version} --cuda {toolkit.version} --python {python}"
-    words += f" --arch {situation.machine}" if situation.machine != "x86_64" else ""
-    words += f" --toolset {wish.toolset}" if wish.toolset else ""
-    words += f" --profile {wish.profile}" if wish.profile else ""
-    # `after_planning` replaces the first two.
-    # The build brings the source itself, and puts the wheel on the shelf, from which `install` takes it.
-    steps = [f"rekindle plan {cards} {words} -o plan.toml", "rekindle build plan.toml"]
-    steps.append(f"rekindle install {cards} --torch {version}")
+def _plan(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> Command:
+    words = ["--torch", version, "--cuda", str(toolkit.version), "--python", str(python)]
+    words += ["--toolset", str(wish.toolset)] if wish.toolset else []
+    words += ["--profile", wish.profile] if wish.profile else []
+    return rekindle("plan", *place_words(situation), *words, "-o", "plan.toml", system=situation.system)
+
+
+def _after(version: str, situation: Situation, plan: str) -> tuple[Command, ...]:
+    """The build brings the source itself, and puts the wheel on the shelf, from which `install` takes it."""
+    cards = () if situation.here and situation.recorded is None else card_words(situation.cards)
     beside = [(name, found) for name in companions.PROJECTS if (found := companions.version_for(name, version))]
-    for name, found in beside:
-        steps += [f"rekindle extension build {name}=={found} {cards} -o wheels"]
-    if beside:
-        # Without its dependencies: they would bring the index's torch back.
-        named = " ".join(name for name, _ in beside)
-        steps.append(f"pip install --no-deps --no-index --find-links wheels {named}")
-    return tuple(steps)
+    steps = [
+        ("build", plan),
+        ("install", *cards, "--torch", version),
+        *(("extension", "build", f"{name}=={found}", *cards, "-o", "wheels") for name, found in beside),
+    ]
+    # Without its dependencies: they would bring the index's torch back.
+    alone = ("install", "--no-deps", "--no-index", "--find-links", "wheels")
+    last = [pip(*alone, *(name for name, _ in beside), system=situation.system)] if beside else []
+    return (*(rekindle(*step, system=situation.system) for step in steps), *last)
 
 
-def after_planning(route: Route, plan: str) -> Route:
+def after_planning(route: Route, situation: Situation, plan: str) -> Route:
     """The same route once its plan is written: what is left to run begins with the build of that file."""
-    if route.route is not RouteKind.SOURCE_BUILD:
+    if route.route is not RouteKind.SOURCE_BUILD or route.torch is None:
         return route
-    build = f'rekindle build "{plan}"' if " " in plan else f"rekindle build {plan}"
-    return msgspec.structs.replace(route, commands=(build, *route.commands[2:]))
+    return msgspec.structs.replace(route, commands=_after(route.torch, situation, plan))
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
@@ -28,7 +29,7 @@ class MsvcRecipe(msgspec.Struct, frozen=True, kw_only=True):
     install: str
     layout: str
     offline: str
-    check: str
+    check: Command
     findings: tuple[Finding, ...] = ()
     unverified: tuple[str, ...] = ()
 
@@ -44,7 +45,7 @@ def recipe(toolset: Version, *, folder: str = "C:\\vs-layout", run: Run | None =
         install=f"vs_BuildTools.exe {_QUIET} {adds}",
         layout=f"vs_BuildTools.exe --layout {folder} --lang en-US {adds}",
         offline=f"{folder}\\vs_BuildTools.exe --noWeb {_QUIET} {adds}",
-        check=f"rekindle toolchain msvc {toolset}",
+        check=rekindle("toolchain", "msvc", str(toolset), system="windows"),
         findings=(check(toolset, run or Host()),),
         unverified=("Microsoft's installer was not run in the tests of this command",),
     )

@@ -114,7 +114,7 @@ def show_msvc(found: MsvcRecipe) -> None:
         ["install", found.install],
         ["for an offline computer", found.layout],
         ["then, there", found.offline],
-        ["check afterwards", found.check],
+        ["check afterwards", str(found.check)],
         *(["UNVERIFIED", text] for text in found.unverified),
     ]
     for name, text in rows:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from rekindle.core import run
+from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.machine.host import Host
@@ -19,7 +20,9 @@ _NAMED = 3
 
 def verify(store: Store, kit: Kit) -> tuple[Finding, ...]:
     root = store.folder(kit)
-    again = Fix(text="make it anew", commands=(f"rekindle toolchain install {kit.name}=={kit.version} --again",))
+    again = Fix(
+        text="make it anew", commands=(rekindle("toolchain", "install", f"{kit.name}=={kit.version}", "--again"),)
+    )
     if not root.is_dir():
         return (Finding(id=f"{kit.id}-files", state=State.FAIL, found=f"`{root}` is gone", fix=again),)
     found = []

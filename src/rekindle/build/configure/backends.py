@@ -17,7 +17,7 @@ from rekindle.core.errors import BadInput, StepFailed
 BACKENDS = ("setup.py", "scikit-build-core", "cmake")
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class BackendCall(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...]
     cwd: str
 
@@ -48,10 +48,10 @@ class Backend(Protocol):
     """Packing runs CMake once more, so that what it decided has to be looked at once more."""
 
     def build_folder(self, folders: Folders) -> Path: ...
-    def configure(self, job: BackendJob) -> Sequence[Command]: ...
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]: ...
     def targets(self, job: BackendJob) -> tuple[str, ...]: ...
-    def compile(self, job: BackendJob) -> Sequence[Command]: ...
-    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]: ...
+    def compile(self, job: BackendJob) -> Sequence[BackendCall]: ...
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]: ...
     def collect(self, job: BackendJob, into: Path) -> Path: ...
 
 
@@ -75,19 +75,19 @@ class PlainCMake:
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
 
-    def configure(self, job: BackendJob) -> Sequence[Command]:
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]:
         args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
-        return [Command(args=tuple(args), cwd=job.source)]
+        return [BackendCall(args=tuple(args), cwd=job.source)]
 
-    def compile(self, job: BackendJob) -> Sequence[Command]:
+    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
         return [ninja(job, self.targets(job))]
 
     def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets
 
-    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]:
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = (job.tools.cmake.path, "--install", job.build, "--prefix", job.stage)
-        return [Command(args=args, cwd=job.build)]
+        return [BackendCall(args=args, cwd=job.build)]
 
     def collect(self, job: BackendJob, into: Path) -> Path:
         from rekindle.build.run.pack import wheel_of_tree
@@ -105,24 +105,24 @@ class SetupPy:
     def build_folder(self, folders: Folders) -> Path:
         return folders.source / "build"
 
-    def configure(self, job: BackendJob) -> Sequence[Command]:
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]:
         first = (job.python, "setup.py", "build", "--cmake-only")
-        commands = [Command(args=first, cwd=job.source)]
+        commands = [BackendCall(args=first, cwd=job.source)]
         # setup.py hands on only USE_*, BUILD_*, CMAKE_* and a fixed list; the rest is told to CMake itself.
         extra = [f"-D{each.name}={each.cmake_value}" for each in job.options.resolved if each.via == "cmake"]
         if extra:
-            commands.append(Command(args=(job.tools.cmake.path, *extra, job.build), cwd=job.source))
+            commands.append(BackendCall(args=(job.tools.cmake.path, *extra, job.build), cwd=job.source))
         return commands
 
-    def compile(self, job: BackendJob) -> Sequence[Command]:
+    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
         return [ninja(job, self.targets(job))]
 
     def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets or ("install",)
 
-    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]:
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
-        return [Command(args=args, cwd=job.source)]
+        return [BackendCall(args=args, cwd=job.source)]
 
     def collect(self, job: BackendJob, into: Path) -> Path:
         return only_wheel(into)
@@ -138,23 +138,23 @@ class ScikitBuildCore:
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
 
-    def configure(self, job: BackendJob) -> Sequence[Command]:
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]:
         args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
-        return [Command(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
+        return [BackendCall(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
 
-    def compile(self, job: BackendJob) -> Sequence[Command]:
+    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
         return [ninja(job, self.targets(job))]
 
     def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets
 
-    def package(self, job: BackendJob, into: PurePath) -> Sequence[Command]:
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
         args += ["-C", f"build-dir={job.build}", "-C", "cmake.build-type=Release"]
         # What git ignores is left out of the wheel, and torch/lib is ignored.
         args += ["-C", "sdist.include=torch/lib/**"] if job.request.torch else []
         args += [f"-Ccmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
-        return [Command(args=(*args, job.source), cwd=job.source)]
+        return [BackendCall(args=(*args, job.source), cwd=job.source)]
 
     def collect(self, job: BackendJob, into: Path) -> Path:
         return only_wheel(into)
@@ -171,13 +171,13 @@ def cmake_arguments(job: BackendJob) -> list[str]:
     return [*args, *(f"-D{each.name}={each.cmake_value}" for each in job.options.resolved)]
 
 
-def ninja(job: BackendJob, targets: Sequence[str]) -> Command:
+def ninja(job: BackendJob, targets: Sequence[str]) -> BackendCall:
     args = [job.tools.ninja.path, "-C", job.build]
     if job.jobs:
         args += ["-j", str(job.jobs)]
     if job.keep_going:
         args += ["-k", "0"]
-    return Command(args=(*args, *targets), cwd=job.build)
+    return BackendCall(args=(*args, *targets), cwd=job.build)
 
 
 def only_wheel(into: Path) -> Path:

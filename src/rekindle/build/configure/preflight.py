@@ -13,6 +13,7 @@ from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.needs import loaded_by_cudnn
 from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
+from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import libraries
@@ -127,7 +128,7 @@ def _cudnn(request: BuildRequest) -> Iterable[Finding]:
 def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:
     """A warning only: a CMAKE_PREFIX_PATH or a `-D` may name one that was not looked for."""
     if request.torch and request.system == "linux" and request.openblas is None and uses_openblas(options.resolved):
-        fix = Fix(text="install one, or add `--provision`", commands=("rekindle toolchain install openblas",))
+        fix = Fix(text="install one, or add `--provision`", commands=(rekindle("toolchain", "install", "openblas"),))
         text = "OpenBLAS with its headers was not found; CMake stops without it"
         yield Finding(id="openblas", state=State.WARN, found=text, fix=fix)
 

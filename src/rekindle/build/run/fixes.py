@@ -7,7 +7,6 @@ for this build's folder, so that the same command later builds the same thing; `
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rekindle.build.configure.tools import Tools
 from rekindle.build.run.choices import Choices
 from rekindle.build.run.journal import Journal, JournalEntry, Remedy
 from rekindle.build.run.steps import Context
+from rekindle.core.command import Command
 from rekindle.core.errors import StepFailed
 from rekindle.diagnose.answer import Cause, Diagnosis, LogOutcome
 from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
@@ -173,22 +173,15 @@ def _made(
     return msgspec.structs.replace(plain, patches=fitting) if fitting else None
 
 
-def assignments(commands: Iterable[str]) -> dict[str, str]:
-    """The variables that `export A=B C=D` and `set A=B` set. What needs a shell to be worked out is left alone."""
-    found: dict[str, str] = {}
-    for command in commands:
-        verb, _, rest = command.partition(" ")
-        if verb == "set":
-            pairs = [rest]
-        elif verb == "export":
-            pairs = shlex.split(rest)
-        else:
-            continue
-        for pair in pairs:
-            name, equals, value = pair.partition("=")
-            if equals and name.isidentifier() and not set(value) & set("$%`{"):
-                found[name] = value
-    return found
+def assignments(commands: Iterable[Command]) -> dict[str, str]:
+    """The variables that these commands only set. What needs a shell to be worked out is left alone."""
+    return {
+        name: value
+        for command in commands
+        if not command.words
+        for name, value in command.environment.items()
+        if isinstance(value, str)
+    }
 
 
 def _added(new: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

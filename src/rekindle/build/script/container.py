@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from rekindle import __version__
 from rekindle.build import provision
 from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
-from rekindle.core import files, paths
+from rekindle.core import command, files, paths
 from rekindle.core.errors import UsageError
 from rekindle.machine.model import Machine
 from rekindle.stack import plan as plans
@@ -19,6 +20,7 @@ from rekindle.stack import plan as plans
 _PACKAGES = "ccache cmake g++ git ninja-build"
 _VENV = "python3 -c 'import ensurepip' 2>/dev/null"
 """An image of Python's brings it; Debian's own has none, or one that cannot make environments."""
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 _HEAD = "# Written by `rekindle build --container`."
 
 
@@ -38,6 +40,8 @@ def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | No
     wanted = request.read(plan)
     if request.is_plan(plan) and (system := plans.read(plan).system) != "linux":
         raise UsageError(f"this plan is for {system.capitalize()}", hint="a container is Linux; plan with `--os linux`")
+    if base is not None and not _IMAGE.fullmatch(base):
+        raise UsageError(f"`{base[:60]}` is not the name of an image", hint="write it like `python:3.12-bookworm`")
     if path.exists() and not files.read_bytes(path).startswith(_HEAD.encode()):
         raise UsageError(f"`{path}` is there already and was not written by Rekindle", hint="name another file")
     made = ContainerFile(
@@ -51,7 +55,10 @@ def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | No
 
 
 def text(made: ContainerFile, plan: str, rekindle: str) -> str:
-    tools = f"RUN rekindle toolchain install {' '.join(made.tools)} --accept-licence\n" if made.tools else ""
+    install = command.rekindle("toolchain", "install", *made.tools, "--accept-licence")
+    tools = f"{command.dockerfile(install)}\n" if made.tools else ""
+    own = command.pip("install", "--no-cache-dir", rekindle, python="/opt/rekindle/bin/python")
+    build = command.rekindle("build", plan, "--yes", "--work", "/src/b", "--cache", "ccache")
     copies = "".join(f"COPY {json.dumps([name, f'/src/{name}'])}\n" for name in made.copies)
     terms = (
         "# By building it you accept the terms of NVIDIA's CUDA toolkit: `rekindle toolchain install` shows them.\n"
@@ -60,16 +67,17 @@ def text(made: ContainerFile, plan: str, rekindle: str) -> str:
     )
     return f"""{_HEAD}
 # The wheel and its statement come out with: docker build -f THIS_FILE -o shelf .
-# UNVERIFIED: that the base image and `{rekindle}` can be had; name others with `--base` and `--rekindle`.
+# UNVERIFIED: that the base image and Rekindle itself can be had; name others with `--base` and `--rekindle`.
 {terms}ARG BASE={made.base}
 FROM ${{BASE}} AS build
 RUN apt-get update \\
  && apt-get install -y --no-install-recommends {_PACKAGES} $({_VENV} || echo python3 python3-venv) \\
  && rm -rf /var/lib/apt/lists/*
-RUN python3 -m venv /opt/rekindle && /opt/rekindle/bin/pip install --no-cache-dir {json.dumps(rekindle)}
+RUN python3 -m venv /opt/rekindle
+{command.dockerfile(own)}
 ENV PATH=/opt/rekindle/bin:$PATH REKINDLE_SHELF=/shelf CCACHE_DIR=/ccache
 {tools}WORKDIR /src
-{copies}RUN --mount=type=cache,target=/ccache rekindle build {json.dumps(plan)} --yes --work /src/b --cache ccache
+{copies}{command.dockerfile(build, "--mount=type=cache,target=/ccache")}
 FROM scratch
 COPY --from=build /shelf /
 """

@@ -365,7 +365,7 @@ class _Composer:
     def _call(self, *words: str, python: str | None = None, folder: str | None = None) -> Call:
         return Call(words=words, python=python or self.base, folder=folder)
 
-    def _program(self, command: backends.Command) -> Call:
+    def _program(self, command: backends.BackendCall) -> Call:
         words = list(command.args)
         if "-j" in words:
             words[words.index("-j") + 1] = JOBS

@@ -12,9 +12,8 @@ from rekindle.fleet.export.workflow import (
     ExportedJob,
     ExportRound,
     ExportSettings,
-    build_words,
+    build_command,
     divided,
-    quoted,
     rounds,
     toolchain_words,
     variables,
@@ -132,13 +131,19 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
             "name": "Toolchain",
             "if": "matrix.toolchain != ''",
             "shell": "bash",
-            "run": f"{toolchain_words(settings)} ${{{{ matrix.toolchain }}}}\n",
+            "env": {"TOOLCHAIN": "${{ matrix.toolchain }}"},
+            "run": f"{toolchain_words(settings)} $TOOLCHAIN\n",
         },
         {
             "name": "Build",
             "id": "build",
             "shell": "bash",
-            "env": {"LAST": str(last).lower(), "REKINDLE_KEY_TEXT": "${{ secrets.REKINDLE_KEY }}"},
+            "env": {
+                "LAST": str(last).lower(),
+                "REKINDLE_KEY_TEXT": "${{ secrets.REKINDLE_KEY }}",
+                "KEY": "${{ matrix.key }}",
+                "PROJECT": "${{ matrix.project }}",
+            },
             "run": (
                 'if [ -n "$REKINDLE_KEY_TEXT" ]; then\n'
                 "  umask 077\n"
@@ -146,11 +151,11 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
                 '  export REKINDLE_KEY="$RUNNER_TEMP/rekindle-key.pem"\n'
                 "fi\n"
                 "unset REKINDLE_KEY_TEXT\n"
-                "have() { ls shelf/fleet/${{ matrix.key }}*.json > /dev/null 2>&1; }\n"
+                'have() { ls shelf/fleet/"$KEY"*.json > /dev/null 2>&1; }\n'
                 "before=no; have && before=yes\n"
                 "code=0\n"
-                f"{quoted(build_words(settings, '${{ matrix.key }}'))} || code=$?\n"
-                'if [ "$before" = no ] && ls shelf/wheels/${{ matrix.project }}-*.whl > /dev/null 2>&1 && have; then\n'
+                f"{build_command(settings)} || code=$?\n"
+                'if [ "$before" = no ] && ls shelf/wheels/"$PROJECT"-*.whl > /dev/null 2>&1 && have; then\n'
                 '  echo "fresh=yes" >> "$GITHUB_OUTPUT"\n'
                 "fi\n"
                 'rm -f "$RUNNER_TEMP/rekindle-key.pem"\n'

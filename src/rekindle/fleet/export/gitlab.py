@@ -11,9 +11,8 @@ from rekindle.fleet.export.workflow import (
     Exported,
     ExportedJob,
     ExportSettings,
-    build_words,
+    build_command,
     divided,
-    quoted,
     rounds,
     toolchain_words,
     variables,
@@ -44,7 +43,7 @@ def _job(
     settings: ExportSettings, stage: str, place: str, jobs: Sequence[ExportedJob], *, last: bool
 ) -> dict[str, Any]:
     image = settings.runner.get(place) or IMAGES.get(place)
-    command = quoted(build_words(settings, "$KEY"))
+    command = build_command(settings)
     goes_on = "" if last else ' if [ "$code" = 75 ]; then code=0; fi;'
     return {
         "stage": stage,

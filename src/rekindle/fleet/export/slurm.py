@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rekindle.fleet.export.workflow import Exported, ExportSettings, build_words, quoted, usable
+from rekindle.core.command import Command, sh
+from rekindle.fleet.export.workflow import Exported, ExportSettings, build_command, usable
 
 
 def script(exported: Exported) -> str:
@@ -16,7 +17,7 @@ def script(exported: Exported) -> str:
     lines = [f"  {job.level} {job.key} {job.name}" for job in exported.jobs]
     count = max(sum(job.level == level for job in exported.jobs) for level in levels)
     return f"""#!/bin/bash
-# Written by `rekindle fleet export slurm`. Submit from the folder that holds {settings.matrix}: sbatch THIS_FILE
+# Written by `rekindle fleet export slurm`. Submit from the folder that holds the matrix: sbatch THIS_FILE
 {note}#SBATCH --job-name=rekindle-fleet
 #SBATCH --array=1-{count}
 #SBATCH --time={_clock(settings)}
@@ -26,16 +27,14 @@ def script(exported: Exported) -> str:
 #SBATCH --output=fleet-%A_%a.log
 set -u
 # level key name
-jobs='
-{chr(10).join(lines)}
-'
+{sh(Command(environment={"jobs": chr(10).join(lines)}))}
 line=$(printf '%s\\n' "$jobs" | awk -v level="${{LEVEL:-0}}" '$1 == level' | sed -n "${{SLURM_ARRAY_TASK_ID}}p")
 if [ -z "$line" ]; then echo "no job number $SLURM_ARRAY_TASK_ID"; exit 0; fi
 set -- $line
 KEY=$2
 export REKINDLE_FLEET_TASK=$KEY
 code=0
-{quoted(build_words(settings, "$KEY", cache="fleet-cache"))} || code=$?
+{build_command(settings, cache="fleet-cache")} || code=$?
 if [ "$code" = 75 ]; then
   echo "the time is up; $KEY goes on when its turn comes again"
   scontrol requeue "${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}_$SLURM_ARRAY_TASK_ID"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rekindle import __version__
+from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.planning import FleetPlan
@@ -140,7 +140,8 @@ def notes(exported: Exported) -> str:
     settings = exported.settings
     found = []
     if "://" not in settings.rekindle:
-        found.append(f"UNVERIFIED: that pip finds `{settings.rekindle}`. Name another place with `--rekindle`.")
+        named = " ".join(settings.rekindle.split())
+        found.append(f"UNVERIFIED: that pip finds `{named}`. Name another place with `--rekindle`.")
     if any(job.toolchain for job in exported.jobs) and not settings.accept_licence:
         found.append(
             "The step `Toolchain` stops at NVIDIA's terms: read them, then write this again with `--accept-licence`."
@@ -148,18 +149,15 @@ def notes(exported: Exported) -> str:
     return "".join(f"# {line}\n" for line in found)
 
 
-def build_words(settings: ExportSettings, job: str, *, cache: str = COMPILED) -> list[str]:
-    """The command of one turn. Exit code 75: the time was up, and the next turn goes on."""
-    return [
-        "rekindle", "fleet", "job", settings.matrix, job, "--shelf", SHELF, "--work", WORK,
-        "--cache", cache, "--time-limit", str(usable(settings)),
-        *(["--from", "$SITE_URL"] if settings.site else []),
-    ]  # fmt: skip
-
-
-def quoted(words: Sequence[str]) -> str:
-    """For a shell, with variables of the runner (`${{ … }}`, `$NAME`) left as they are."""
-    return " ".join(f'"{word}"' if "$" in word else shlex.quote(word) for word in words)
+def build_command(settings: ExportSettings, *, cache: str = COMPILED) -> str:
+    """The command of one turn for the job `KEY`. Exit code 75: the time was up, and the next turn goes on."""
+    return workflow_step(
+        rekindle(
+            "fleet", "job", settings.matrix, ShellVariable("KEY"), "--shelf", SHELF, "--work", WORK,
+            "--cache", cache, "--time-limit", str(usable(settings)),
+            *(("--from", ShellVariable("SITE_URL")) if settings.site else ()),
+        )
+    )  # fmt: skip
 
 
 def relative_matrix(matrix: Path, folder: Path) -> str:

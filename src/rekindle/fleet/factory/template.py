@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from rekindle.core import files
+from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.fleet import planning
 from rekindle.fleet.export import github
@@ -103,10 +104,25 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
             {
                 "name": "Index and coverage",
                 "shell": "bash",
-                "run": (
-                    f"rekindle factory publish {settings.matrix} --shelf {SHELF} -o {SITE} "
-                    f'--from "$SITE_URL" --base "{base}" --list upload.txt\n'
-                ),
+                "env": {"BASE": base},
+                "run": workflow_step(
+                    rekindle(
+                        "factory",
+                        "publish",
+                        settings.matrix,
+                        "--shelf",
+                        SHELF,
+                        "-o",
+                        SITE,
+                        "--from",
+                        ShellVariable("SITE_URL"),
+                        "--base",
+                        ShellVariable("BASE"),
+                        "--list",
+                        "upload.txt",
+                    )
+                )
+                + "\n",
             },
             {
                 "name": "Release",

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.tables import Row, cached, decided, observed
@@ -214,9 +215,9 @@ def _index_has(tool: str, version: Version, system: str, arch: str) -> bool:
     return arch == "x86_64" and row is not None and any(system in systems for systems in row.packages.values())
 
 
-def install_gcc(cuda: Version) -> str:
+def install_gcc(cuda: Version) -> Command:
     """The command that brings the newest GCC that this CUDA takes and that starts where it is run."""
-    return f"rekindle toolchain install gcc --cuda {cuda.major_minor}"
+    return rekindle("toolchain", "install", "gcc", "--cuda", str(cuda.major_minor), system="linux")
 
 
 def licence_terms() -> tuple[LicenceTerms, ...]:

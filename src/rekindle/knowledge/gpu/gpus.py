@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rekindle.core.errors import UnknownName, UsageError
+from rekindle.core.errors import RekindleError, UnknownName, UsageError
 from rekindle.knowledge.gpu import names
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, observed
@@ -149,6 +149,20 @@ def certain(queries: Iterable[str]) -> tuple[Match, ...]:
 def capabilities_of(queries: Iterable[str]) -> tuple[Capability, ...]:
     """The capabilities of the cards of a command line, each once."""
     return tuple(sorted({match.capabilities[0] for match in certain(queries)}))
+
+
+@cached
+def spelled(name: str, capabilities: tuple[Capability, ...]) -> str:
+    """A card as another command is told of it: by its name if that finds the same card again, else by `sm_XX`.
+
+    The name may be a stranger's: one that a snapshot or a log made up is never repeated.
+    """
+    try:
+        found = find_all([name])
+    except RekindleError:
+        found = ()
+    sure = len(found) == 1 and found[0].capabilities == capabilities
+    return name if sure else min(capabilities).sm
 
 
 def which_chip(match: Match) -> str:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
@@ -81,7 +82,7 @@ def archives(source: Path) -> list[Path]:
         raise NotFound(f"there is no `{source}`", hint="`--from` takes a folder of archives, or one archive")
     if (source / "bin").is_dir():
         message = f"`{source}` is a toolkit, not a folder of archives"
-        raise BadInput(message, hint=f"`rekindle toolchain adopt {source}` uses it where it is")
+        raise BadInput(message, hint=f"`{rekindle('toolchain', 'adopt', str(source))}` uses it where it is")
     return sorted(path for path in source.iterdir() if path.is_file() and path.name.endswith(ENDINGS))
 
 

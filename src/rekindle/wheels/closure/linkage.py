@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core.command import pip_install
 from rekindle.core.findings import Finding, Fix, State
 
 
@@ -143,7 +144,9 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
         why = f"needed through: {way}; {why}"
     fix = None
     if item.package and "*" not in item.package:
-        fix = Fix(text=f"the package `{item.package}` provides it", commands=(f"python -m pip install {item.package}",))
+        fix = Fix(
+            text=f"the package `{item.package}` provides it", commands=(pip_install([item.package], python="python"),)
+        )
     elif state is State.FAIL and item.owner in ("torch", "torch-cuda"):
         text = "it comes with torch: install a torch with CUDA that this was built for (`rekindle install`)"
         fix = Fix(text=f"{text}, or build this for the torch that is there (`rekindle extension build`)")

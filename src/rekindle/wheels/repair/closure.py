@@ -7,6 +7,7 @@ from fnmatch import fnmatch
 
 import msgspec
 
+from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.formats.binary import Binary
@@ -142,7 +143,7 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
         state=state,
         found=f"`{item.library}` {left}; `{item.wanted_by[0]}` {verb} it{hint}",
         why=f"needed through: {' -> '.join(item.chain)}",
-        fix=Fix(text=f"get it from: {where}", commands=("rekindle repair WHEEL --from FOLDER",)),
+        fix=Fix(text=f"get it from: {where}", commands=(rekindle("repair", "WHEEL", "--from", "FOLDER"),)),
         source=terms.source if terms else None,
     )
 

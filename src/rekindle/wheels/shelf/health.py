@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import codec, files, paths, signing
+from rekindle.core.command import rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.signing import PublicKey
@@ -24,7 +25,7 @@ from rekindle.wheels.shelf.shelf import Addition, add, entries
 from rekindle.wheels.shelf.verified import believed
 from rekindle.wheels.verify.verify import Verification
 
-_MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=("rekindle shelf mend",))
+_MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=(rekindle("shelf", "mend"),))
 _AGAIN = Fix(text="remove it and add the wheel again, from where you had it")
 
 

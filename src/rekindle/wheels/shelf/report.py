@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.core import console
+from rekindle.core.command import pip
 from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.wheels.shelf.entry import ShelvedWheel
 
@@ -34,4 +35,4 @@ def text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str:
 def install_command(folder: Path, entry: ShelvedWheel) -> str:
     """How pip takes this very wheel from the shelf: its whole version, or a newer one from elsewhere would win."""
     index = (folder.resolve() / "simple").as_uri()
-    return f'pip install --extra-index-url {index} "{entry.project}=={entry.version}"'
+    return str(pip("install", "--extra-index-url", index, f"{entry.project}=={entry.version}"))

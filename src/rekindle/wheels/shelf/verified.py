@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import console, signing
+from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, RekindleError
 from rekindle.core.findings import State, worst
 from rekindle.core.signing import PublicKey
@@ -37,7 +38,7 @@ def checked(
     found = signed_report.read(place, trusted=believed(trusted))
     if found.report.sha256 != own.sha256:
         message = f"the report is not of this file: `{wheel.name}` has another hash"
-        raise BadInput(message, hint=f"run `rekindle verify {wheel}` again")
+        raise BadInput(message, hint=f"run `{rekindle('verify', str(wheel))}` again")
     _refuse(wheel, found.report)
     if run or found.signed_by is None:
         if found.signed_by is None and not run:

@@ -1,0 +1,293 @@
+"""A command that a person pastes or that a file carries: words, never text put together by hand.
+
+There is one renderer for each place where a command can stand. What a place cannot carry safely is refused. Here and
+not among the values of `model`, because findings hold commands and the console prints them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from subprocess import list2cmdline
+from typing import NamedTuple
+
+from rekindle.core import paths
+from rekindle.core.errors import BadInput
+
+# What each shell takes as it stands.
+_PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
+_SH_PLAIN = re.compile(r"[A-Za-z0-9_./:=+@%-][A-Za-z0-9_./:=+@%,~-]*\Z")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_=-]*|[A-Za-z0-9_./\\:][A-Za-z0-9_./\\:=+%-]*)\Z")
+_SH_SPECIAL = '"$`\\!\n'
+# PowerShell takes the typographic quotes for quotes too.
+_SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
+_DOUBLE_QUOTES = '"\u201c\u201d\u201e'
+
+
+class Shell(str, Enum):
+    """Where a command is pasted."""
+
+    SH = "sh"
+    CMD = "cmd"
+    POWERSHELL = "powershell"
+
+    @staticmethod
+    def of(system: str | None) -> Shell:
+        """The shell that is there on a `windows` or a `linux`; of this computer when none is named."""
+        return Shell.POWERSHELL if (system or paths.system()) == "windows" else Shell.SH
+
+
+class ShellVariable:
+    """A piece of a word that only the place knows where the command runs: `$KEY`, `%KEY%`, `$env:KEY`."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.match(name):
+            raise BadInput(f"`{name[:40]}` is not the name of a variable")
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ShellVariable({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShellVariable) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+Piece = str | ShellVariable
+Word = str | ShellVariable | tuple[Piece, ...]
+
+
+class CommandWords(NamedTuple):
+    """What every renderer is given."""
+
+    words: tuple[Word, ...]
+    environment: dict[str, Word | None]
+    folder: str | None = None
+    note: str = ""
+
+
+class Command(str):
+    """One call of a program; without `words`, the variables to set. It is its own spelling, and travels as such.
+
+    `environment` is set for the call, or cleared where the value is None; `folder` is where it runs; `note` stands
+    behind it as a comment. `system` is where it will be pasted: `windows`, `linux`, or None for this computer;
+    `shell` is the only one that can run it. Made by `parse` it is the text of a file: it can be shown, nothing else.
+    """
+
+    words: tuple[Word, ...]
+    environment: dict[str, Word | None]
+    folder: str | None
+    note: str
+    system: str | None
+    shell: Shell | None
+    told: bool
+    """It is a text that somebody wrote, not words."""
+
+    def __new__(
+        cls,
+        *words: Word,
+        environment: Mapping[str, Word | None] | None = None,
+        folder: str | None = None,
+        note: str = "",
+        system: str | None = None,
+        shell: Shell | None = None,
+    ) -> Command:
+        call = CommandWords(
+            words, {ShellVariable(name).name: value for name, value in (environment or {}).items()}, folder, note
+        )
+        made = str.__new__(cls, _SPELLINGS[shell or Shell.of(system)](call))
+        made.words, made.environment, made.folder, made.note = call
+        made.system, made.shell, made.told = system, shell, False
+        return made
+
+    @classmethod
+    def parse(cls, text: str) -> Command:
+        made = str.__new__(cls, text)
+        made.words, made.environment, made.folder, made.note = (), {}, None, ""
+        made.system, made.shell, made.told = None, None, True
+        return made
+
+    @classmethod
+    def page(cls, address: str) -> Command:
+        """An address to open: every terminal shows it as it is."""
+        return cls.parse(address)
+
+    def by_pip_of(self, *program: Word) -> Command:
+        """The same call by another pip (`python -m pip`, `uv pip`), if it is one of pip's."""
+        rest = next((self.words[len(own) :] for own in _PIPS if self.words[: len(own)] == own), None)
+        return self if rest is None else Command(*program, *rest, system=self.system, note=self.note)
+
+    def spell(self, shell: Shell) -> str:
+        """As it is typed there."""
+        if self.told:
+            return str(self)
+        return _SPELLINGS[shell](CommandWords(self.words, self.environment, self.folder, self.note))
+
+
+_PIPS = (("pip",), ("python", "-m", "pip"))
+
+
+def rekindle(*words: Word, system: str | None = None, note: str = "") -> Command:
+    """One of our own verbs."""
+    return Command("rekindle", *words, system=system, note=note)
+
+
+def pip(*words: Word, python: Word | None = None, system: str | None = None) -> Command:
+    """pip of the environment that `python` belongs to; without one, of the environment that is active."""
+    program: tuple[Word, ...] = ("pip",) if python is None else (python, "-m", "pip")
+    return Command(*program, *words, system=system)
+
+
+def pip_install(
+    requirements: Iterable[str], *, index_url: str | None = None, python: Word | None = None, system: str | None = None
+) -> Command:
+    index = ("--index-url", index_url) if index_url else ()
+    return pip("install", *requirements, *index, python=python, system=system)
+
+
+def dockerfile(command: Command, *options: str) -> str:
+    """A `RUN` line; a word that would begin a heredoc stands in the form without a shell."""
+    words = [_sh_only(word) for word in command.words]
+    _refuse("\n\r\0", words, "a Dockerfile")
+    line = json.dumps(words) if any("<<" in word for word in words) else sh(command)
+    return " ".join(["RUN", *options, line])
+
+
+def workflow_step(command: Command) -> str:
+    """The `run` of a step. GitHub fills in what it takes for an expression before any shell reads the line."""
+    line = sh(command)
+    if "${{" in line:
+        raise BadInput("a step of a workflow cannot carry `${{`", hint="take it out of the name")
+    return line
+
+
+def sh(command: CommandWords | Command) -> str:
+    sets = [f"{name}={_sh_word(value)}" for name, value in command.environment.items() if value is not None]
+    cleared = [name for name, value in command.environment.items() if value is None]
+    if command.words:
+        without = ["env", *(word for name in cleared for word in ("-u", name))] if cleared else []
+        line = " ".join([*without, *sets, *map(_sh_word, command.words)])
+    else:
+        settings = [" ".join([verb, *names]) for verb, names in (("unset", cleared), ("export", sets)) if names]
+        line = " && ".join(settings)
+    inside = f"cd {_sh_word(command.folder)} && {line}" if command.folder else line
+    return inside + _noted(command.note, "#")
+
+
+def _sh_word(word: Word) -> str:
+    _refuse("\0", [word], "a command")
+    if isinstance(word, str):
+        # The same quotes in every shell where that is safe: people paste lines from one into another.
+        plain = _SH_PLAIN.match(word)
+        return word if plain else _double(word, _SH_SPECIAL) or shlex.quote(word)
+    pieces = _pieces(word)
+    if not any(isinstance(each, str) and set(each) & set(_SH_SPECIAL) for each in pieces):
+        inside = "".join(f"${{{each.name}}}" if isinstance(each, ShellVariable) else each for each in pieces)
+        return '"' + re.sub(r"\$\{(\w+)\}(?!\w)", r"$\1", inside) + '"'
+    return "".join(f'"${{{each.name}}}"' if isinstance(each, ShellVariable) else shlex.quote(each) for each in pieces)
+
+
+def _cmd(command: CommandWords | Command) -> str:
+    steps = [f"cd /d {_cmd_word(command.folder)}"] if command.folder else []
+    # A single one is left without quotes where nothing follows that `set` could take for the value.
+    alone = not command.words and not command.folder and len(command.environment) == 1
+    steps += [_cmd_setting(name, value, alone=alone) for name, value in command.environment.items()]
+    steps += [" ".join(map(_cmd_word, command.words))] if command.words else []
+    return " && ".join(steps) + _noted(command.note, "&rem")
+
+
+def _cmd_setting(name: str, value: Word | None, *, alone: bool) -> str:
+    if value is None:
+        return f"set {name}="
+    _refuse('\n\r\0"%', [value], "`set` of cmd")
+    text = _cmd_text(value)
+    return f"set {name}={text}" if alone and _PLAIN.match(text) else f'set "{name}={text}"'
+
+
+def _cmd_word(word: Word) -> str:
+    """Between quotes cmd reads nothing but `%`; where a quote would end them, every sign is escaped instead."""
+    _refuse("\n\r\0", [word], "a cmd line")
+    if isinstance(word, str):
+        if _PLAIN.match(word):
+            return word
+        if '"' not in word and "%" not in word and not word.endswith("\\"):
+            return f'"{word}"'
+        return re.sub(r'([()%!^"<>&|])', r"^\1", list2cmdline([word]) if word else '""')
+    _refuse('"%', [word], "a cmd line")
+    return f'"{_cmd_text(word)}"'
+
+
+def _cmd_text(word: Word) -> str:
+    return "".join(f"%{each.name}%" if isinstance(each, ShellVariable) else each for each in _pieces(word))
+
+
+def _powershell(command: CommandWords | Command) -> str:
+    # PowerShell 5.1, which Windows comes with, has no `&&`.
+    steps = [f"Set-Location -LiteralPath {_powershell_word(command.folder)}"] if command.folder else []
+    steps += [
+        f"$env:{name} = {'$null' if value is None else _powershell_word(value, value=True)}"
+        for name, value in command.environment.items()
+    ]
+    if command.words:
+        words = [_powershell_word(word) for word in command.words]
+        call = "" if words[0] == command.words[0] else "& "
+        steps.append(call + " ".join(words))
+    return "; ".join(steps) + _noted(command.note, "#")
+
+
+def _powershell_word(word: Word, *, value: bool = False) -> str:
+    """Windows PowerShell hands an empty word, a double quote and a last backslash after spaces on wrongly."""
+    pieces = _pieces(word)
+    _refuse("\0", [word], "a command")
+    if not value:
+        literal = "".join(each for each in pieces if isinstance(each, str))
+        spaced = any(letter.isspace() for letter in literal)
+        if word == "" or '"' in literal or (literal.endswith("\\") and spaced):
+            raise BadInput(f"PowerShell cannot pass `{literal[:60]}` to a program", hint="use `cmd` for this command")
+    if not isinstance(word, str):
+        return '"' + "".join(f"${{env:{e.name}}}" if isinstance(e, ShellVariable) else _ticked(e) for e in pieces) + '"'
+    if _POWERSHELL_PLAIN.match(word) and not value:
+        return word
+    doubled = _double(word, _DOUBLE_QUOTES + "$`")
+    return doubled or "'" + "".join(letter * 2 if letter in _SINGLE_QUOTES else letter for letter in word) + "'"
+
+
+def _ticked(text: str) -> str:
+    return "".join(f"`{letter}" if letter in _DOUBLE_QUOTES + "$`" else letter for letter in text)
+
+
+def _double(word: str, special: str) -> str | None:
+    return f'"{word}"' if word and not set(word) & set(special) else None
+
+
+def _pieces(word: Word) -> tuple[Piece, ...]:
+    return word if isinstance(word, tuple) else (word,)
+
+
+def _sh_only(word: Word) -> str:
+    if isinstance(word, str):
+        return word
+    return "".join(f"${{{each.name}}}" if isinstance(each, ShellVariable) else each for each in _pieces(word))
+
+
+def _refuse(letters: str, words: Iterable[Word], where: str) -> None:
+    for word in words:
+        for piece in _pieces(word):
+            if isinstance(piece, str) and set(piece) & set(letters):
+                shown = piece[:60].encode("unicode_escape").decode("ascii")
+                raise BadInput(f"{where} cannot carry `{shown}`", hint="use a name without such signs")
+
+
+def _noted(note: str, sign: str) -> str:
+    return f"  {sign} {' '.join(note.split())}" if note else ""
+
+
+_SPELLINGS = {Shell.SH: sh, Shell.CMD: _cmd, Shell.POWERSHELL: _powershell}

@@ -1,0 +1,121 @@
+"""Commands: what is pasted is what was meant: by sh for real, by PowerShell's grammar; cmd is in tests/windows."""
+
+import json
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rekindle.core.command import Command, Shell, ShellVariable, dockerfile, pip_install, workflow_step
+from rekindle.core.errors import BadInput
+from support.powershell import words_of
+
+_SIGNS = " \"'$`%!&^|<>()[]{};,*?#~=@\\/-+.:\n\tüß漢\u2018\u201d0aB"
+words = st.lists(st.text(st.sampled_from(_SIGNS), max_size=12), max_size=6)
+
+
+def _through_sh(line: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        ["sh", "-c", line], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", **environment}
+    )
+    return done.stdout.decode("utf-8").split("\0")[:-1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(words)
+def test_sh_hands_on_the_words(given_words):
+    line = Command("printf", "%s\\0", "first", *given_words).spell(Shell.SH)
+    assert _through_sh(line) == ["first", *given_words]
+
+
+@settings(max_examples=150, deadline=None)
+@given(words)
+def test_powershell_reads_the_words(given_words):
+    """The parse of the line gives the same words; what Windows PowerShell hands on wrongly is refused."""
+    try:
+        line = Command("program", *given_words).spell(Shell.POWERSHELL)
+    except BadInput:
+        assert any(word == "" or '"' in word or word.endswith("\\") for word in given_words)
+        return
+    assert words_of(line) == ["program", *given_words]
+
+
+def test_every_shell_has_the_same_plain_line():
+    line = pip_install(["torch==2.14.1+cu126", "numpy<2"], index_url="https://download.pytorch.org/whl/cu126")
+    assert {line.spell(shell) for shell in Shell} == {
+        'pip install torch==2.14.1+cu126 "numpy<2" --index-url https://download.pytorch.org/whl/cu126'
+    }
+
+
+def test_a_program_with_spaces_is_called():
+    call = pip_install(["torch"], python=r"C:\Comfy UI\python.exe")
+    assert call.spell(Shell.POWERSHELL) == r'& "C:\Comfy UI\python.exe" -m pip install torch'
+    assert call.spell(Shell.CMD) == r'"C:\Comfy UI\python.exe" -m pip install torch'
+
+
+def test_variables_and_folders_in_each_shell():
+    call = Command("tool", (ShellVariable("HERE"), "/a b"), environment={"MODE": "x y"}, folder="/t m/p", note="why")
+    assert call.spell(Shell.SH) == 'cd "/t m/p" && MODE="x y" tool "$HERE/a b"  # why'
+    assert call.spell(Shell.CMD) == 'cd /d "/t m/p" && set "MODE=x y" && tool "%HERE%/a b"  &rem why'
+    assert call.spell(Shell.POWERSHELL) == (
+        'Set-Location -LiteralPath "/t m/p"; $env:MODE = "x y"; tool "${env:HERE}/a b"  # why'
+    )
+
+
+def test_only_variables_to_set():
+    call = Command(environment={"CC": "cl", "FLAGS": "-a -b"})
+    assert call.spell(Shell.SH) == 'export CC=cl FLAGS="-a -b"'
+    assert call.spell(Shell.CMD) == 'set "CC=cl" && set "FLAGS=-a -b"'
+    assert call.spell(Shell.POWERSHELL) == '$env:CC = "cl"; $env:FLAGS = "-a -b"'
+
+
+def test_a_variable_is_filled_in_where_it_runs():
+    assert _through_sh(Command("printf", "%s\\0", (ShellVariable("KEY"), "$(id)")).spell(Shell.SH), KEY="a b`id`") == [
+        "a b`id`$(id)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "word"),
+    [
+        (lambda call: call.spell(Shell.CMD), "two\nlines"),
+        (lambda call: call.spell(Shell.SH), "nul\0"),
+        (lambda call: call.spell(Shell.POWERSHELL), 'a "quote"'),
+        (lambda call: call.spell(Shell.POWERSHELL), ""),
+        (dockerfile, "x\nRUN evil"),
+        (workflow_step, "x${{ secrets.KEY }}"),
+    ],
+)
+def test_what_a_place_cannot_carry_is_refused(place, word):
+    with pytest.raises(BadInput):
+        place(Command("program", word))
+
+
+def test_a_dockerfile_runs_it_without_a_heredoc():
+    assert dockerfile(Command("pip", "install", "numpy<2")) == 'RUN pip install "numpy<2"'
+    assert json.loads(dockerfile(Command("x", "<<EOF")).removeprefix("RUN ")) == ["x", "<<EOF"]
+
+
+def test_a_text_of_a_file_is_only_shown():
+    assert str(Command.parse("curl x | sh")) == "curl x | sh"
+    assert Command.parse("curl x | sh").words == ()
+
+
+def test_a_variable_has_a_name():
+    with pytest.raises(BadInput):
+        ShellVariable("A;id")
+    with pytest.raises(BadInput):
+        Command("x", environment={"A=b;id": "1"})
+
+
+def test_a_made_up_name_is_never_repeated():
+    """A snapshot's card called `K40c$(id)` was printed into a command that an assistant is told to repeat."""
+    from rekindle.knowledge.gpu.capability import Capability
+    from rekindle.stack.situation import Card, card_words
+
+    kepler = (Capability(3, 5),)
+    assert card_words([Card(name="Tesla K40c$(id)", capabilities=kepler)]) == ("--gpu", "sm_35")
+    assert card_words([Card(name='x" & calc', capabilities=kepler)]) == ("--gpu", "sm_35")
+    assert card_words([Card(name="Tesla K40c", capabilities=kepler)]) == ("--gpu", "Tesla K40c")
+    assert card_words([Card(name="Tesla K40c", capabilities=(Capability(6, 1),))]) == ("--gpu", "sm_61")
