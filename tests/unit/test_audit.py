@@ -20,6 +20,7 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.driver import Driver
 from support.command import rekindle_command
 from support.compiled import Compiler
 from support.fatbins import container
@@ -71,7 +72,7 @@ class Environment:
             self.compiler.run(command)
 
     def audit(self, *cards: AuditedCard, driver: str | None = None, cache: Path | None = None) -> Audit:
-        return audit(self.root, cards=cards, driver=Version(driver) if driver else None, cache=cache)
+        return audit(self.root, cards=cards, driver=Driver(Version(driver), "linux") if driver else None, cache=cache)
 
 
 @pytest.fixture

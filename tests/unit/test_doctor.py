@@ -62,7 +62,7 @@ class TestKeplerOnWindows:
         the("k40c-windows", "cuda.targets-card", State.PASS, "11.4", "sm_35")
         the("k40c-windows", "cuda.targets-card", State.PASS, "11.8", "sm_35")
         the("k40c-windows", "cuda.driver-runs", State.PASS, "11.4", "fully")
-        the("k40c-windows", "cuda.driver-runs", State.PASS, "11.8", "PTX no")
+        the("k40c-windows", "cuda.driver-runs", State.PASS, "11.8", "compiles none of the PTX")
 
     def test_the_toolset_to_load_is_named(self) -> None:
         the(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rekindle
+from rekindle.compat import driver_cuda
 from rekindle.core.errors import BadInput, NotFound, UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
@@ -25,6 +26,7 @@ from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
 from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
+from rekindle.model.driver import Driver
 from rekindle.wheels.closure.linkage import LoadTime
 from rekindle.wheels.closure.pe import provider_pin
 from support.command import rekindle_command
@@ -118,10 +120,9 @@ def test_gcc_and_clang_limits() -> None:
     ],
 )
 def test_what_a_driver_runs(driver: str, system: str, full: str | None, minor: str | None) -> None:
-    found = toolkits.newest_for_driver(Version(driver), system)
-    assert (str(found.version) if found else None) == full
-    found = toolkits.newest_by_minor_compatibility(Version(driver), system)
-    assert (str(found.version) if found else None) == minor
+    asked = Driver(Version(driver), system)
+    found = driver_cuda.newest_full(asked), driver_cuda.newest_native(asked)
+    assert tuple(str(each) if each else None for each in found) == (full, minor)
 
 
 def test_which_toolkits_reach_which_card() -> None:
@@ -253,7 +254,7 @@ def test_what_upstream_compiles_a_release_with() -> None:
 
 def test_rows_that_were_wrong_once() -> None:
     for minor in ("12.0", "12.6", "12.9"):
-        assert toolkits.toolkit(minor).minor_floor("windows") == Version("528.33")
+        assert toolkits.toolkit(minor).minor_floor_windows == Version("528.33")
     eleven = releases.torch_release("2.11")
     assert {each.name: str(each.cudnn) for each in eleven.variants} == {
         "cu126": "9.10.2.21",

@@ -10,9 +10,9 @@ from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core.findings import Finding, worst
-from rekindle.core.version import Version
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.torch_installed import parse as parse_torch
+from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 
 
@@ -20,7 +20,7 @@ def audit(
     where: Path | None,
     *,
     cards: tuple[AuditedCard, ...] = (),
-    driver: Version | None = None,
+    driver: Driver | None = None,
     cache: Path | None = None,
 ) -> Audit:
     """Read the environment and judge it. Nothing in it is imported or run.
@@ -52,7 +52,7 @@ def audit(
         environment=environment,
         torch=torch,
         cards=cards,
-        driver=driver,
+        driver=driver.version if driver else None,
         examined=len(found.modules),
         modules=listed,
         findings=findings,

@@ -45,7 +45,7 @@ def audit(
         return known
     from rekindle.audit.cards import cards_for
 
-    cards, version = cards_for(names, machine, driver)
+    cards, version = cards_for(names, machine, driver, system=environment.os)
     if question is None:
         question = _question(environment, [f"{card.name} {card.capability}" for card in cards], str(version))
         known = _known(file, question)

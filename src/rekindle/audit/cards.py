@@ -7,31 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.audit.answer import AuditedCard
-from rekindle.core.version import Version, typed
+from rekindle.core import paths
+from rekindle.inputs.driver import read as read_driver
 from rekindle.knowledge.gpu import gpus
+from rekindle.model.driver import Driver
 
 if TYPE_CHECKING:
-    from rekindle.machine.model import FoundDriver, FoundGpu
+    from rekindle.machine.model import FoundGpu
 
 
 def cards_for(
-    names: Sequence[str], machine: Path | None, driver: str | None
-) -> tuple[tuple[AuditedCard, ...], Version | None]:
+    names: Sequence[str], machine: Path | None, driver: str | None, *, system: str | None = None
+) -> tuple[tuple[AuditedCard, ...], Driver | None]:
     """Cards and driver. What is named wins over what is found."""
-    wanted = typed(driver, "`--driver`", "550.54.14") if driver else None
-    if names:
-        return tuple(dict.fromkeys(_named(match) for match in gpus.certain(names))), wanted
     from rekindle.machine import snapshot
     from rekindle.machine.gpu import cards as graphics
     from rekindle.machine.host import Host
     from rekindle.machine.probes import TIME_LIMIT
+    from rekindle.machine.system.surroundings import wsl
 
-    if machine is not None:
+    if machine is not None and not names:
         recorded = snapshot.load(machine)
-        return _found(recorded.gpus), wanted or _version(recorded.driver)
+        told = read_driver(driver, recorded.driver_system).driver if driver else recorded.driven_by
+        return _found(recorded.gpus), told
     run = Host()
+    counting = "windows" if (system or paths.system()) == "windows" or wsl(run) else "linux"
+    told = read_driver(driver, counting).driver if driver else None
+    if names:
+        return tuple(dict.fromkeys(_named(match) for match in gpus.certain(names))), told
     here = graphics.probe(run, time_limit=TIME_LIMIT)
-    return _found(here.gpus), wanted or _version(here.driver)
+    found = Driver(here.driver.version, counting) if here.driver and here.driver.version else None
+    return _found(here.gpus), told or found
 
 
 def words(cards: Sequence[AuditedCard]) -> tuple[str, ...]:
@@ -49,7 +55,3 @@ def _found(cards: Sequence[FoundGpu]) -> tuple[AuditedCard, ...]:
         AuditedCard(name=card.name or str(card.pci_id), capability=card.capability) for card in cards if card.capability
     ]
     return tuple(dict.fromkeys(known))
-
-
-def _version(driver: FoundDriver | None) -> Version | None:
-    return driver.version if driver else None

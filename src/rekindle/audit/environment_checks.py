@@ -12,11 +12,12 @@ from rekindle.audit.contents import Module
 from rekindle.audit.module_checks import AuditContext
 from rekindle.audit.rebuild import install_command
 from rekindle.audit.symbols import uses_torch
+from rekindle.compat import driver_cuda
+from rekindle.compat.judgement import Clash, Unknown
 from rekindle.core.command import rekindle
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
-from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.torch import companions
 from rekindle.stack.offers import PYTORCH_INDEX
@@ -99,19 +100,17 @@ def _from_its_index(name: str, version: str, place: AuditContext) -> tuple[str, 
 def _driver(place: AuditContext) -> Iterator[Finding]:
     if place.cuda is None or place.driver is None:
         return
-    try:
-        row = toolkits.toolkit(place.cuda)
-    except UnknownName as unknown:
-        yield Finding(id="audit.driver", state=State.UNVERIFIED, found=unknown.message)
-        return
-    floor = row.minor_floor(place.environment.os) or row.full_driver(place.environment.os)
-    if floor is not None and place.driver < floor:
+    answer = driver_cuda.runs(place.driver, place.cuda)
+    if isinstance(answer, Unknown):
+        yield Finding(id="audit.driver", state=State.UNVERIFIED, found=answer.missing)
+    elif isinstance(answer, Clash):
         yield Finding(
             id="audit.driver",
             state=State.FAIL,
-            found=f"driver {place.driver} is too old for torch {place.torch} (CUDA {place.cuda} needs {floor})",
+            found=f"torch {place.torch}: {answer.sentence}",
             why="`torch.cuda.is_available()` is False, or the first call says that the driver is too old",
-            fix=Fix(text="update the driver, or install a torch for an older CUDA", commands=(rekindle("plan"),)),
+            fix=Fix(text=", or ".join(each.text for each in answer.changes), commands=(rekindle("plan"),)),
+            source=answer.source,
         )
 
 

@@ -10,13 +10,14 @@ import msgspec
 from rekindle.audit.answer import AuditedCard, label
 from rekindle.audit.contents import Contents, Module, is_nvidias, normal
 from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
+from rekindle.compat.driver_cuda import newest_ptx
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.formats.access import File
 from rekindle.formats.gpu_sections import gpu_code
-from rekindle.knowledge.cuda.toolkits import driver_ptx
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, served
+from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d+)", re.IGNORECASE)
@@ -32,14 +33,14 @@ class AuditContext(msgspec.Struct, kw_only=True):
     torch: str | None
     cuda: Version | None
     cards: tuple[AuditedCard, ...]
-    driver: Version | None
+    driver: Driver | None
     offered: Offered | None
     known: dict[str, WantedSymbols] = {}
     asked: dict[str, WantedSymbols] = msgspec.field(default_factory=dict)
 
     @property
     def driver_ptx(self) -> Version | None:
-        return driver_ptx(self.driver, self.environment.os) if self.driver else None
+        return newest_ptx(self.driver) if self.driver else None
 
     def file(self, module: Module) -> Path:
         every = [Path(folder) / module.path for folder in self.environment.site_packages]

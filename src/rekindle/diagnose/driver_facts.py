@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rekindle.compat import driver_card, driver_cuda
+from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
 from rekindle.diagnose.architectures import toolkit
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
+from rekindle.model.driver import Driver
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
@@ -24,8 +27,8 @@ def known(fields: Mapping[str, str], facts: Facts) -> Facts:
     """With the oldest driver that says so where torch only said its CUDA: what runs on it runs on the real one."""
     cuda = _cuda_of(fields.get("driver_cuda", ""))
     row = toolkit(cuda) if cuda and not facts.driver else None
-    least = row.full_driver(facts.os or "linux") if row else None
-    return msgspec.structs.replace(facts, driver=str(least)) if least is not None else facts
+    least = _need(row, facts.os or "linux")
+    return msgspec.structs.replace(facts, driver=str(least.full)) if least is not None else facts
 
 
 def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
@@ -36,7 +39,7 @@ def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         return {}
     branch = drivers.branch_of(driver)
     words = f"The driver {driver}" if named else f"The driver, which runs CUDA {cuda} at most (branch R{branch}),"
-    last = drivers.window(min(facts.gpus), facts.os or "linux").last if facts.gpus else None
+    last = driver_card.window(min(facts.gpus), facts.os or "linux").last if facts.gpus else None
     if last is None:
         return {"driver_words": words}
     return {"driver_words": words, "newer_branch" if last > branch else "branch_is_last": str(last)}
@@ -59,41 +62,46 @@ def _cuda_of(number: str) -> str | None:
 def _asked(fields: Mapping[str, str]) -> dict[str, str]:
     """A container asks for a CUDA: the driver of its host, which may be Windows with WSL."""
     row = toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
-    linux, windows = (row.full_driver("linux"), row.full_driver("windows")) if row else (None, None)
+    linux, windows = _need(row, "linux"), _need(row, "windows")
     if linux is None:
         return {}
-    return {"needs_driver": str(linux), "needs_driver_windows": str(windows or linux)}
+    return {"needs_driver": str(linux.full), "needs_driver_windows": str((windows or linux).full)}
 
 
 def _of_toolkit(facts: Facts) -> dict[str, str]:
     row = toolkit(facts.cuda) if facts.cuda else None
-    linux, windows = (row.full_driver("linux"), row.full_driver("windows")) if row else (None, None)
+    linux, windows = _need(row, "linux"), _need(row, "windows")
     if linux is None or windows is None:
         return {}
-    return {"cuda_driver_linux": str(linux), "cuda_driver_windows": str(windows)}
+    return {"cuda_driver_linux": str(linux.full), "cuda_driver_windows": str(windows.full)}
 
 
 def _of_torch(facts: Facts) -> dict[str, str]:
     """The least driver for the CUDA that torch brings: minor-version compatibility is enough for it."""
     cuda = coverage.cuda_of(facts.variant)
     row = toolkit(str(cuda)) if cuda else None
-    linux, windows = (row.minor_floor("linux"), row.minor_floor("windows")) if row else (None, None)
+    linux, windows = _need(row, "linux"), _need(row, "windows")
     if row is None or linux is None or windows is None:
         return {}
     return {
         "variant_cuda": str(row.version),
-        "variant_driver_linux": str(linux),
-        "variant_driver_windows": str(windows),
+        "variant_driver_linux": str(linux.floor),
+        "variant_driver_windows": str(windows.floor),
     }
+
+
+def _need(row: Toolkit | None, system: str) -> DriverNeed | None:
+    found = driver_cuda.need(row.version, system) if row else None
+    return found if isinstance(found, DriverNeed) else None
 
 
 def _runs(facts: Facts) -> dict[str, str]:
     """The newest CUDA that the driver runs fully, where it is not newer than the tables."""
     driver = version_of(facts.driver)
-    if driver is None or toolkits.is_newer_than_tables(driver):
+    if driver is None or driver_cuda.is_newer_than_tables(driver):
         return {}
-    newest = toolkits.newest_for_driver(driver, facts.os or "linux")
-    return {"driver_runs": str(newest.version)} if newest is not None else {}
+    newest = driver_cuda.newest_full(Driver(driver, facts.os or "linux"))
+    return {"driver_runs": str(newest)} if newest is not None else {}
 
 
 def _said(number: str, facts: Facts) -> dict[str, str]:

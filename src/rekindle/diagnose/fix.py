@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rekindle.compat import driver_card
 from rekindle.core.command import Command
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
@@ -26,7 +27,6 @@ from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
-from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep
@@ -163,7 +163,7 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     last = coverage.last_cudnn(oldest)
     if last is not None:
         values["last_cudnn"] = ".".join(str(part) for part in last.parts[:3])
-    branch = drivers.window(oldest, facts.os or "linux").last
+    branch = driver_card.window(oldest, facts.os or "linux").last
     if branch is not None:
         values["last_branch"] = str(branch)
     return values

@@ -6,6 +6,8 @@ import ntpath
 import posixpath
 from collections.abc import Iterator
 
+from rekindle.compat import driver_cuda
+from rekindle.compat.judgement import Clash, Unknown
 from rekindle.core.command import Command, ShellVariable
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
@@ -16,6 +18,7 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.machine.model import FoundToolkit, Machine
 from rekindle.machine.toolchain import private
+from rekindle.model.driver import Driver
 
 
 @judge("cuda.present")
@@ -158,14 +161,11 @@ def targets_card(machine: Machine) -> Iterator[Finding]:
 
 @judge("cuda.driver-runs")
 def driver_runs(machine: Machine) -> Iterator[Finding]:
-    driver = machine.driver.version if machine.driver else None
-    if driver is None:
+    if machine.driven_by is None:
         return
     for toolkit in machine.toolkits:
-        if toolkit.version is None:
-            continue
-        state, found = runs_on(toolkit.version, driver, machine.driver_system, f"CUDA {short(toolkit)}")
-        yield say("cuda.driver-runs", state, found)
+        if toolkit.version is not None:
+            yield driven("cuda.driver-runs", machine.driven_by, toolkit.version, f"CUDA {short(toolkit)}")
 
 
 @judge("cuda.whole")
@@ -255,23 +255,15 @@ def compiles_for(toolkit: FoundToolkit, card: Capability) -> bool | None:
         return None
 
 
-def runs_on(cuda: Version, driver: Version, system: str, what: str) -> tuple[State, str]:
+def driven(id: str, driver: Driver, cuda: Version, what: str) -> Finding:
     """Does this driver run programs of this CUDA?"""
-    try:
-        row = toolkits.toolkit(cuda)
-    except RekindleError:
-        return State.UNVERIFIED, f"{what} is not in Rekindle's data, so what driver it needs is not known"
-    full, floor = row.full_driver(system), row.minor_floor(system)
-    if full is not None and driver >= full:
-        return State.PASS, f"driver {driver} runs {what} fully"
-    if floor is not None and driver >= floor:
-        found = (
-            f"driver {driver} runs {what} by minor-version compatibility: native code yes, PTX no (fully from {full})"
-        )
-        return State.PASS, found
-    if full is None and floor is None:
-        return State.UNVERIFIED, f"which driver {what} needs is not known"
-    return State.FAIL, f"driver {driver} is too old for {what}, which needs {floor or full}"
+    answer = driver_cuda.runs(driver, cuda)
+    if isinstance(answer, Unknown):
+        return say(id, State.UNVERIFIED, f"{what}: {answer.missing}")
+    if isinstance(answer, Clash):
+        return say(id, State.FAIL, f"{what}: {answer.sentence}", fix=answer.changes[0].text)
+    more = f", by minor-version compatibility: {answer.loses[0]}" if answer.loses else " fully"
+    return say(id, State.PASS, f"driver {driver} runs {what}{more}")
 
 
 def wanted_toolkit(machine: Machine) -> str | None:

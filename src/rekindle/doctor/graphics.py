@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.compat import driver_card, driver_cuda
+from rekindle.compat.driver_card import Window
+from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu import capabilities, driver_lists, drivers
+from rekindle.knowledge.gpu import driver_lists, drivers
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import FoundGpu, Machine
@@ -99,8 +102,9 @@ def together(machine: Machine) -> Iterator[Finding]:
     if len(machine.capabilities) < 2:
         return
     oldest, newest = machine.capabilities[0], machine.capabilities[-1]
-    last, first = last_branch(oldest), first_driver(newest, machine.driver_system)
-    if last is not None and first is not None and drivers.branch_of(first) > last:
+    windows = [driver_card.window(each, machine.driver_system) for each in machine.capabilities]
+    last, first = driver_card.common(windows).last, driver_card.common(windows).first
+    if last is not None and first is not None and driver_card.common(windows).empty:
         yield say(
             "gpu.together",
             State.FAIL,
@@ -140,7 +144,7 @@ def driver_present(machine: Machine) -> Iterator[Finding]:
         found = "no NVIDIA driver is running"
         if held and held != "nvidia":
             found += f": the card is held by `{held}`"
-        branches = [f"R{last}" for gpu in machine.gpus if gpu.capability and (last := last_branch(gpu.capability))]
+        branches = [f"R{last}" for gpu in machine.gpus if gpu.capability and (last := _window(machine, gpu).last)]
         fix = (
             f"install the newest driver of branch {listed(dict.fromkeys(branches))}, the last that serves the card"
             if branches
@@ -151,30 +155,32 @@ def driver_present(machine: Machine) -> Iterator[Finding]:
 
 @judge("driver.serves-card")
 def driver_serves(machine: Machine) -> Iterator[Finding]:
-    version = machine.driver.version if machine.driver else None
-    if version is None:
+    driver = machine.driven_by
+    if driver is None:
         return
+    version = driver.version
     for gpu in machine.gpus:
         if gpu.capability is None:
             continue
-        name = gpu.name or gpu.pci_id
-        last, first = last_branch(gpu.capability), first_driver(gpu.capability, machine.driver_system)
-        if last is not None and drivers.branch_of(version) > last:
+        name = f"{gpu.name or gpu.pci_id} ({gpu.capability})"
+        own = _window(machine, gpu)
+        last = own.last
+        answer = driver_card.drives(driver, name, own)
+        if isinstance(answer, Clash) and own.too_new(version):
             yield say(
                 "driver.serves-card",
                 State.FAIL,
-                f"{name} ({gpu.capability}) ends with driver branch R{last}; driver {version} does not serve it",
+                answer.sentence,
                 fix=f"remove this driver and install the newest of R{last}; take CUDA's installer without its driver",
                 commands=driver_commands(machine, last),
             )
-        elif first is not None and version < first:
+        elif isinstance(answer, Clash):
             # It is inferred from the toolkits, and a driver that shows the card knows better.
             yield say(
                 "driver.serves-card",
                 State.WARN if _DRIVEN & set(gpu.sources) else State.FAIL,
-                f"{name} ({gpu.capability}) needs driver {first} or newer for CUDA "
-                f"(inferred from {_first_cuda(gpu.capability)}); this one is {version}",
-                fix="install the newest driver",
+                f"{answer.sentence} (inferred from {_first_cuda(gpu.capability)})",
+                fix=answer.changes[0].text,
             )
         elif (named := _listed_later(gpu, machine)) is not None:
             yield say(
@@ -204,24 +210,23 @@ def driver_agrees(machine: Machine) -> Iterator[Finding]:
 
 
 @judge("driver.cuda")
-def driver_cuda(machine: Machine) -> Iterator[Finding]:
-    driver = machine.driver
-    if driver is None or driver.version is None:
+def cuda_that_runs(machine: Machine) -> Iterator[Finding]:
+    driver = machine.driven_by
+    if driver is None or machine.driver is None:
         return
-    full = toolkits.newest_for_driver(driver.version, machine.driver_system)
-    minor = toolkits.newest_by_minor_compatibility(driver.version, machine.driver_system)
+    full, native = driver_cuda.newest_full(driver), driver_cuda.newest_native(driver)
     if full is None:
-        oldest = toolkits.toolkits()[0]
-        need = oldest.full_driver(machine.driver_system)
+        oldest = driver_cuda.runs(driver, toolkits.toolkits()[0].version)
         since = torch_releases()[0].minor
-        found = f"driver {driver.version} is too old for any torch since {since}: CUDA {oldest.version} needs {need}"
+        why = oldest.sentence if isinstance(oldest, Clash) else "it runs no CUDA of the data fully"
+        found = f"driver {driver} is too old for any torch since {since}: {why}"
         yield say("driver.cuda", State.FAIL, found, fix="install the newest driver that serves the card")
         return
-    highest = driver.cuda or full.version
+    highest = machine.driver.cuda or full
     found = f"runs CUDA up to {highest} fully"
-    if minor and minor.version.major == highest.major and minor.version > highest:
-        found += f", and native code of CUDA up to {minor.version} by minor-version compatibility (no PTX)"
-    if toolkits.is_newer_than_tables(driver.version):
+    if native and native.major == highest.major and native > highest:
+        found += f", and native code of CUDA up to {native} by minor-version compatibility (no PTX)"
+    if driver_cuda.is_newer_than_tables(driver.version):
         found += "; this driver is newer than Rekindle's data"
     yield say("driver.cuda", State.PASS, found)
 
@@ -244,8 +249,8 @@ def not_the_toolkit(machine: Machine) -> Iterator[Finding]:
 
 def driver_commands(machine: Machine, branch: int | None) -> tuple[Command, ...]:
     """How this system installs the branch that its cards end with, and keeps it from being replaced."""
-    ends = [last for card in machine.capabilities if (last := last_branch(card)) is not None]
-    wanted = branch or min(ends, default=None)
+    windows = [driver_card.window(card, machine.driver_system) for card in machine.capabilities]
+    wanted = branch or driver_card.common(windows).last
     if wanted is None:
         return ()
     where = "windows" if machine.os == "windows" else machine.surroundings.distribution
@@ -262,10 +267,10 @@ def describe(gpu: FoundGpu) -> str:
     return f"{gpu.name or gpu.pci_id or 'an NVIDIA card'} ({', '.join(parts)})"
 
 
-def last_branch(capability: Capability) -> int | None:
-    """The last driver branch for a card; None when it has not ended, or is not known."""
-    facts = capabilities.facts(capability)
-    return int(facts.last_driver_branch) if facts and facts.last_driver_branch else None
+def _window(machine: Machine, gpu: FoundGpu) -> Window:
+    """The drivers for a card."""
+    assert gpu.capability is not None
+    return driver_card.window(gpu.capability, machine.driver_system)
 
 
 def _listed_later(gpu: FoundGpu, machine: Machine) -> Version | None:
@@ -275,18 +280,6 @@ def _listed_later(gpu: FoundGpu, machine: Machine) -> Version | None:
     if found is None or version is None or machine.driver_system != "linux" or _DRIVEN & set(gpu.sources):
         return None
     return found.driver if version < found.driver else None
-
-
-def first_driver(capability: Capability, system: str) -> Version | None:
-    """The driver of the first CUDA that knows the card: inferred, no list of first drivers is published in one place.
-
-    None when that is before the tables begin.
-    """
-    facts = capabilities.facts(capability)
-    first = toolkits.first_toolkit_for(capability)
-    if facts is None or first is None or first.version != facts.first_cuda:
-        return None
-    return first.full_driver(system)
 
 
 def _first_cuda(capability: Capability) -> str:

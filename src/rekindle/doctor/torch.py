@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.compat import driver_cuda
 from rekindle.core.command import pip_install, rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
-from rekindle.doctor.cuda import runs_on, short
-from rekindle.knowledge.cuda import toolkits
+from rekindle.doctor.cuda import driven, short
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.knowledge.torch import releases
@@ -33,8 +33,7 @@ def serves_card(machine: Machine) -> Iterator[Finding]:
     if not torch.code:
         yield say("torch.serves-card", State.UNVERIFIED, f"the GPU code of torch {torch.version} could not be read")
         return
-    driver = machine.driver.version if machine.driver else None
-    ptx = toolkits.driver_ptx(driver, machine.driver_system) if driver else None
+    ptx = driver_cuda.newest_ptx(machine.driven_by) if machine.driven_by else None
     for card in machine.capabilities:
         yield _served(torch, card, ptx)
 
@@ -62,13 +61,10 @@ def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> 
 
 @judge("torch.driver-runs")
 def driver_runs(machine: Machine) -> Iterator[Finding]:
-    torch, driver = machine.torch, machine.driver
-    if torch is None or torch.cuda is None or driver is None or driver.version is None:
+    torch = machine.torch
+    if torch is None or torch.cuda is None or machine.driven_by is None:
         return
-    state, found = runs_on(
-        torch.cuda, driver.version, machine.driver_system, f"the CUDA {torch.cuda} of torch {torch.version}"
-    )
-    yield say("torch.driver-runs", state, found)
+    yield driven("torch.driver-runs", machine.driven_by, torch.cuda, f"torch {torch.version}")
 
 
 @judge("torch.matches-nvcc")

@@ -12,6 +12,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
+from rekindle.model.driver import Driver
 
 
 class FoundGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,6 +357,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def driver_system(self) -> str:
         """By whose numbers the driver counts: inside WSL it is the Windows one."""
         return "windows" if self.surroundings.wsl else self.os
+
+    @property
+    def driven_by(self) -> Driver | None:
+        version = self.driver.version if self.driver else None
+        return Driver(version, self.driver_system) if version else None
 
     def program(self, name: str) -> Program | None:
         return next((program for program in self.programs if program.name == name), None)

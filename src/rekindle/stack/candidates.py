@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from rekindle.compat.driver_card import Window
 from rekindle.core.command import Command, pip_install
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
-from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.torch import releases
 from rekindle.stack import containers, jetson, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
@@ -148,7 +148,7 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
         cuda=have.cuda,
         cudnn=have.cudnn,
         python=situation.python,
-        driver=driving.text,
+        driver=driving.words(),
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         loses=loses,
@@ -192,7 +192,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
             commands=(Command("wsl", "--install", system="windows"), *best.commands),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
             why=(reason, *best.why),
-            driver=f"{driving.text}, on Windows: WSL 2 has none of its own",
+            driver=f"{driving.words()}, on Windows: WSL 2 has none of its own",
             driver_detail=driving.detail,
             driver_jit=driving.jit,
         )

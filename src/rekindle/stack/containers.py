@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.compat.driver_card import Window
 from rekindle.core.command import Command
 from rekindle.core.errors import UnknownName
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.projects import ContainerImage
@@ -75,7 +75,7 @@ def _nvidias(image: ContainerImage, situation: Situation, window: Window) -> Rou
         route=RouteKind.CONTAINER,
         # `1.4.0a0` is no release: the summary names it.
         cuda=image.cuda,
-        driver=driving.text,
+        driver=driving.words(),
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         evidence=Evidence.NOTES,

@@ -11,8 +11,8 @@ from rekindle.core import paths
 from rekindle.core.console import clean
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.inputs.driver import read as read_driver
 from rekindle.knowledge.gpu import jetson
-from rekindle.knowledge.gpu.drivers import typed_driver
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, Machine
@@ -32,7 +32,7 @@ def situation_of(
     """What the resolver needs of a machine. `gpus`, `driver` and `python` stand in for what it has."""
     found = machine.driver.version if machine.driver else None
     cards = cards_named(gpus) if gpus else _cards(machine)
-    typed = typed_driver(driver, machine.driver_system) if driver is not None else None
+    typed = read_driver(driver, machine.driver_system) if driver is not None else None
     # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
     running = None if gpus and not machine.gpus else found
     version, bits = python_of(python)
@@ -41,7 +41,7 @@ def situation_of(
         system=machine.os,
         machine=machine.arch,
         cards=cards,
-        driver=typed.version if typed else running,
+        driver=typed.driver.version if typed else running,
         driver_note=typed.note if typed else None,
         python=version or _python(machine),
         bits=bits if python is not None else here.bits if here else None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rekindle.compat.driver_card import Window
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
@@ -113,7 +113,7 @@ def _code(
     ]
     if state.jit:
         if isinstance(driving, Driving) and not driving.jit:
-            return [*found, broken("wheel-jit-driver", candidate, cuda=offer.cuda, full=driving.full, **words)]
+            return [*found, broken("wheel-jit-driver", candidate, cuda=offer.cuda, full=driving.need.full, **words)]
         if cudnn.math_serves(offer.cuda, capability) is not True:
             return [*found, broken("math-unknown", candidate, row=offer.row, cuda=offer.cuda, **words)]
         found.append(broken(BY_JIT, candidate, row=offer.row, **words))
@@ -165,10 +165,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
     why = [choice.why] if choice.why else []
     why += environment_note(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()
-    if not driving.jit:
-        why.append(
-            f"a driver older than CUDA {offer.cuda} compiles none of its PTX; the native code in the build is enough"
-        )
+    why += driving.loses
     if offer.note:
         why.append(offer.note)
     if offer.route is RouteKind.COMMUNITY:
@@ -184,7 +181,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         cuda=offer.cuda,
         cudnn=offer.cudnn,
         python=choice.python,
-        driver=driving.text,
+        driver=driving.words(by_jit=any(each.rule == BY_JIT for each in found)),
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         arch_list=";".join(_arch_words(offer)),
@@ -378,7 +375,7 @@ def _driver_missing(situation: Situation, driving: Driving) -> tuple[Missing, ..
 def driver_missing(driving: Driving) -> Missing:
     return Missing(
         what="driver",
-        need=driving.text,
+        need=driving.words(),
         why="no NVIDIA driver was found",
         commands=(Command.page("https://www.nvidia.com/en-us/drivers/"),),
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rekindle.compat import driver_cuda
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
@@ -59,7 +59,7 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
         ]
     if situation.driver is None:
         return tuple(found)
-    if toolkits.is_newer_than_tables(situation.driver):
+    if driver_cuda.is_newer_than_tables(situation.driver):
         found.append(f"driver {situation.driver} is newer than Rekindle's data: taken as the newest it knows")
     other = _whatever_driver(msgspec.structs.replace(situation, driver=None, driver_note=None), wish)
     if other and other.torch and best.torch and Version(other.torch) > Version(best.torch):

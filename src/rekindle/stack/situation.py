@@ -13,11 +13,13 @@ from functools import lru_cache
 import msgspec
 
 from rekindle.core.version import Range, Version
+from rekindle.inputs.driver import read as read_driver
 from rekindle.knowledge.builds.profiles import for_processor
-from rekindle.knowledge.gpu import drivers, gpus, jetson
+from rekindle.knowledge.gpu import gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease
+from rekindle.model.driver import Driver
 from rekindle.stack.typed import python_of, system_of, torch_of, version_of
 
 SYSTEMS = ("windows", "linux")
@@ -121,6 +123,10 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     def driver_system(self) -> str:
         """By whose numbers the driver counts: inside WSL it is the Windows one."""
         return "windows" if self.wsl else self.system
+
+    @property
+    def driven_by(self) -> Driver | None:
+        return Driver(self.driver, self.driver_system) if self.driver else None
 
     @property
     def profile(self) -> str:
@@ -256,7 +262,7 @@ def named(
     """The situation of cards that were only named: nothing else is known of the machine."""
     cards = cards_named(queries)
     place = system_of(system)
-    asked = drivers.typed_driver(driver, place.driver_system) if driver is not None else None
+    asked = read_driver(driver, place.driver_system) if driver is not None else None
     version, bits = python_of(python)
     return Situation(
         system=place.system,
@@ -269,7 +275,7 @@ def named(
         wsl=place.wsl,
         machine=machine or machine_of(cards),
         cards=cards,
-        driver=asked.version if asked else None,
+        driver=asked.driver.version if asked else None,
         driver_note=asked.note if asked else None,
         python=version,
         bits=bits,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat.driver_card import Window
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
@@ -15,7 +16,6 @@ from rekindle.knowledge.cuda.host_compilers import accepts_msvc, gcc_majors, hos
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.gpu.drivers import Window
 from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
@@ -183,7 +183,7 @@ def _built(
         cuda=toolkit.version,
         cudnn=chosen,
         python=choice.python,
-        driver=driving.text,
+        driver=driving.words(),
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         toolset=toolset.text,

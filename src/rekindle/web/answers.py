@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat import driver_card
 from rekindle.core import codec
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
@@ -96,7 +97,7 @@ def classes() -> tuple[CardClass, ...]:
 
 def key(card: Card) -> str:
     """All of a card that an answer may depend on, but its name."""
-    ends = drivers.window(card.capabilities[0], "linux", last_branch=card.last_driver_branch).last
+    ends = driver_card.window(card.capabilities[0], "linux", last_branch=card.last_driver_branch).last
     same = None if card.ambiguous or ends is None else str(ends)
     branch = card.last_driver_branch if card.ambiguous else same
     plain = msgspec.structs.replace(card, name="", notes=(), count=1, architecture=None, last_driver_branch=branch)
@@ -109,7 +110,15 @@ def driver_steps(system: str) -> tuple[str, ...]:
     for toolkit in toolkits.toolkits():
         named = [each.windows if system == "windows" else each.linux for each in toolkit.min_drivers]
         branch = Version(toolkit.driver_branch) if toolkit.driver_branch else None
-        found |= {each for each in (*named, toolkit.minor_floor(system), branch) if each is not None}
+        found |= {
+            each
+            for each in (
+                *named,
+                toolkit.minor_floor_windows if system == "windows" else toolkit.minor_floor_linux,
+                branch,
+            )
+            if each is not None
+        }
     found |= {Version(str(branch)) for branch in drivers.branches()}
     return ("", "0", *(str(each) for each in sorted(found)))
 

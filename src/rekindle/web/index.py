@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 from rekindle import __version__
+from rekindle.inputs.driver import read as read_driver
 from rekindle.knowledge.gpu import drivers, gpus, names
 from rekindle.stack.situation import SYSTEMS, Card
 from rekindle.web import answers, spellings
@@ -53,7 +54,7 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
             "pci": "No GPU with PCI id 10de:{} is in Rekindle's data.",
             "capability": "No GPU of compute capability {} is in Rekindle's data.",
             "read": "`{typed}` is read as {name}",
-            "first": (drivers.typed_driver("987", "linux").note or "").replace("987", "{}"),
+            "first": (read_driver("987", "linux").note or "").replace("987", "{}"),
         },
     }
 
@@ -96,6 +97,6 @@ def _branches(system: str) -> dict[str, tuple[str, str | None]]:
     """What a bare number means as a driver, where it is a branch with a newest release."""
     found = {}
     for branch in drivers.branches():
-        meant = drivers.typed_driver(str(branch), system)
-        found[str(branch)] = (str(meant.version), meant.note)
+        meant = read_driver(str(branch), system)
+        found[str(branch)] = (str(meant.driver.version), meant.note)
     return found

@@ -39,17 +39,6 @@ class Toolkit(Row, frozen=True, kw_only=True):
     def plain(self) -> tuple[Target, ...]:
         return tuple(target for target in self.targets if not target.suffix)
 
-    def full_driver(self, system: str) -> Version | None:
-        """The driver from which everything works, JIT included: the first release's minimum."""
-        first = self.min_drivers[0] if self.min_drivers else None
-        own = (first.windows if system == "windows" else first.linux) if first else None
-        # NVIDIA gives only the branch for 13.x on Windows, and for 13.3 and later.
-        return own or (Version(self.driver_branch) if self.driver_branch else None)
-
-    def minor_floor(self, system: str) -> Version | None:
-        """The driver from which native code works by minor-version compatibility (no JIT of its PTX)."""
-        return self.minor_floor_windows if system == "windows" else self.minor_floor_linux
-
 
 @cached
 def toolkits() -> tuple[Toolkit, ...]:
@@ -99,27 +88,3 @@ def last_toolkit_for(capability: Capability) -> Toolkit | None:
 def still_supported(capability: Capability) -> bool:
     """Does the newest toolkit of the tables still compile for it?"""
     return toolkits()[-1].compiles_for(capability)
-
-
-def newest_for_driver(driver: Version, system: str) -> Toolkit | None:
-    """The newest CUDA that this driver runs fully."""
-    return next((row for row in reversed(toolkits()) if (need := row.full_driver(system)) and need <= driver), None)
-
-
-def newest_by_minor_compatibility(driver: Version, system: str) -> Toolkit | None:
-    """The newest CUDA whose native code this driver runs: minor-version compatibility stays within one major."""
-    rows = [row for row in reversed(toolkits()) if (floor := row.minor_floor(system)) and floor <= driver]
-    full = newest_for_driver(driver, system)
-    return next(iter(rows), full)
-
-
-def driver_ptx(driver: Version, system: str) -> Version | None:
-    """The newest PTX version this driver compiles; None when the tables cannot tell."""
-    full = newest_for_driver(driver, system)
-    return full.ptx_isa if full else None
-
-
-def is_newer_than_tables(driver: Version) -> bool:
-    """A driver branch beyond the last one the tables name."""
-    branches = [int(row.driver_branch) for row in toolkits() if row.driver_branch]
-    return bool(branches) and driver.major > max(branches)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rekindle.core.errors import BadInput, RekindleError, UnknownName
+from rekindle.compat.driver_cuda import DriverNeed, need
+from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.findings import Finding
 from rekindle.core.version import Version
 from rekindle.formats import archive, binary, package
@@ -16,7 +17,6 @@ from rekindle.formats.access import File
 from rekindle.formats.binary import Binary
 from rekindle.formats.package import Package
 from rekindle.formats.remote import Remote
-from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served
@@ -319,16 +319,9 @@ def _names(served_cards: set[Capability]) -> tuple[str, ...]:
 
 def _drivers(cuda: Version | None, *, full: bool) -> dict[str, Version | None] | None:
     """The oldest driver per system that runs this CUDA's native code, or with `full` everything, JIT included."""
-    if cuda is None:
-        return None
-    try:
-        row = toolkits.toolkit(cuda)
-    except UnknownName:
-        return None
-    return {
-        system: row.full_driver(system) if full else (row.minor_floor(system) or row.full_driver(system))
-        for system in ("linux", "windows")
-    }
+    wanted = {system: need(cuda, system) for system in ("linux", "windows")} if cuda else {}
+    known = {system: each for system, each in wanted.items() if isinstance(each, DriverNeed)}
+    return {system: each.full if full else each.floor for system, each in known.items()} or None
 
 
 def _is_wheel_name(text: str) -> bool:

@@ -1,0 +1,94 @@
+"""Which drivers drive a card: from the one that first knew it to the last branch that still does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rekindle.compat import driver_cuda
+from rekindle.compat.driver_cuda import DriverNeed, spelled
+from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.drivers import branch_of
+from rekindle.knowledge.tables import cached
+from rekindle.model.driver import Driver
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The drivers that drive a set of cards: from `first` (None: any old one) to branch `last` (None: not ended)."""
+
+    first: Version | None
+    last: int | None
+    source: str
+
+    @property
+    def empty(self) -> bool:
+        return self.first is not None and self.last is not None and branch_of(self.first) > self.last
+
+    def too_old(self, driver: Version) -> bool:
+        return self.first is not None and driver < self.first
+
+    def too_new(self, driver: Version) -> bool:
+        return self.last is not None and branch_of(driver) > self.last
+
+    def words(self, wanted: DriverNeed, *, jit: bool = False) -> str:
+        """The driver that a CUDA needs on these cards, in one plain line: `R470 (450.80.02 or newer)`."""
+        least = wanted.full if jit else wanted.floor
+        least = max(least, self.first) if self.first else least
+        if self.last is None:
+            return f"{spelled(least)} or newer"
+        if branch_of(least) == self.last:
+            return f"R{self.last} ({least} or newer)" if "." in least.text else f"R{self.last}"
+        return f"{spelled(least)} or newer, up to R{self.last}"
+
+
+@cached
+def window(capability: Capability, counting: str, *, last_branch: str | None = None) -> Window:
+    """It is known to drivers from the CUDA release on that first compiled for it: no list of first drivers is whole."""
+    facts = capabilities.facts(capability)
+    first = toolkits.first_toolkit_for(capability)
+    since = facts.first_cuda if facts else None
+    # The tables of toolkits begin at 10.2: a card older than that has no lower end that matters here.
+    known_since = first if first and since and first.version == since.major_minor else None
+    wanted = driver_cuda.need(known_since.version, counting) if known_since else None
+    last = last_branch or (facts.last_driver_branch if facts else None)
+    return Window(
+        first=wanted.full if isinstance(wanted, DriverNeed) else None,
+        last=int(last) if last else None,
+        source=facts.source if facts else "",
+    )
+
+
+def common(windows: Sequence[Window]) -> Window:
+    """The drivers that drive all of these cards; `empty` when there are none."""
+    firsts = [each.first for each in windows if each.first is not None]
+    lasts = [each.last for each in windows if each.last is not None]
+    return Window(
+        first=max(firsts) if firsts else None,
+        last=min(lasts) if lasts else None,
+        source="; ".join(dict.fromkeys(each.source for each in windows if each.source)),
+    )
+
+
+def drives(driver: Driver, card: str, own: Window) -> Judgement:
+    """Does this driver drive the card of that name?"""
+    if own.too_new(driver.version):
+        change = Alternative(what="driver", value=f"R{own.last}", text=f"install the newest driver of R{own.last}")
+        return Clash(
+            sentence=f"driver {driver} does not drive {card}: R{own.last} was the last branch that did",
+            source="NVIDIA: supported-GPU lists of the drivers",
+            changes=(change,),
+        )
+    if own.too_old(driver.version):
+        least = spelled(own.first) if own.first else ""
+        change = Alternative(what="driver", value=least, text=f"update the driver to {least} or newer")
+        return Clash(
+            sentence=f"driver {driver} does not know {card}: {least} is the first that does",
+            source="NVIDIA: the driver of the CUDA release that first compiled for it",
+            changes=(change,),
+        )
+    return Fits()

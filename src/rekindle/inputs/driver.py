@@ -1,0 +1,46 @@
+"""A driver as people write it: `550.54.14`, `R550`, `535.183.01 (CUDA 12.2)`."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rekindle.compat import driver_cuda
+from rekindle.compat.driver_cuda import DriverNeed
+from rekindle.core.errors import UsageError
+from rekindle.core.version import Version, typed
+from rekindle.knowledge.gpu.drivers import branch_of, newest_of
+from rekindle.model.driver import Driver
+
+# As nvidia-smi shows it, with the CUDA beside it, or as a branch: `R550`.
+_AROUND = re.compile(r"(?i)^(nvidia[- ]?)?(driver )?(version:? )?r?|[ (,|]*cuda.*$")
+
+
+class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
+    driver: Driver
+    note: str | None = None
+    """How a bare branch was read."""
+
+
+def read(text: str, counting: str) -> TypedDriver:
+    """A bare branch means its newest release."""
+    version = typed(_AROUND.sub("", text.strip()).strip(), "`--driver`", "550.54.14")
+    if version.major >= 1000:
+        raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, counting))
+    if len(version.parts) > 1 or version.major < 100:
+        return TypedDriver(driver=Driver(version, counting))
+    newest = newest_of(version.major, counting)
+    note = f"the newest of branch R{version}" if newest else "the first of that number"
+    meant = newest or version
+    return TypedDriver(driver=Driver(meant, counting), note=f"driver {text} is taken as {meant}, {note}")
+
+
+def _of_cuda(number: int, counting: str) -> str:
+    """PyTorch says `found version 11040` of a driver that ends with CUDA 11.4."""
+    cuda = Version(f"{number // 1000}.{number % 1000 // 10}")
+    need = driver_cuda.need(cuda, counting)
+    if not isinstance(need, DriverNeed):
+        return "`nvidia-smi` shows the driver's version, for example 550.54.14"
+    branch = branch_of(need.full)
+    return f"that is the driver's CUDA ({cuda}): `nvidia-smi` shows its own version; the branch is R{branch}"

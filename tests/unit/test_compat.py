@@ -1,0 +1,89 @@
+"""Judgements: one verdict, one sentence and one change, whoever asks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from rekindle.audit import environment_checks
+from rekindle.audit.module_checks import AuditContext
+from rekindle.compat import driver_cuda
+from rekindle.compat.driver_cuda import DriverNeed
+from rekindle.compat.judgement import Clash, Fits, Unknown
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.doctor.cuda import driven
+from rekindle.inputs.driver import read as read_driver
+from rekindle.knowledge.cuda import toolkits
+from rekindle.model.driver import Driver
+from rekindle.stack.driver import Driving, drive, window_of
+from rekindle.stack.rules import Candidate
+from rekindle.stack.situation import named
+from rekindle.wheels.inspect import inspection
+
+_DRIVERS = ("418.39", "450.80.02", "470.256.02", "R535", "550", "560.35.03", "570.86.10", "580", "595.45.04", "612.1")
+_EVERY = list(
+    itertools.product(_DRIVERS, [str(row.version) for row in toolkits.toolkits()], ("linux", "windows", "wsl2"))
+)
+_SEEDED = random.Random(28).sample(_EVERY, 40)
+
+
+@pytest.mark.parametrize(("driver", "cuda", "system"), _SEEDED)
+def test_a_driver_and_a_cuda_are_judged_alike(driver: str, cuda: str, system: str) -> None:
+    """`--driver 580`: plan took cu130 and audit failed it; WSL with 527.41: plan refused, audit saw no problem."""
+    counting = "linux" if system == "linux" else "windows"
+    asked = read_driver(driver, counting).driver
+    answer = driver_cuda.runs(asked, Version(cuda))
+    assert not isinstance(answer, Unknown)
+
+    situation = named(["A100"], system=system, driver=driver)
+    window = window_of(situation)
+    route = drive(toolkits.toolkit(cuda), situation, window, Candidate(name="x"))
+    told = driven("cuda.driver-runs", asked, Version(cuda), f"CUDA {cuda}")
+    place = AuditContext(
+        environment=None, contents=None, torch="2.7.1", cuda=Version(cuda), cards=(), driver=asked,  # type: ignore[arg-type]
+        offered=None, known={},
+    )  # fmt: skip
+    audited = list(environment_checks._driver(place))
+    if isinstance(answer, Fits):
+        assert isinstance(route, Driving) and route.loses == answer.loses
+        assert told.state is State.PASS and all(each in told.found for each in answer.loses)
+        assert audited == []
+        return
+    assert not isinstance(route, Driving) and route.sentence == answer.sentence
+    assert told.state is State.FAIL and answer.sentence in told.found and told.fix
+    assert told.fix.text == answer.changes[0].text
+    assert [each.state for each in audited] == [State.FAIL] and answer.sentence in audited[0].found
+    assert audited[0].fix and answer.changes[0].text in audited[0].fix.text
+
+
+def test_the_driver_sentence_is_one() -> None:
+    """One wheel needed "560.76" without a driver and "528.33" with one; "595.45" and "580.65" for the same cu132."""
+    for card, cuda, system in (("GTX 1080 Ti", "12.6", "windows"), ("RTX 4090", "13.2", "linux")):
+        said = set()
+        for driver in (None, "580.65.06", "595.45.04"):
+            situation = named([card], system=system, driver=driver)
+            if driver is not None and isinstance(driver_cuda.runs(situation.driven_by, Version(cuda)), Clash):  # type: ignore[arg-type]
+                continue
+            route = drive(toolkits.toolkit(cuda), situation, window_of(situation), Candidate(name="x"))
+            said.add(route.words() if isinstance(route, Driving) else route.sentence)
+        assert len(said) == 1
+        need = driver_cuda.need(Version(cuda), system)
+        assert isinstance(need, DriverNeed) and str(need.floor) in said.pop()
+        assert inspection._drivers(Version(cuda), full=False)[system] == need.floor  # type: ignore[index]
+
+
+def test_what_would_help_is_computed() -> None:
+    answer = driver_cuda.runs(Driver(Version("535.183.01"), "linux"), Version("13.0"))
+    assert isinstance(answer, Clash)
+    assert [(each.what, each.value) for each in answer.changes] == [("driver", "580.65.06"), ("cuda", "12.9")]
+    for each in answer.changes:
+        driver = Version(each.value) if each.what == "driver" else Version("535.183.01")
+        cuda = Version(each.value) if each.what == "cuda" else Version("13.0")
+        assert isinstance(driver_cuda.runs(Driver(driver, "linux"), cuda), Fits)
+
+
+def test_a_cuda_that_nobody_knows_is_not_guessed() -> None:
+    assert isinstance(driver_cuda.runs(Driver(Version("580.65.06"), "linux"), Version("99.0")), Unknown)
