@@ -9,7 +9,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,8 @@ from rekindle.extension.prepare import Preparation
 from rekindle.extension.wheel import make
 from rekindle.machine.model import Machine
 from rekindle.model.environment import Environment
-from support.artefacts import cache, unverified
+from support import artefacts
+from support.artefacts import unverified
 from support.cuda import kepler_toolkit, machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scale_add"
@@ -35,15 +35,7 @@ def environment(torch: str, *more: str) -> Path:
     """A venv with a torch of the index, kept between runs."""
     if sys.platform != "linux":
         unverified("the torches with CUDA of the index are for Linux")
-    folder = cache() / f"torch-{torch}"
-    if not (folder / "complete").exists():
-        venv.create(folder, with_pip=True, clear=True)
-        command = [folder / "bin" / "python", "-m", "pip", "install", "-q", f"torch=={torch}", *more]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False)
-        if done.returncode:
-            unverified(f"torch could not be installed: {done.stderr[-200:]}")
-        (folder / "complete").touch()
-    return folder
+    return artefacts.environment(f"extension-torch-{torch}", f"torch=={torch}", *more)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 import rekindle
 from rekindle.core import codec
@@ -27,7 +26,7 @@ from rekindle.web import page as pages
 from rekindle.web.index import cards_index
 from rekindle.web.shown import AnswerShown, RouteShown
 from support import browser as browsers
-from support.artefacts import cache
+from support.artefacts import cache, made_once
 from support.pace import seconds
 
 CARDS = ("Tesla K80", "GeForce GTX 1080 Ti", "GeForce RTX 5070")
@@ -44,15 +43,15 @@ def folder() -> Path:
     digest = hashlib.sha256()
     for file in sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
         digest.update(str(file.relative_to(root)).encode() + file.read_bytes())
-    made = cache() / "site" / digest.hexdigest()[:16]
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{made}.lock"):
-        if not (made / "cards.html").is_file():
-            site.write_site(made, only=CARDS)
-            for old in made.parent.iterdir():
-                if old.is_dir() and old != made:
-                    shutil.rmtree(old)
-    return made
+
+    def make(folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        site.write_site(folder, only=CARDS)
+        for old in folder.parent.iterdir():
+            if old.is_dir() and old != folder:
+                shutil.rmtree(old)
+
+    return made_once(cache() / "site" / digest.hexdigest()[:16], make)
 
 
 @pytest.fixture(scope="module")

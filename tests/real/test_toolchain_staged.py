@@ -23,11 +23,10 @@ from typing import Any
 
 import pytest
 import zstandard
-from filelock import FileLock
 
 from rekindle.core.paths import sha256_of
 from rekindle.knowledge.cuda.toolchains import redistrib_sets
-from support.artefacts import cache, unverified
+from support.artefacts import cache, made_once, unverified
 from support.cuda import kepler_toolkit
 from support.pace import seconds
 from support.troubled_server import Trouble, served
@@ -95,18 +94,12 @@ def real() -> Real:
 @pytest.fixture(scope="module")
 def nvidia(real: Real) -> Path:
     """`redistrib_11.8.0.json` with its archives beside it, packed once."""
-    place = cache() / f"staged-{real.version}-{WORD}"
-    with FileLock(f"{place}.lock"):
-        if not place.is_dir():
-            making = place.with_name(place.name + ".new")
-            shutil.rmtree(making, ignore_errors=True)
-            making.mkdir()
-            _stage(real, making)
-            making.rename(place)
-    return place
+    return made_once(cache() / f"staged-{real.version}-{WORD}", lambda place: _stage(real, place))
 
 
 def _stage(real: Real, site: Path) -> None:
+    shutil.rmtree(site, ignore_errors=True)
+    site.mkdir()
     row = next(row for row in redistrib_sets() if row.tool == "cuda")
     label = next(label for label in row.labels if label.startswith(f"{real.release}."))
     table: dict[str, Any] = {"release_date": "2022-10-03", "release_label": label, "release_product": "cuda"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,16 +16,7 @@ from support import artefacts
 @pytest.fixture(scope="module")
 def environment() -> Path:
     """An environment with torch's CPU build, made once and kept with the other artefacts."""
-    folder = artefacts.cache() / "environments" / f"torch-2.13.0-{sys.version_info[0]}.{sys.version_info[1]}"
-    if not (folder / "whole").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=300)
-        pip = [str(venv_python(folder)), "-m", "pip", "install", "-q", "torch==2.13.0", "numpy"]
-        done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=1800)
-        if done.returncode:
-            artefacts.unverified(f"torch could not be installed: {done.stderr.strip()[-200:]}")
-        (folder / "whole").touch()
-    return folder
+    return artefacts.environment("torch-2.13.0", "torch==2.13.0", "numpy")
 
 
 def test_a_real_torch_passes_all_that_needs_no_card(environment: Path) -> None:

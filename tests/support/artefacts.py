@@ -13,11 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from platformdirs import user_cache_dir
+
+from rekindle.core.paths import venv_python
 
 
 def cache() -> Path:
@@ -26,29 +29,43 @@ def cache() -> Path:
     return folder
 
 
-def wheel(requirement: str, *, platform: str | None = None, python: str = "3.11") -> Path:
-    """The wheel of `requirement` (`torch==2.7.1`) for a platform tag (`win_amd64`, `manylinux_2_28_x86_64`)."""
-    folder = cache() / "wheels" / f"{requirement.replace('==', '-')}-{platform or 'any'}-{python}"
+def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
+    """A folder of the cache that tests share: one of them makes it while the others wait.
+
+    `make` begins anew, or goes on, where an earlier one was broken off.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        found = sorted(folder.glob("*.whl"))
-        if found:
-            return found[0]
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--python-version",
-            python,
-        ]
-        if platform:
-            command += ["--platform", platform]
-        _download([*command, requirement], folder)
-        return sorted(folder.glob("*.whl"))[0]
+        if not (folder / "complete").exists():
+            make(folder)
+            (folder / "complete").touch()
+    return folder
+
+
+def wheel(requirement: str, *, platform: str | None = None, python: str = "3.11") -> Path:
+    """The wheel of `requirement` (`torch==2.7.1`) for a platform tag (`win_amd64`, `manylinux_2_28_x86_64`)."""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+    command += ["--python-version", python, *(["--platform", platform] if platform else []), requirement]
+
+    def fetch(folder: Path) -> None:
+        if not any(folder.glob("*.whl")):
+            _download(command, folder)
+
+    name = f"{requirement.replace('==', '-')}-{platform or 'any'}-{python}"
+    return sorted(made_once(cache() / "wheels" / name, fetch).glob("*.whl"))[0]
+
+
+def environment(name: str, *requirements: str) -> Path:
+    """A virtual environment with packages of the index."""
+
+    def make(folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=300)
+        pip = [str(venv_python(folder)), "-m", "pip", "install", "-q", *requirements]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=3000)
+        if done.returncode:
+            unverified(f"{requirements[0]} could not be installed: {done.stderr.strip()[-200:]}")
+
+    return made_once(cache() / "environments" / f"{name}-{sys.version_info[0]}.{sys.version_info[1]}", make)
 
 
 def _download(command: list[str], folder: Path, tries: int = 3) -> None:

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from filelock import FileLock
 
-from support.artefacts import cache, unverified
+from support.artefacts import cache, made_once, unverified
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
 AXE = "4.10.2"
@@ -151,20 +150,20 @@ def until(page: Any, true: str, seconds: float = 60) -> None:
 
 def axe() -> str:
     """The script of axe-core, fetched once by npm and kept outside the repository."""
-    folder = cache() / f"axe-core-{AXE}"
-    script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    with FileLock(f"{folder}.lock"):
-        if not script.is_file():
-            npm = shutil.which("npm")
-            if npm is None:
-                unverified("npm is not installed")
-            done = subprocess.run(
-                [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"axe-core@{AXE}"],
-                capture_output=True, encoding="utf-8", timeout=300, check=False,
-            )  # fmt: skip
-            if done.returncode or not script.is_file():
-                unverified(f"axe-core could not be fetched: {done.stderr[-300:]}")
-    return script.read_text(encoding="utf-8")
+    script = Path("node_modules", "axe-core", "axe.min.js")
+
+    def fetch(folder: Path) -> None:
+        npm = shutil.which("npm")
+        if npm is None:
+            unverified("npm is not installed")
+        done = subprocess.run(
+            [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"axe-core@{AXE}"],
+            capture_output=True, encoding="utf-8", timeout=300, check=False,
+        )  # fmt: skip
+        if done.returncode or not (folder / script).is_file():
+            unverified(f"axe-core could not be fetched: {done.stderr[-300:]}")
+
+    return (made_once(cache() / f"axe-core-{AXE}", fetch) / script).read_text(encoding="utf-8")
 
 
 def violations(page: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,3 +48,24 @@ def crash(root: Path, arguments: list[str], limit: int, torn: bool) -> int:
     except BaseException:
         code = 99
     os._exit(code)
+
+
+_DIES = """
+import os, sys
+from rekindle.cli.main import run
+from rekindle.core import files
+
+def rename_over(source, path, **_):
+    if path.as_posix().endswith(sys.argv[1]):
+        os._exit(77)
+    source.replace(path)
+
+files.rename_over = rename_over
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+def dies_before(ending: str, *words: str) -> int:
+    """Run the command line in a process that ends, without any clean-up, when a file so called is about to get its
+    name; 77 if it did."""
+    return subprocess.run([sys.executable, "-c", _DIES, ending, *words], capture_output=True, check=False).returncode

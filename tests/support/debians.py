@@ -8,26 +8,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from filelock import FileLock
-
-from support.artefacts import cache, unverified
+from support.artefacts import cache, made_once, unverified
 from support.wine import CannotSetUp, debian_mirror
 
 
 def minimal_debian() -> Path:
     if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("debootstrap"):
         unverified("a minimal Debian needs Linux, root and debootstrap")
-    root = cache() / "bookworm-python"
-    with FileLock(f"{root}.lock"):
-        if not (root / "whole").exists():
-            shutil.rmtree(root, ignore_errors=True)
-            try:
-                mirror = debian_mirror()
-            except CannotSetUp as error:
-                unverified(str(error))
-            command = ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(root), mirror]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-            if done.returncode:
-                unverified(f"debootstrap: {done.stdout.strip()[-200:]}")
-            (root / "whole").touch()
-    return root
+    return made_once(cache() / "bookworm-python", _bootstrap)
+
+
+def _bootstrap(root: Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    try:
+        mirror = debian_mirror()
+    except CannotSetUp as error:
+        unverified(str(error))
+    command = ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(root), mirror]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
+    if done.returncode:
+        unverified(f"debootstrap: {done.stdout.strip()[-200:]}")

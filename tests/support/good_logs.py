@@ -19,7 +19,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.artefacts import cache
+from support.artefacts import cache, made_once
 
 # Small C and C++ extensions; each with its own way of probing the system.
 _SDISTS = (
@@ -50,14 +50,12 @@ def folder() -> Path:
 
 def good_logs(*, make: bool = True) -> list[Path]:
     """The logs that there are; first made, or completed where the making was broken off."""
-    complete = folder() / "complete"
-    if make and not complete.exists():
-        _make()
-        complete.touch()
+    if make:
+        made_once(folder(), _make)
     return sorted(folder().glob("*.log"))
 
 
-def _make() -> None:
+def _make(_: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(max_workers=2) as pool:
         work = Path(temporary)
         for name, text in (*_cmake(work), *_nvcc(work), *_git(work)):

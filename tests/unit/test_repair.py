@@ -16,6 +16,7 @@ from rekindle.formats.archive import Archive
 from rekindle.wheels.repair import repair, rewrite
 from support import small_wheels
 from support.command import rekindle_command
+from support.crashes import dies_before
 
 LIB = "torch/lib/extra.dat"
 
@@ -252,6 +253,15 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(NotWritable):
         repair.repair(wheel, tmp_path / "out", remove=["c10.txt"])
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_gone_after_the_next(tmp_path: Path, extra: Path) -> None:
+    wheel = small_wheels.make(tmp_path / "in")
+    out = tmp_path / "out"
+    assert dies_before(wheel.name, "repair", str(wheel), "-o", str(out), "--add", str(extra)) == 77
+    assert [path.suffix for path in out.iterdir()] == [".part"]
+    assert rekindle_command("repair", str(wheel), "-o", str(out), "--add", str(extra)).code == 0
+    assert [path.name for path in out.iterdir()] == [wheel.name]
 
 
 class _quiet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,6 +27,42 @@ def test_every_kind_of_error_has_its_own_exit_code() -> None:
     assert len(codes) == len(set(codes))
     assert 0 not in codes
     assert all(kind.__doc__ for kind in errors.kinds())
+
+
+_WRITES = """
+import sys
+from pathlib import Path
+from rekindle.core import files
+with files.replacing(Path(sys.argv[1]) / sys.argv[2]) as stream:
+    stream.write(b"half")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_run_left_is_swept_and_what_others_write_is_not(tmp_path: Path) -> None:
+    """A process that is killed in the middle of a file leaves its half under a hidden name."""
+    (tmp_path / ".mine.part").write_text("not Rekindle's\n", encoding="utf-8")
+    writing = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITES, str(tmp_path), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for name in ("dies.whl", "lives.whl")
+    ]
+    with writing[0] as dies, writing[1] as lives:
+        for each in writing:
+            assert each.stdout and each.stdout.readline().strip() == b"writing"
+        dies.kill()
+        dies.wait()
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert [name.partition(".whl")[0] for name in names] == [".dies", ".lives", ".mine.part"]
+        assert [path.name for path in files.left_behind(tmp_path)] == names[:1]
+        with files.replacing(tmp_path / "own.whl"):
+            assert files.left_behind(tmp_path) == []
+            assert len(list(tmp_path.iterdir())) == 3
+        assert sorted(path.name for path in tmp_path.iterdir()) == [*names[1:], "own.whl"]
+        lives.communicate(b"")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "lives.whl", "own.whl"]
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.provenance import BuildFacts
 from support import small_wheels, torch_like
 from support.command import rekindle_command
+from support.crashes import dies_before
 from support.shelves import pure_wheel
 
 LINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
@@ -344,6 +345,27 @@ def test_mending_never_makes_a_changed_wheel_good(root: Path) -> None:
     assert rekindle_command("shelf", "mend", "--shelf", str(root)).code == 8
     assert [entry.version for entry in shelf.entries(root)] == ["2.0"]
     assert list((root / "replaced").glob("*/demo-1.0-py3-none-any.whl"))
+
+
+def test_what_a_killed_run_left_is_named_and_mended(root: Path, tmp_path: Path) -> None:
+    third = pure_wheel(tmp_path / "in", version="3.0")
+    assert dies_before(third.name, "shelf", "add", str(third), "--shelf", str(root)) == 77
+    (left,) = (root / "wheels").glob(".*.part")
+    seen = rekindle_command("shelf", "verify", "--shelf", str(root), "--json")
+    said = [each for each in seen.json()["findings"] if each["state"] == "WARN"]
+    assert seen.code == 0 and len(said) == 1 and f"`{left.name}`" in said[0]["found"]
+    seen = rekindle_command("shelf", "mend", "--shelf", str(root))
+    assert seen.code == 0 and f"removed `{left.name}`" in seen.out
+    assert not left.exists() and health.check(root, signed=True).state is State.PASS
+
+
+def test_what_a_killed_run_left_is_gone_after_the_next(tmp_path: Path) -> None:
+    wheel = pure_wheel(tmp_path / "in")
+    words = ("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
+    assert dies_before(wheel.name, *words) == 77
+    assert len(list((tmp_path / "shelf" / "wheels").glob(".*.part"))) == 1
+    assert rekindle_command(*words).code == 0
+    assert list((tmp_path / "shelf" / "wheels").glob(".*.part")) == []
 
 
 def test_a_key_is_printed_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from rekindle.source import checkout, git, submodules
 from rekindle.source.origin import Mirrors, Network
 from support import repositories, trees
 from support.command import rekindle_program
+from support.crashes import dies_before
 from support.tarballs import Body, make_tarball
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="UNVERIFIED: git is not on this machine")
@@ -136,6 +137,17 @@ def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: P
             child.wait()
     assert assemble(root, mirrors) == 0
     assert files(root) == files(whole)
+    assert repositories.git(root, "status", "--porcelain") == ""
+
+
+def test_killed_in_the_middle_of_a_file_it_leaves_nothing_in_the_tree(mirrors: Path, tmp_path: Path) -> None:
+    """The link of a submodule was half written when the run was killed: the half stayed in the tree for ever."""
+    root = tmp_path / "tree"
+    arguments = ["source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root)]
+    assert dies_before("third_party/fmt/.git", *arguments) == 77
+    assert len(list((root / "third_party/fmt").glob("..git.*.part"))) == 1
+    assert assemble(root, mirrors) == 0
+    assert list(root.rglob(".*.part")) == []
     assert repositories.git(root, "status", "--porcelain") == ""
 
 

@@ -2,10 +2,15 @@
 
 Values are frozen `msgspec` structs. A few small types have a spelling of their own (a capability is `3.5`, a target
 `sm_90a`, a version `580.65.06`): they have a `parse` class method and `__str__`, and travel as strings.
+
+msgspec learns a type when it decodes it first, and is not safe while it does: another thread that decodes the same type
+then reads what is not yet written, and the process ends (msgspec 0.22.0). Here a type is learnt under a lock, once;
+nobody else decodes into types.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
@@ -17,6 +22,9 @@ import msgspec
 from rekindle.core.errors import BadInput
 
 T = TypeVar("T")
+
+_LEARNING = threading.RLock()
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 @runtime_checkable
@@ -37,20 +45,34 @@ def to_json(value: Any, *, indent: int = 2) -> str:
 
 
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: msgspec.json.decode(data, type=kind, dec_hook=_unspell), name)
+    return _decoded(lambda: _decoder(kind).decode(data), name)
 
 
 def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: msgspec.convert(_toml(data), type=kind, dec_hook=_unspell, str_keys=True), name)
+    return _decoded(lambda: _converted(_toml(data), kind), name)
 
 
 def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
-    return _decoded(lambda: msgspec.convert(value, type=kind, dec_hook=_unspell, str_keys=True), name)
+    return _decoded(lambda: _converted(value, kind), name)
 
 
 def schema(kind: Any) -> dict[str, Any]:
     """The JSON Schema of a result type; what is committed under `schemas/` and checked in the tests."""
     return msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string"})
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """A type's decoder. With it, msgspec knows the type and every type inside it."""
+    if kind not in _DECODERS:
+        with _LEARNING:
+            if kind not in _DECODERS:
+                _DECODERS[kind] = msgspec.json.Decoder(kind, dec_hook=_unspell)
+    return _DECODERS[kind]
+
+
+def _converted(value: Any, kind: type[T]) -> T:
+    _decoder(kind)
+    return msgspec.convert(value, type=kind, dec_hook=_unspell, str_keys=True)
 
 
 def _toml(data: bytes | str) -> Any:

@@ -1,13 +1,21 @@
-"""The one place that writes files: beside, synced, then renamed. A reader never sees half a file."""
+"""The one place that writes files: beside, synced, then renamed. A reader never sees half a file.
+
+What is not yet renamed has a hidden name that says who writes it: `.name.<computer>-<process>-<run>-<number>.part`. The
+first write into a folder removes what dead processes of this computer left there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
+import re
 import stat
 import time
+import zlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +25,10 @@ from rekindle.core.errors import NotFound, NotWritable
 _LINKS = (0xA000000C, 0xA0000003)
 # A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
 _LONG = 248
+_PART = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+\.part", re.DOTALL)
+_RUN = os.urandom(4).hex()
+_NUMBERS = itertools.count()
+_SWEPT: set[Path] = set()
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
 
 
@@ -34,9 +46,13 @@ def write_bytes(path: Path, data: bytes) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
     path = reachable(path)
-    beside = reachable(path.with_name(f".{path.name}.{os.urandom(4).hex()}.part"))
+    writer = f"{_computer()}-{os.getpid()}-{_RUN}-{next(_NUMBERS)}"
+    beside = reachable(path.with_name(f".{path.name}.{writer}.part"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent not in _SWEPT:
+            _SWEPT.add(path.parent)
+            sweep(path.parent)
         with beside.open("xb") as stream:
             yield stream
             stream.flush()
@@ -49,6 +65,36 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what is `left_behind` in a folder."""
+    for path in left_behind(folder):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def left_behind(folder: Path) -> list[Path]:
+    """The half-written files in a folder whose writers, processes of this computer, are gone."""
+    found = ((path, _PART.fullmatch(path.name)) for path in sorted(reachable(folder).glob(".*.part")))
+    return [path for path, part in found if part and part[1] == _computer() and _gone(part)]
+
+
+def _gone(part: re.Match[str]) -> bool:
+    if int(part[2]) == os.getpid():
+        return part[3] != _RUN
+    import psutil
+
+    return not psutil.pid_exists(int(part[2]))
+
+
+@cache
+def _computer() -> str:
+    """A process's number counts on one computer and, on Linux, in one container: a shared folder may know several."""
+    import platform
+
+    numbers = Path("/proc/self/ns/pid")
+    return f"{zlib.crc32(f'{platform.node()} {numbers.stat().st_ino if numbers.exists() else 0}'.encode()):08x}"
 
 
 def cut_half_line(path: Path) -> None:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from packaging.requirements import Requirement
@@ -19,7 +20,7 @@ from rekindle.build.governor.governor import summary
 from rekindle.build.governor.server import Governor
 from rekindle.build.run import fixes, program
 from rekindle.build.run.journal import Journal
-from rekindle.core import files, python
+from rekindle.core import codec, files, python
 from rekindle.core.command import rekindle
 from rekindle.core.errors import StepFailed
 from rekindle.core.processes import which
@@ -90,7 +91,8 @@ def build_requirements(source: Path) -> list[str]:
     file = source / "pyproject.toml"
     needed = ["setuptools", "wheel"]
     if file.is_file():
-        table = msgspec.toml.decode(file.read_bytes()).get("build-system", {})
+        project: Any = codec.from_toml(file.read_bytes(), Any, name=f"`{file}`")
+        table = project.get("build-system", {})
         needed = [str(entry) for entry in table.get("requires", needed)]
     kept = [entry for entry in needed if not re.match(r"(?i)torch(?![\w-])", entry)]
     return [*kept, "ninja"]

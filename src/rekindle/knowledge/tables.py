@@ -9,6 +9,7 @@ REKINDLE_KNOWLEDGE) names a folder with files of the same names: their rows repl
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import cache, lru_cache
@@ -28,6 +29,7 @@ LookUp = TypeVar("LookUp", bound=Callable[..., Any])
 _HERE = Path(__file__).parent
 ROOMS = ("gpu", "cuda", "torch", "logs", "builds")
 _overlay: Path | None = None
+_LOADING = threading.RLock()
 
 
 class Evidence(str, Enum):
@@ -83,12 +85,17 @@ def forget() -> None:
 
 
 def observed(name: str, kind: type[T]) -> T:
-    table: T = _load(relative_path(f"{name}.json"), kind)
-    return table
+    return _loaded(f"{name}.json", kind)
 
 
 def decided(name: str, kind: type[T]) -> T:
-    table: T = _load(relative_path(f"{name}.toml"), kind)
+    return _loaded(f"{name}.toml", kind)
+
+
+def _loaded(name: str, kind: type[T]) -> T:
+    """Threads that ask for the same table at once get the same one: the others wait for the first."""
+    with _LOADING:
+        table: T = _load(relative_path(name), kind)
     return table
 
 

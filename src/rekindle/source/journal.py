@@ -223,8 +223,7 @@ def _leave_no_trace(folder: Path) -> None:
     """Take the state folder away again, unless something else of ours lives there."""
     with contextlib.suppress(OSError):
         (folder / "lock").unlink(missing_ok=True)
-        for half_written in folder.glob(".*.part"):
-            half_written.unlink()
+        files.sweep(folder)
         if {entry.name for entry in folder.iterdir()} <= {".gitignore"}:
             (folder / ".gitignore").unlink(missing_ok=True)
             folder.rmdir()

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from rekindle.core import codec
+from rekindle.core.errors import BadInput
 from rekindle.machine.host import CouldNotRead, Run
 
 _CARD = re.compile(r"nvidia\d+")
@@ -61,8 +61,8 @@ def _ask(run: Run, script: str, *args: str) -> dict[str, Any] | None:
 
 def parse(text: str) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        found: Any = codec.from_json(text, Any)
+    except BadInput as error:
         raise CouldNotRead("the answer is not JSON") from error
     if not isinstance(found, dict):
         raise CouldNotRead("the answer is not an object")

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from rekindle.core import codec
+from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
 from rekindle.machine.model import FoundPython
@@ -98,7 +98,7 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
 
 def parse(run: Run, path: str, text: str) -> FoundPython:
     try:
-        said: Any = msgspec.json.decode(text)
+        said: Any = codec.from_json(text, Any)
         version = Version(said["version"])
         prefix, base = said["prefix"], said["base_prefix"]
         site = said["site_packages"]
@@ -107,7 +107,7 @@ def parse(run: Run, path: str, text: str) -> FoundPython:
             raise CouldNotRead("a Python's prefix is not a path")
         site = tuple(str(folder) for folder in site)
     except (
-        msgspec.MsgspecError,
+        BadInput,
         ValueError,
         TypeError,
         KeyError,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
+from rekindle.core import codec
+from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundStudio, FoundToolset, Prompt
@@ -47,8 +47,8 @@ def _vswhere(run: Run) -> list[dict[str, Any]] | None:
 
 def parse_vswhere(text: str) -> list[dict[str, Any]]:
     try:
-        rows = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        rows: Any = codec.from_json(text, Any)
+    except BadInput as error:
         raise CouldNotRead("vswhere's answer is not JSON") from error
     if not isinstance(rows, list):
         raise CouldNotRead("vswhere's answer is not a list")

@@ -252,15 +252,20 @@ const REKINDLE = (() => {
     keeping = setTimeout(() => history.replaceState(null, "", `#${link}`), 150);
   }
 
-  // `rekindle serve`: the resolver itself is behind the page. An answer that was overtaken by another question is dropped.
-  let asked = 0;
+  // `rekindle serve`: the resolver itself is behind the page. It is asked once the typing has stopped, and a question
+  // that another one overtook is given up.
+  let pause = 0;
+  let asked = new AbortController();
   async function askServer(question) {
-    asked += 1;
-    const mine = asked;
+    asked.abort();
+    asked = new AbortController();
+    const { signal } = asked;
     const query = new URLSearchParams({ gpu: question.typed, os: question.os, python: question.python, driver: question.driverTyped });
+    clearTimeout(pause);
+    await new Promise((stopped) => { pause = setTimeout(stopped, 150); });
     let found;
-    try { found = await (await fetch(`/answer?${query}`)).json(); } catch { found = { refusal: "The server does not answer.", near: [] }; }
-    if (mine !== asked) return;
+    try { found = await (await fetch(`/answer?${query}`, { signal })).json(); } catch { found = { refusal: "The server does not answer.", near: [] }; }
+    if (signal.aborted) return;
     if (!found.shown) { say(found.refusal); offer(found.near || []); return; }
     keep(question);
     show(found.shown, { ...question, name: found.name, page: found.page, notes: [] });

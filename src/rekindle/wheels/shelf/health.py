@@ -26,6 +26,7 @@ from rekindle.wheels.shelf.verified import believed
 from rekindle.wheels.verify.verify import Verification
 
 _MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=(rekindle("shelf", "mend"),))
+_SWEEP = Fix(text="`rekindle shelf mend` removes it", commands=(rekindle("shelf", "mend"),))
 _AGAIN = Fix(text="remove it and add the wheel again, from where you had it")
 
 
@@ -50,6 +51,9 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
         if wheel.name not in known:
             text = f"`{wheel.name}` has no readable entry"
             found.append(Finding(id="stray", state=State.FAIL, found=text, fix=_MEND))
+    for part in files.left_behind(folder / "wheels"):
+        text = f"`{part.name}` was left by a run that was killed"
+        found.append(Finding(id="left-behind", state=State.WARN, found=text, fix=_SWEEP))
     found += _pages(folder)
     if not found:
         text = f"there is no wheel in `{folder}`, so nothing was checked"
@@ -61,6 +65,9 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
     """Make anew what follows from the wheels; set aside what does not."""
     done: list[Finding] = []
     with store.locked(folder):
+        for path in files.left_behind(folder / "wheels"):
+            path.unlink(missing_ok=True)
+            done.append(_done(f"removed `{path.name}`, left by a run that was killed"))
         for path in sorted((folder / "wheels").glob("*")) if (folder / "wheels").is_dir() else []:
             if files.is_link(path):
                 path.unlink()

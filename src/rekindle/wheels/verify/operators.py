@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.core import codec
 from rekindle.core.run import Result, call
 
 SCRIPT = Path(__file__).with_name("ask_operators.py")
@@ -75,7 +76,7 @@ def counted(lines: Sequence[Mapping[str, Any]]) -> Operators:
     """What the lines of all processes amount to."""
     results = tuple(
         sorted(
-            (msgspec.convert(line, OperatorResult) for line in lines if "result" in line and "op" in line),
+            (codec.from_builtins(line, OperatorResult) for line in lines if "result" in line and "op" in line),
             key=lambda one: one.key,
         )
     )
