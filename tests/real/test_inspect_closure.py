@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ from rekindle.wheels.closure.closure import Elsewhere, closure
 from rekindle.wheels.closure.linkage import Closure
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.inspection import inspect
+from support.artefacts import wheel
 from support.compiled import MINGW, Compiler
+from support.dlls import dll
 
 LIB = "torch/lib/"
 
@@ -46,6 +50,7 @@ def faults(found: Closure) -> dict[str, list[str]]:
         "machine": [f"{item.file} is {item.machine}" for item in found.wrong_machine],
         "duplicates": [item.library for item in found.duplicates],
         "tests": list(found.tests),
+        "system": list(found.system_files),
     }
     return {name: items for name, items in short.items() if items}
 
@@ -105,6 +110,38 @@ def test_windows_two_openmp_runtimes(mingw: Compiler) -> None:
     mingw.build(LIB + "libiomp5md.dll")
     mingw.build("numpy.libs/libiomp5md.dll")
     assert faults(checked(mingw)) == {"duplicates": ["libiomp5md.dll"]}
+
+
+def test_windows_a_file_of_windows_and_an_api_set(mingw: Compiler) -> None:
+    name = "api-ms-win-crt-heap-l1-1-0.dll"
+    mingw.build(LIB + "c10.dll", wants=["malloc"], options=[str(mingw.import_library(name, ["malloc"]))])
+    assert faults(checked(mingw)) == {}
+    mingw.build(LIB + name, offers=["malloc"])
+    mingw.build("torch/bin/KERNEL32.dll")
+    assert faults(checked(mingw)) == {"system": ["torch/bin/KERNEL32.dll", LIB + name]}
+
+
+def test_windows_the_real_wheel_holds_nothing_of_windows(tmp_path: Path) -> None:
+    """torch 2.7.1 as it is published, and again with three files planted in it."""
+    real = wheel("torch==2.7.1", platform="win_amd64")
+    lacks = ["MSVCP140.dll", "python311.dll", "VCRUNTIME140.dll", "VCRUNTIME140_1.dll"]
+    expected = {"missing": [f"{name} (import)" for name in lacks]}
+    assert faults(_closure_of(real)) == expected
+    planted = tmp_path / real.name
+    shutil.copyfile(real, planted)
+    names = ["torch/lib/kernel32.dll", "torch/lib/api-ms-win-crt-heap-l1-1-0.dll", "torch.libs/libiomp5md.dll"]
+    with zipfile.ZipFile(planted, "a") as archive:
+        for name in names:
+            archive.write(dll(tmp_path / "planted.dll"), name)
+    assert faults(_closure_of(planted)) == {
+        **expected, "system": sorted(names[:2]), "duplicates": ["libiomp5md.dll"],
+    }  # fmt: skip
+
+
+def _closure_of(path: Path) -> Closure:
+    found = inspect(path).closure
+    assert found is not None
+    return found
 
 
 def test_windows_torch_bin_is_not_on_the_loaders_way(mingw: Compiler) -> None:

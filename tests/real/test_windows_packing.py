@@ -26,6 +26,7 @@ from support.windows_python import TORCH_NEEDS, WITHOUT_REDISTRIBUTABLE, Windows
 MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows.json"
 REDISTRIBUTED = {"libiomp5md.dll": "intel", "libiompstubs5md.dll": "intel", "uv.dll": "libuv"}
 RUNTIME = ("msvcp140.dll", "vcruntime140.dll", "vcruntime140_1.dll")
+BROUGHT = {"libiomp5md.dll", "uv.dll", "msvcp140.dll"}
 TOP = "packing"
 
 
@@ -81,6 +82,13 @@ def _write_steps(path: Path) -> None:
     path.write_text("\n".join(text.python_part(composed)) + "\n", encoding="utf-8", newline="\r\n")
 
 
+def _of_the_wheel() -> set[str]:
+    with zipfile.ZipFile(wheel("torch==2.7.1", platform="win_amd64")) as archive:
+        return {
+            name[10:].lower() for name in archive.namelist() if name.startswith("torch/lib/") and name[-4:] == ".dll"
+        }
+
+
 def test_the_script_brings_what_the_build_left_elsewhere(built: Built) -> None:
     without = built.step("tryout")
     assert without.returncode != 0, without.stdout.decode("utf-8", "replace")
@@ -89,7 +97,7 @@ def test_the_script_brings_what_the_build_left_elsewhere(built: Built) -> None:
     said = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0, said
     brought = {line.split()[3] for line in said.splitlines() if " brought " in line}
-    assert {"libiomp5md.dll", "uv.dll", "msvcp140.dll"} <= brought, said
+    assert brought == BROUGHT, said
 
     works = built.step("tryout")
     said = works.stdout.decode("utf-8", "replace")
@@ -100,8 +108,8 @@ def test_the_script_brings_what_the_build_left_elsewhere(built: Built) -> None:
 def test_any_dll_that_is_taken_out_again_is_named(built: Built) -> None:
     """Those that were brought, or with REKINDLE_HEAVY every one of `torch\\lib`."""
     listed = (built.top / "w/libraries.txt").read_text(encoding="utf-8").split()
-    assert {"c10.dll", "torch_cpu.dll", "libiomp5md.dll"} <= set(listed)
-    chosen = listed if os.environ.get("REKINDLE_HEAVY") else ["libiomp5md.dll", "uv.dll", "msvcp140.dll"]
+    assert set(listed) == {*_of_the_wheel(), *BROUGHT} - {"libiompstubs5md.dll"}
+    chosen = listed if os.environ.get("REKINDLE_HEAVY") else sorted(BROUGHT)
     for name in chosen:
         path = next(each for each in built.libraries.iterdir() if each.name.lower() == name)
         path.rename(built.top / path.name)

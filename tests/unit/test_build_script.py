@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.build.configure import render
-from rekindle.build.script import standalone, standalone_steps
+from rekindle.build.script import standalone, standalone_folder, standalone_steps
 from rekindle.build.script import text as script_text
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.patches import PatchSetting
@@ -371,7 +371,93 @@ def test_a_script_never_ends_without_a_word(runner: Runner, tools: Path) -> None
     assert code == 4 and "Cannot write to" in said
 
 
+@pytest.mark.parametrize("planted", ["w", "w/steps.py", "w/step.part", "w/logs", "w/logs/build.log", "w/done"])
+def test_nothing_is_written_through_a_planted_link(runner: Runner, planted: str) -> None:
+    """The usual folder lies in /var/tmp, where everybody can be first: a link there overwrote a file of the user's."""
+    link = runner.folder / planted
+    target = runner.folder.parent / "mine"
+    if planted in ("w", "w/logs", "w/done"):
+        target.mkdir()
+        (target / "build.log").write_text("mine", encoding="utf-8")
+    else:
+        target.write_text("mine", encoding="utf-8")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target)
+    code, said = runner()
+    assert code == 4 and f"{link} is a link" in said and "RK_WORK" in said, said
+    assert runner.programs() == []
+    left = {path.name: path.read_text(encoding="utf-8") for path in target.iterdir()} if target.is_dir() else {}
+    assert left == {"build.log": "mine"} if target.is_dir() else target.read_text(encoding="utf-8") == "mine"
+
+
+def test_what_a_script_makes_is_for_the_user_alone(runner: Runner) -> None:
+    assert runner("--until", "preflight")[0] == 0
+    assert stat.S_IMODE(runner.work.stat().st_mode) == 0o700
+    assert not list(runner.folder.glob("*.py")), "nothing beside it"
+    # Nothing that lies where it is started is taken for a module of Python's.
+    (runner.folder / "json.py").write_text("raise SystemExit('planted')", encoding="utf-8")
+    assert runner("--until", "preflight")[0] == 0
+
+
 # ---- the Python part by itself
+
+
+def _folder(monkeypatch: pytest.MonkeyPatch, work: Path) -> int:
+    monkeypatch.setenv("RK_WORK", str(work))
+    return standalone_folder.own_folder()
+
+
+@pytest.mark.parametrize("whose", ["w", ""])
+def test_a_folder_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], whose: str
+) -> None:
+    """Also the one above it: its owner can put another in its place."""
+    stranger = tmp_path / "rk" / whose
+    work = tmp_path / "rk" / "w"
+    work.mkdir(parents=True)
+    real = standalone_folder.owner
+    monkeypatch.setattr(standalone_folder, "owner", lambda path: "another" if path == stranger else real(path))
+    assert _folder(monkeypatch, work) == standalone_folder.NOT_OURS
+    assert f"{stranger} belongs to another user (another)" in capsys.readouterr().out
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="UNVERIFIED: Windows has no modes; see tests/windows")
+@pytest.mark.parametrize(
+    ("mode", "place", "code"),
+    [(0o777, "", 13), (0o1777, "", 0), (0o775, "", 0), (0o777, "w", 13), (0o1777, "w", 13), (0o755, "w", 0)],
+)
+def test_a_folder_that_everybody_may_write_into_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mode: int,
+    place: str,
+    code: int,
+) -> None:
+    top = tmp_path / "rk"
+    top.mkdir()
+    if place:
+        (top / place).mkdir()
+    (top / place).chmod(mode)
+    assert _folder(monkeypatch, top / "w") == code
+    assert ("everybody may write into" in capsys.readouterr().out) is bool(code)
+    assert (top / "w").is_dir() is (code == 0 or bool(place))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="UNVERIFIED: links on Windows need a privilege; Wine makes none")
+def test_somebody_who_is_faster_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the making of it."""
+    work = tmp_path / "rk" / "w"
+    real = standalone_folder.make
+
+    def late(path: Path) -> None:
+        path.parent.mkdir()
+        path.symlink_to(tmp_path, target_is_directory=True)
+        real(path)
+
+    monkeypatch.setattr(standalone_folder, "make", late)
+    assert _folder(monkeypatch, work) == standalone_folder.NOT_OURS
 
 
 @pytest.fixture

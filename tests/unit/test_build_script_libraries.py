@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from rekindle.build.configure import check, cmake_result, request
+from rekindle.build.configure import check, cmake_result, options, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
 from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
@@ -17,43 +16,14 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats import pe
 from rekindle.formats.access import File
+from rekindle.knowledge.cuda import libraries
 from rekindle.machine.model import FoundToolkit
 from rekindle.machine.snapshot import load
+from support.dlls import dll
 
 MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows.json"
 PARTS = ["cudnn", "cudnn_ops_infer", "cudnn_ops_train", "cudnn_cnn_infer", "cudnn_cnn_train", "cudnn_adv_infer",
          "cudnn_adv_train"]  # fmt: skip
-
-
-def dll(path: Path, imports: Sequence[str] = (), delayed: Sequence[str] = ()) -> Path:
-    """The least that is a DLL: headers, one section, an import and a delay-import table."""
-    base = 0x1000
-    tables = 20 * (len(imports) + 1)
-    later = 32 * (len(delayed) + 1)
-    names = base + tables + later
-    body, text = b"", b""
-    for name in imports:
-        body += struct.pack("<IIIII", base + 0x700, 0, 0, names + len(text), base + 0x700)
-        text += name.encode() + b"\0"
-    body += bytes(20)
-    for name in delayed:
-        body += struct.pack("<IIIIIIII", 1, names + len(text), 0, 0, 0, 0, 0, 0)
-        text += name.encode() + b"\0"
-    body += bytes(32) + text
-    body = body.ljust(0x800, b"\0")
-    directories = [(0, 0)] * 16
-    directories[1] = (base, tables) if imports else (0, 0)
-    directories[13] = (base + tables, later) if delayed else (0, 0)
-    optional = struct.pack("<HBBIIIII", 0x20B, 14, 0, 0, len(body), 0, 0, base)
-    optional += struct.pack("<QIIHHHHHHIIIIHHQQQQII", 0x180000000, 0x1000, 0x200, 6, 0, 0, 0, 6, 0, 0, 0x3000, 0x400, 0,
-                            2, 0, 1 << 20, 4096, 1 << 20, 4096, 0, 16)  # fmt: skip
-    optional += b"".join(struct.pack("<II", *pair) for pair in directories)
-    coff = struct.pack("<4sHHIIIHH", b"PE\0\0", 0x8664, 1, 0, 0, 0, len(optional), 0x2022)
-    section = struct.pack("<8sIIIIIIHHI", b".rdata", len(body), base, len(body), 0x400, 0, 0, 0, 0, 0x40000040)
-    head = b"MZ".ljust(60, b"\0") + struct.pack("<I", 64)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes((head + coff + optional + section).ljust(0x400, b"\0") + body)
-    return path
 
 
 @pytest.fixture
@@ -115,11 +85,11 @@ def stage(tmp_path: Path) -> tuple[Path, list[str]]:
 def test_the_closure_is_found_and_put_beside_torchs_own(tmp_path: Path, plan: dict[str, object]) -> None:
     lib, places = stage(tmp_path)
     assert standalone_libraries.libraries(str(lib), *places) == 0
-    brought = {path.name.lower() for path in lib.iterdir()}
-    assert {"libiomp5md.dll", "nvtoolsext64_1.dll", "zlibwapi.dll", "cupti64_2021.2.2.dll"} <= brought
-    assert {"nvrtc64_112_0.dll", "nvrtc-builtins64_114.dll", "cublaslt64_11.dll"} <= brought
-    assert {f"{part}64_8.dll" for part in PARTS} <= brought, "cuDNN is several DLLs"
-    assert not {"kernel32.dll", "nvcuda.dll", "vcruntime140.dll", "python39.dll"} & brought
+    assert {path.name.lower() for path in lib.iterdir()} == {
+        "torch_cpu.dll", "torch_cuda.dll", "caffe2_nvrtc.dll", "c10.dll", "libiomp5md.dll", "nvtoolsext64_1.dll",
+        "zlibwapi.dll", "cupti64_2021.2.2.dll", "nvrtc64_112_0.dll", "nvrtc-builtins64_114.dll", "cublas64_11.dll",
+        "cublaslt64_11.dll", *(f"{part}64_8.dll" for part in PARTS),
+    }  # fmt: skip
     assert standalone_libraries.libraries(str(lib), *places) == 0, "a second time there is nothing to do"
 
 
@@ -147,6 +117,48 @@ def test_what_lies_on_the_users_path_is_found_last(
     monkeypatch.setenv("RK_PATH", str(tmp_path / "tools"))
     assert standalone_libraries.libraries(str(lib), *places) == 0
     assert (lib / "zlibwapi.dll").is_file()
+
+
+def test_windows_itself_is_never_brought(
+    tmp_path: Path, plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The PATH of every prompt begins with System32: 20 files of Windows came into the wheel that way."""
+    lib, system = tmp_path / "s" / "torch" / "lib", tmp_path / "win" / "System32"
+    wanted = ["KERNEL32.dll", "MSVCP140.dll", "api-ms-win-crt-heap-l1-1-0.dll", "newer_than_the_table.dll"]
+    dll(lib / "c10.dll", wanted)
+    dll(system / "kernel32.dll", ["ntdll.dll", "kernelbase.dll"])
+    dll(system / "msvcp140.dll", ["ucrtbase.dll", "vcruntime140.dll"])
+    names = ("ntdll", "kernelbase", "ucrtbase", "vcruntime140", "api-ms-win-crt-heap-l1-1-0", "newer_than_the_table")
+    for name in names:
+        dll(system / f"{name}.dll")
+    monkeypatch.setenv("RK_PATH", os.pathsep.join([str(system), str(tmp_path / "win")]))
+    assert standalone_libraries.libraries(str(lib)) == 0
+    assert {path.name for path in lib.iterdir()} == {"c10.dll", "msvcp140.dll"}
+    assert "left     newer_than_the_table.dll" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll", "nvcuda.dll"])
+def test_what_an_earlier_run_packed_of_windows_stops_it(
+    tmp_path: Path, plan: dict[str, object], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    lib = dll(tmp_path / "s" / "torch" / "lib" / name).parent
+    dll(lib / "c10.dll")
+    assert standalone_libraries.libraries(str(lib)) == 1
+    assert f"WRONG    {name} does not belong into" in capsys.readouterr().out
+
+
+def test_another_table_of_owners_does_the_step_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an older Rekindle's script packed is not kept by the mark of that time."""
+
+    def prints() -> dict[str, str]:
+        wanted = request.resolve(request.BuildFile(torch="1.12.1", cuda=None, cudnn=None, python="3.9"), load(MACHINE))
+        composed = script.compose(wanted, options.resolve(wanted), work=r"C:\rk", jobs=2)
+        return {step["name"]: step["print"] for step in composed.plan["steps"]}
+
+    before = prints()
+    monkeypatch.setattr(libraries, "owners_on", lambda _: ())
+    after = prints()
+    assert [name for name in before if before[name] != after[name]] == ["libraries", "package", "tryout"]
 
 
 # ---- cuDNN
@@ -321,7 +333,9 @@ def test_a_wheel_that_is_packed_already_gets_its_dlls_and_an_honest_record(
         assert archive.testzip() is None
         names = archive.namelist()
         assert len(names) == len(set(names))
-        assert {"torch/lib/libiomp5md.dll", "torch/lib/uv.dll"} <= set(names)
+        assert [name for name in names if name.endswith(".dll")] == [
+            "torch/lib/c10.dll", "torch/lib/libiomp5md.dll", "torch/lib/uv.dll",
+        ]  # fmt: skip
         rows = list(csv.reader(archive.read("torch-2.14.1.dist-info/RECORD").decode().splitlines()))
         assert {row[0] for row in rows} == set(names)
         for name, told, size in rows:

@@ -14,7 +14,8 @@ from rekindle.core.errors import FetchFailed
 from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import library_packages, redistribution
+from rekindle.knowledge.cuda import library_packages
+from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.wheels.repair import index_packages, repair
@@ -163,7 +164,7 @@ def test_the_package_of_the_wheels_cuda_is_chosen_newest_first(monkeypatch: pyte
         _provider("somebody-else", "99"),
     ]
     monkeypatch.setattr(library_packages, "providers", lambda *_: tuple(rows))
-    terms = redistribution.terms("cublas64_11.dll", "windows")
+    terms = owner_of("cublas64_11.dll", "windows")
     assert terms is not None
     wanted = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"))
     chosen = [row.version for row in index_packages.choose("cublas64_11.dll", wanted, terms)]
@@ -174,7 +175,7 @@ def test_the_package_of_the_wheels_cuda_is_chosen_newest_first(monkeypatch: pyte
 
 def test_no_cudnn_without_code_for_the_card_is_taken() -> None:
     """No cuDNN of the index for Windows has code for Kepler: 8.7.0, the last that has, was never put there."""
-    terms = redistribution.terms("cudnn64_8.dll", "windows")
+    terms = owner_of("cudnn64_8.dll", "windows")
     assert terms is not None
     kepler = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("3.5"),))
     volta = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("7.0"),))
@@ -264,8 +265,8 @@ def test_a_linux_extension_finds_what_was_brought(tmp_path: Path) -> None:
     assert said.stdout.strip() == "2", said.stderr
 
 
-def _linux_terms(library: str) -> redistribution.Redistribution:
-    terms = redistribution.terms(library, "linux")
+def _linux_terms(library: str) -> Owner:
+    terms = owner_of(library, "linux")
     assert terms is not None
     return terms
 

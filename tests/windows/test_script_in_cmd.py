@@ -27,7 +27,7 @@ from rekindle.build.configure import options
 from rekindle.build.configure.render import cmd_value
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.build.script import cmd as script_cmd
-from rekindle.build.script import script
+from rekindle.build.script import script, standalone_folder
 from rekindle.core import run
 from rekindle.core.version import Version
 from support import trees
@@ -185,6 +185,32 @@ def kepler(tmp_path: Path, folder: Path, work: Path) -> Path:
     seen = rekindle_command("build", str(plan), *words, "--script", str(tmp_path / "build.cmd"))
     assert seen.code == 0, seen.err
     return tmp_path / "build.cmd"
+
+
+def test_a_folder_that_is_not_the_users_own_is_not_written_into(kepler: Path, work: Path) -> None:
+    """Wine makes neither links nor junctions: what such a file says of itself is stood in for."""
+    assert standalone_folder.owner(work) in standalone_folder.ours()
+    assert str(standalone_folder.owner(work)).startswith("S-1-5-")
+    (kepler.parent / "json.py").write_text("raise SystemExit('planted')", encoding="utf-8")
+    work.rmdir()
+    work.write_text("in its place", encoding="utf-8")
+    said = cmd(kepler)
+    assert said.code == 4 and f"Cannot write to {work}" in said.out and "RK_WORK" in said.out, said.out + said.err
+    work.unlink()
+    assert cmd(kepler, "--until", "preflight").code == 0 and (work / "steps.py").is_file()
+
+
+@pytest.mark.parametrize("place", ["above", "itself", "inside"])
+def test_a_junction_is_refused(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    folder = work / "rk" / "w"
+    (folder / "logs").mkdir(parents=True)
+    junction = {"above": folder.parent, "itself": folder, "inside": folder / "logs"}[place]
+    monkeypatch.setattr(standalone_folder, "is_link", lambda path: path == junction)
+    monkeypatch.setenv("RK_WORK", str(folder))
+    assert standalone_folder.own_folder() == standalone_folder.NOT_OURS
+    assert f"{junction} is a link" in capsys.readouterr().out
 
 
 def test_the_script_for_a_k40c_names_everything_that_is_missing_at_once(kepler: Path) -> None:

@@ -67,7 +67,6 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/mathlibs": {"libraries": ("package", "version", "library")},
     "cuda/openmp_runtimes": {"runtime": ("id",)},
     "cuda/redistrib_lists": {"lists": ("product", "release")},
-    "cuda/redistribution": {"library": ("id",)},
     "cuda/runtime_loads": {"load": ("id",)},
     "cuda/system_symbols": {"libraries": ("name",)},
     "cuda/toolchains": {

@@ -12,6 +12,7 @@ from rekindle.build.configure.render import Known, change_lines, cmd_value, one_
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
+from rekindle.build.script.standalone_folder import NOT_OURS
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+/@-]+\Z")
 
@@ -89,8 +90,8 @@ def _arguments(script: Script, file: str) -> list[str]:
 
 
 def _begin() -> list[str]:
-    split = "import os; t = open(os.environ['RK_SELF']).read(); "
-    split += "open(os.environ['RK_STEPS'], 'w').write(t.split('rem ' + os.environ['RK_CUT'])[1])"
+    part = "import os; t = open(os.environ['RK_SELF']).read().split('rem ' + os.environ['RK_CUT'])[1]; "
+    write = "open(os.environ['RK_STEPS'], 'w').write(t)"
     return [
         ":begin",
         'if exist "%RK_PYTHON%" goto :unpack',
@@ -99,18 +100,21 @@ def _begin() -> list[str]:
         "echo Install it there, or correct RK_PYTHON near the top of this file.",
         "exit /b 3",
         ":unpack",
-        'if not exist "%RK_WORK%" mkdir "%RK_WORK%"',
-        "if not %ERRORLEVEL%==0 goto :unwritable",
         'set "RK_STEPS=%RK_WORK%\\steps.py"',
         f'set "RK_CUT={script_text.PYTHON_BEGINS}"',
         "rem File names and messages in UTF-8, whatever the console's code page is",
         'set "PYTHONUTF8=1"',
         _rem("The Python part at the end of this file becomes a file of its own"),
-        f'"%RK_PYTHON%" -c "{split}"',
+        _rem("once the folder that it is written into has been looked at"),
+        f'"%RK_PYTHON%" -I -X utf8 -c "{part}exec(t)" folder',
+        f"if %ERRORLEVEL%=={NOT_OURS} exit /b 4",
+        "if not %ERRORLEVEL%==0 goto :unstarted",
+        f'"%RK_PYTHON%" -c "{part}{write}"',
         "if not %ERRORLEVEL%==0 goto :unwritable",
         '"%RK_PYTHON%" "%RK_STEPS%" start',
         f"if %ERRORLEVEL%=={BAD_WORD} exit /b 2",
         "if %ERRORLEVEL%==0 goto :steps",
+        ":unstarted",
         "echo The Python of RK_PYTHON failed before the first step:",
         'echo   "%RK_PYTHON%"',
         "echo Correct RK_PYTHON near the top of this file: it must be an interpreter, not a shim.",

@@ -6,7 +6,7 @@ from typing import Any
 
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import libraries, redistribution
+from rekindle.knowledge.cuda import libraries
 
 _BITS = ("", " (x86)")
 
@@ -40,8 +40,8 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         windows = request.system == "windows" and request.cudnn.version is not None
         found.append({**need, "cudnn": ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""})
     for load in loaded_by_cudnn(request):
-        terms = redistribution.terms(load.loads[0], "windows")
-        fix = f"put it into the bin folder of cuDNN ({terms.where})" if terms else "put it into the bin folder of cuDNN"
+        owner = libraries.owner_of(load.loads[0], "windows")
+        fix = f"put it into the bin folder of cuDNN ({owner.where})" if owner else "put it into the bin folder of cuDNN"
         what = f"{load.loads[0]}: {load.why}"
         found.append(
             {**_file(what, "", "environment", fix), "dll": load.loads[0], "places": ["RK_CUDNN/bin", "RK_CUDA/bin"]}

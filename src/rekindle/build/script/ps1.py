@@ -8,6 +8,7 @@ from rekindle.build.configure.render import change_lines, one_line, ps1_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
+from rekindle.build.script.standalone_folder import NOT_OURS
 from rekindle.build.script.text import comment, title
 
 
@@ -114,18 +115,29 @@ def _begin() -> list[str]:
         "  Write-Output 'Install it there, or correct RK_PYTHON near the top of this file.'",
         "  exit 3",
         "}",
-        "New-Item -ItemType Directory -Force -Path $Env:RK_WORK | Out-Null",
-        "$Env:RK_STEPS = $Env:RK_WORK + '\\steps.py'",
         "# File names and messages in UTF-8, whatever the console's code page is",
         "$Env:PYTHONUTF8 = '1'",
+        "function Confirm-Started([int]$Code) {",
+        f"  if ($Code -eq {BAD_WORD}) {{ exit 2 }}",
+        f"  if ($Code -eq {NOT_OURS}) {{ exit 4 }}",
+        "  if ($Code -ne 0) {",
+        "    Write-Output ('The Python at ' + $Env:RK_PYTHON + ' exited with code ' + $Code)",
+        "    Write-Output 'Correct RK_PYTHON near the top of this file: it must be an interpreter, not a shim.'",
+        "    exit 3",
+        "  }",
+        "}",
+        "# The folder is looked at before anything is written into it; until then the Python part lies among your own",
+        "# temporary files",
+        "$Unpacked = [System.IO.Path]::GetTempFileName()",
+        "[System.IO.File]::WriteAllText($Unpacked, $PythonPart)",
+        "& $Env:RK_PYTHON -I -X utf8 $Unpacked 'folder'",
+        "$Code = $LASTEXITCODE",
+        "Remove-Item -LiteralPath $Unpacked",
+        "Confirm-Started $Code",
+        "$Env:RK_STEPS = $Env:RK_WORK + '\\steps.py'",
         "[System.IO.File]::WriteAllText($Env:RK_STEPS, $PythonPart)",
         "& $Env:RK_PYTHON $Env:RK_STEPS 'start'",
-        f"if ($LASTEXITCODE -eq {BAD_WORD}) {{ exit 2 }}",
-        "if ($LASTEXITCODE -ne 0) {",
-        "  Write-Output ('The Python at ' + $Env:RK_PYTHON + ' exited with code ' + $LASTEXITCODE)",
-        "  Write-Output 'Correct RK_PYTHON near the top of this file: it must be an interpreter, not a shim.'",
-        "  exit 3",
-        "}",
+        "Confirm-Started $LASTEXITCODE",
         "",
     ]
 

@@ -22,7 +22,7 @@ from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.script.needs import first_on_path, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import libraries, redistribution
+from rekindle.knowledge.cuda import libraries
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.releases import torch_release
 
@@ -124,6 +124,7 @@ class _Composer:
         steps = [step for step in self._steps() if step is not None]
         places = self._places()
         targets = [str(target) for target in request.gpu_targets] if request.cuda else []
+        known = _libraries(request)
         plan = {
             "title": self._title(),
             "torch": request.torch or "",
@@ -137,14 +138,14 @@ class _Composer:
             "architectures": targets,
             "expected": self._expected(),
             "places": [place.variable for place in places if place.variable != "RK_JOBS"],
-            "steps": _prints(steps, self.environment, [self.patches, self.requirements]),
+            "steps": _prints(steps, self.environment, [self.patches, self.requirements], known),
             "always": [step.name for step in steps if step.always],
             "needs": needs(request, {step.name for step in steps}),
             "first": first_on_path(request),
             "smoke": smoke.CODE.splitlines(),
             "sets": sorted({change.name for change in self.environment.changes}),
             "repair": self._repair_words(),
-            **_libraries(request),
+            **known,
             "patches": self.patches,
         }
         return Script(
@@ -414,18 +415,24 @@ def _backend(request: BuildRequest, *, elsewhere: bool) -> str | None:
 
 
 def _libraries(request: BuildRequest) -> dict[str, Any]:
-    """What the Python part knows of DLLs: who loads what while running, what is never carried along, where it is."""
+    """What the Python part knows of DLLs: who loads what while running, and whose each of them is."""
     if request.system != "windows" or not request.torch:
-        return {"loads": [], "never": [], "where": [], "cudnn_parts": []}
-    terms = redistribution.all_terms("windows")
+        return {"loads": [], "owners": [], "cudnn_parts": []}
     major = request.cudnn.version.major if request.cudnn and request.cudnn.version else 0
     return {
         "loads": [
             {"by": row.by.lower(), "loads": [name.lower() for name in row.loads]}
             for row in libraries.loads_on("windows")
         ],
-        "never": [name for row in terms if row.bundle in ("no", "python") for name in row.names],
-        "where": [{"names": list(row.names), "where": row.where} for row in terms],
+        "owners": [
+            {
+                "names": [name.lower() for name in row.names],
+                "never": 1 if row.on_every_machine else 0,
+                "wrong": 1 if row.bundle == "no" else 0,
+                "where": row.where or "",
+            }
+            for row in libraries.owners_on("windows")
+        ],
         "cudnn_parts": list(libraries.cudnn_parts(major)) if major else [],
     }
 
@@ -464,7 +471,9 @@ def _commit(request: BuildRequest) -> str:
     return release.git_version or "" if str(request.release) == release.newest else ""
 
 
-def _prints(steps: list[ScriptStep], environment: BuildEnvironment, more: list[Any]) -> list[dict[str, str]]:
+def _prints(
+    steps: list[ScriptStep], environment: BuildEnvironment, more: list[Any], known: dict[str, Any]
+) -> list[dict[str, str]]:
     """A step's own print holds that of the step before it: what stands on something new is done anew."""
     found = []
     last = ""
@@ -472,6 +481,8 @@ def _prints(steps: list[ScriptStep], environment: BuildEnvironment, more: list[A
         spelled = msgspec.json.encode([last, step]) + json.dumps(more).encode()
         if step.environment:
             spelled += environment.digest_text().encode()
+        if step.name == "libraries":
+            spelled += json.dumps(known).encode()
         last = hashlib.sha256(spelled).hexdigest()[:12]
         found.append({"name": step.name, "print": last})
     return found

@@ -1,5 +1,6 @@
 """The part of a build script that no shell does well: marks, logs, running programs. Needs Python 3.7 and no more.
 
+steps.py folder                the folder of this build is the user's own (else 13); it is made if it is not there
 steps.py start                 the arguments make sense (else 12); what --from names is to be done again
 steps.py begin STEP            exit code 0: do it, 10: it is done already, 11: enough, --until was before it
 steps.py run PROGRAM WORD ...  run it, every line with the time on the screen and in the logs

@@ -14,6 +14,7 @@ import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rekindle.build.script.standalone import PLAN, place, read, say, stop, write
 
@@ -24,20 +25,32 @@ MOST_NAMES = 4096
 def libraries(folder: str, *places: str) -> int:
     """Every DLL that something in `folder` needs is there afterwards, or is named with who needs it."""
     there = {path.name.lower(): path for path in sorted(Path(folder).glob("*.dll"))}
+    wrong = [path.name for path in there.values() if owner_of(path.name).get("wrong")]
+    if wrong:
+        lines = [f"WRONG    {name} does not belong into {folder}: {owner_of(name)['where']}" for name in wrong]
+        return stop(*lines, "delete it there and run the same script again")
     waiting = [*there.values(), *sorted(Path(folder).parent.glob("*.pyd"))]
-    where = [Path(each) for each in (*places, *os.environ.get("RK_PATH", "").split(os.pathsep)) if each]
+    windows = Path(os.environ.get("SYSTEMROOT", "C:\\Windows"))
+    where = [
+        Path(each)
+        for each in (*places, str(windows / "System32"), *os.environ.get("RK_PATH", "").split(os.pathsep))
+        if each
+    ]
     held = [{path.name.lower(): path for path in files_in(each)} for each in where]
     brought: list[str] = []
     missing: dict[str, str] = {}
     while waiting:
         user = waiting.pop(0)
         for wanted in asked_by(user):
-            if any(fnmatch.fnmatch(name, wanted) for name in there) or never(wanted):
+            owner = owner_of(wanted)
+            if any(fnmatch.fnmatch(name, wanted) for name in there) or owner.get("never"):
                 continue
             found = [path for each in held for name, path in each.items() if fnmatch.fnmatch(name, wanted)][:1]
             if not found:
-                if not of_the_system(wanted):
-                    missing.setdefault(wanted, user.name)
+                missing.setdefault(wanted, user.name)
+                continue
+            if not owner and windows in found[0].parents:
+                say(f"left     {wanted} to Windows, for {user.name}: it is in {found[0].parent}")
                 continue
             target = Path(folder, found[0].name)
             shutil.copyfile(found[0], target)
@@ -49,8 +62,9 @@ def libraries(folder: str, *places: str) -> int:
     if missing:
         lines = []
         for name, user_name in sorted(missing.items()):
-            lines += [f"MISSING  {name}, which {user_name} loads", f"         {source_of(name)}"]
-        return stop(*lines, "put it into one of these folders and run the same script again:", *map(str, where[:6]))
+            lines += [f"MISSING  {name}, which {user_name} loads", f"         {owner_of(name).get('where', '')}"]
+        ours = [str(each) for each in where if windows not in (each, *each.parents)]
+        return stop(*lines, "put it into one of these folders and run the same script again:", *ours[:6])
     write(place("libraries.txt"), "".join(f"{name}\n" for name in sorted(there)))
     say(f"{len(there)} DLLs in {folder}; all that they import is there, of Windows, of Python or of the driver")
     return 0
@@ -70,19 +84,10 @@ def asked_by(path: Path) -> list[str]:
     return list(dict.fromkeys([*imported(path), *loads]))
 
 
-def never(name: str) -> bool:
-    """The driver's and Python's own are never carried along; what has no name on disk belongs to Windows."""
-    return name.startswith(("api-ms-win-", "ext-ms-")) or any(fnmatch.fnmatch(name, each) for each in PLAN["never"])
-
-
-def of_the_system(name: str) -> bool:
-    return Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32", name).is_file()
-
-
-def source_of(name: str) -> str:
-    return next(
-        (row["where"] for row in PLAN["where"] if any(fnmatch.fnmatch(name, each) for each in row["names"])), ""
-    )
+def owner_of(name: str) -> dict[str, Any]:
+    """Whose a DLL is, as far as the table of the plan knows."""
+    name = name.lower()
+    return next((row for row in PLAN["owners"] if any(fnmatch.fnmatch(name, each) for each in row["names"])), {})
 
 
 def imported(path: Path) -> list[str]:

@@ -29,12 +29,13 @@ from rekindle.build.script.standalone import (
     stop,
     write,
 )
+from rekindle.build.script.standalone_folder import own_folder
 from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, libraries
 
 
 def main(words: Sequence[str]) -> int:
     commands: dict[str, Callable[..., int]] = {
-        "start": start, "begin": begin, "failed": failed, "run": run, "preflight": preflight,
+        "folder": own_folder, "start": start, "begin": begin, "failed": failed, "run": run, "preflight": preflight,
         "commit": commit, "copy": copy, "freeze": freeze, "patch": patch, "environment": environment,
         "smoke-file": smoke_file, "smoke-run": smoke_run, "fresh": fresh, "check": check, "empty": empty,
         "collect": collect, "pack": pack, "install": install, "tryout": tryout, "finish": finish,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from rekindle.build.configure import tree
 from rekindle.core import files
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
-from rekindle.core.errors import UsageError
-from rekindle.fleet import planning
+from rekindle.core.errors import BadInput, UsageError
+from rekindle.fleet import matrix_file, planning
 from rekindle.fleet.export import github
 from rekindle.fleet.export.workflow import SHELF, ExportSettings, exported, notes
 from rekindle.fleet.export.write import as_yaml
@@ -55,9 +57,10 @@ def init(
     wanted = ("matrix.toml", WORKFLOW, "README.md", ".gitignore")
     if taken := [name for name in wanted if (folder / name).exists()]:
         raise UsageError(f"`{folder / taken[0]}` is there already", hint="name a new folder")
+    own = _projects(matrix, folder) if matrix else {}
     files.write_text(folder / "matrix.toml", text)
-    if matrix is not None:
-        _copy_projects(matrix, folder)
+    for named, (source, manifest) in own.items():
+        tree.copy(source, folder / named, manifest, {})
     plan = planning.make(folder / "matrix.toml").plan
     settings = ExportSettings(cores=4, limit=350, site=True, accept_licence=accept_licence)
     if rekindle:
@@ -71,18 +74,32 @@ def init(
     return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds)
 
 
-def _copy_projects(matrix: Path, folder: Path) -> None:
-    """Projects of your own go into the repository, at the same place beside the matrix."""
-    import shutil
+def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifest]]:
+    """Projects of your own go into the repository, at the same place beside the matrix: their folders and files.
 
-    from rekindle.fleet import matrix_file
-
+    A link is refused: it may lead to anything on this computer, and a repository is for others to read.
+    """
+    found = {}
     for entry in matrix_file.read(matrix).projects.values():
         named = Path(entry.build).parent if entry.build else Path(entry.source or ".")
         if named.is_absolute() or ".." in named.parts or str(named) == ".":
             message = f"the project in `{named}` does not lie below the matrix"
             raise UsageError(message, hint="put it into a folder beside the matrix")
-        shutil.copytree(matrix.parent / named, folder / named, dirs_exist_ok=True)
+        if os.path.lexists(folder / named.parts[0]):
+            raise UsageError(f"`{folder / named.parts[0]}` is there already", hint="name a new folder")
+        _check_links(matrix.parent, named)
+        manifest = tree.manifest(matrix.parent / named)
+        for name in manifest:
+            _check_links(matrix.parent, named / name)
+        found[named] = (matrix.parent / named, manifest)
+    return found
+
+
+def _check_links(root: Path, named: Path) -> None:
+    for each in (named, *named.parents):
+        if files.is_link(root / each) and str(each) != ".":
+            message = f"`{root / each}` is a link, and could bring any file of yours into the repository"
+            raise BadInput(message, hint="replace the link with what it leads to, or remove it")
 
 
 def _publish(settings: ExportSettings) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Who brings which library: Windows and glibc, the driver, Python, redistributables, index packages; and what is loaded
-while running without any import table naming it."""
+"""Who brings which library: Windows and glibc, the driver, Python, redistributables, index packages; what may
+be put into a wheel; and what is loaded while running without any import table naming it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,28 @@ _STANDARD = re.compile(
 
 
 class Owner(Row, frozen=True, kw_only=True):
-    """`owner` is `system`, `driver`, `python`, `redistributable` or `package` (`package` is its name)."""
+    """Who brings these libraries (None: nobody), and whether they may be put into a wheel: `bundle` is `yes`, `given`
+    (only from a folder that was named), `no` (a copy is wrong) or None (nobody has looked)."""
 
     id: str
     system: str
-    owner: str
     names: tuple[str, ...]
-    note: str
+    owner: str | None = None
+    note: str = ""
     package: str | None = None
+    bundle: str | None = None
+    packages: tuple[str, ...] = ()
+    licence: str | None = None
+    where: str | None = None
+
+    @property
+    def on_every_machine(self) -> bool:
+        """The system, the driver or Python brings it: nobody packs it."""
+        return self.owner in ("system", "driver", "python")
+
+    def allows(self, package: str) -> bool:
+        """May it be taken from this package of the index?"""
+        return any(fnmatchcase(package, pattern) for pattern in self.packages)
 
 
 class Load(Row, frozen=True, kw_only=True):
@@ -82,10 +96,15 @@ def _matches(name: str, pattern: str) -> bool:
 
 def owner_of(name: str, system: str) -> Owner | None:
     """Who brings this library to a machine; None when the tables do not know."""
-    for row in _owners():
-        if row.system == system and any(matches(name, pattern, system) for pattern in row.names):
+    for row in owners_on(system):
+        if any(matches(name, pattern, system) for pattern in row.names):
             return row
     return None
+
+
+def owners_on(system: str) -> tuple[Owner, ...]:
+    """Every row, for whoever has to take the table along as data; the first that matches counts."""
+    return tuple(row for row in _owners() if row.system == system)
 
 
 def loaded_by(name: str, system: str) -> list[Load]:

@@ -6,8 +6,9 @@ from enum import Enum
 
 import msgspec
 
-from rekindle.core.command import pip_install
+from rekindle.core.command import pip_install, rekindle
 from rekindle.core.findings import Finding, Fix, State
+from rekindle.knowledge.cuda.libraries import owner_of
 
 
 class LoadTime(str, Enum):
@@ -95,6 +96,8 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     skew: tuple[Skew, ...] = ()
     wrong_machine: tuple[WrongMachine, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
+    system_files: tuple[str, ...] = ()
+    """Files of Windows or of the driver inside the package."""
     tests: tuple[str, ...] = ()
     brought: tuple[Brought, ...] = ()
     against: str | None = None
@@ -109,6 +112,7 @@ def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
     found += [_skew(item, closure.system) for item in closure.skew]
     found += [_wrong_machine(item, closure.system) for item in closure.wrong_machine]
     found += [_duplicate(item) for item in closure.duplicates]
+    found += [] if alone else [_system_file(name, closure.system) for name in closure.system_files]
     found += [_test(name) for name in closure.tests]
     found += _with_torch(closure)
     if not found:
@@ -236,6 +240,18 @@ def _duplicate(item: Duplicate) -> Finding:
         found=f"`{item.library}` is there {len(item.files)} times: {', '.join(f'`{name}`' for name in item.files[:4])}",
         why=why if item.openmp else "which of them is loaded depends on the order of imports",
         fix=Fix(text="keep the one in torch/lib and remove the others"),
+    )
+
+
+def _system_file(name: str, system: str) -> Finding:
+    file = name.rpartition("/")[2]
+    owner = owner_of(file, system)
+    return Finding(
+        id="closure.system-file",
+        state=State.FAIL,
+        found=f"`{name}` is {owner.note if owner else 'of the system'}; it must not be in a package",
+        why="it fits only the computer it was copied from; elsewhere torch does not load, or the process crashes",
+        fix=Fix(text="take it out", commands=(rekindle("repair", "WHEEL", "--remove", file),)),
     )
 
 

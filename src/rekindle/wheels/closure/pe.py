@@ -46,6 +46,7 @@ class _PeWalk(Walk):
         self.torch = torch
         self.python = python
         self.elsewhere = elsewhere
+        self.system_files = sorted(found.name for found in binaries if _is_no_packages(found.file))
         self.files = [found for found in binaries if not torch or _is_loaded(found.name)]
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
@@ -71,6 +72,7 @@ class _PeWalk(Walk):
             skew=tuple(self.skew),
             wrong_machine=tuple(self.machines),
             duplicates=tuple(self._duplicates()),
+            system_files=tuple(self.system_files),
             tests=tuple(found.name for found in self.files if self.torch and _is_test(found)),
             brought=tuple(self.brought[name] for name in sorted(self.brought)),
             against=self.torch_here.label if self.torch_here else None,
@@ -130,7 +132,7 @@ class _PeWalk(Walk):
             wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
             chain=(),
             owner=owner.owner if owner else None,
-            note=owner.note if owner else note,
+            note=(owner.note if owner else "") or note,
             package=provider_pin(library, owner.package if owner else None, how, self.python),
         )
         return None
@@ -206,6 +208,12 @@ def _is_loaded(name: str) -> bool:
     """Of a torch package, what `import torch` loads: torch/lib and the extension modules, not torch/bin."""
     low = name.lower()
     return low.endswith(".pyd") or (low.startswith(_LIB) and low.endswith(".dll")) or not low.startswith("torch/")
+
+
+def _is_no_packages(file: str) -> bool:
+    """Windows' own or the driver's: no package may have a copy."""
+    owner = owner_of(file, "windows")
+    return owner is not None and owner.bundle == "no"
 
 
 def provider_pin(library: str, package: str | None, how: LoadTime, python: str | None) -> str | None:

@@ -11,7 +11,7 @@ from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.cuda import redistribution
+from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import own, served, sums
 from rekindle.wheels.closure import linkage
@@ -68,7 +68,7 @@ def complete(
         links = closure(files, requires=known.requires, torch=known.is_torch_package)
         if links is None:
             break
-        news = [item for item in links.missing if item.library.lower() not in absent and _is_ours(item, system)]
+        news = [item for item in links.missing if item.library.lower() not in absent and _is_ours(item)]
         if not news:
             break
         for item in news:
@@ -123,17 +123,16 @@ def floors(binaries: Sequence[Binary]) -> tuple[Version | None, Version | None]:
     return highest("GLIBC"), highest("GLIBCXX")
 
 
-def _is_ours(item: MissingLibrary, system: str) -> bool:
+def _is_ours(item: MissingLibrary) -> bool:
     """Is this ours to bring? Not what every Python has; not, on Linux, what torch's own packages bring."""
-    terms = redistribution.terms(item.library, system)
-    return item.owner not in ("python", "torch", "optional") and not (terms and terms.bundle == "python")
+    return item.owner not in ("python", "torch", "optional")
 
 
 def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
-    terms = redistribution.terms(item.library, system)
+    owner = owner_of(item.library, system)
     needed = item.how is LoadTime.IMPORT
     state = State.WARN if excluded or not needed else State.FAIL
-    where = terms.where if terms else "nobody's package is known to have it; look where it was built"
+    where = (owner.where if owner else None) or "nobody's package is known to have it; look where it was built"
     lies = None if excluded else providers.on_path(item.library)
     hint = f"; there is one on PATH at `{lies}`: if it is the right one, pass its folder with `--from`" if lies else ""
     verb = item.how.verb
@@ -144,7 +143,7 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
         found=f"`{item.library}` {left}; `{item.wanted_by[0]}` {verb} it{hint}",
         why=f"needed through: {' -> '.join(item.chain)}",
         fix=Fix(text=f"get it from: {where}", commands=(rekindle("repair", "WHEEL", "--from", "FOLDER"),)),
-        source=terms.source if terms else None,
+        source=owner.source if owner else None,
     )
 
 

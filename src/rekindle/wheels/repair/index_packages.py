@@ -14,7 +14,8 @@ from rekindle.core.errors import FetchFailed
 from rekindle.core.paths import cache_folder, sha256_of
 from rekindle.core.run import call
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn, library_packages, redistribution
+from rekindle.knowledge.cuda import cudnn, library_packages
+from rekindle.knowledge.cuda.libraries import Owner
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
 
@@ -30,14 +31,14 @@ class WantedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
 
-def choose(library: str, wanted: WantedLibrary, terms: redistribution.Redistribution) -> list[DllProvider]:
+def choose(library: str, wanted: WantedLibrary, owner: Owner) -> list[DllProvider]:
     """The index packages that have it, best first: of the wheel's CUDA, with code for its cards, newest, not withdrawn.
 
     When another library was already taken from a package, the same version of that package comes first; then what
     belongs to the very toolkit that the wheel was built with, since cuSPARSE of one update may ask for nvJitLink of it.
     """
     rows = [
-        row for row in library_packages.providers(library, wanted.system, wanted.machine) if terms.allows(row.package)
+        row for row in library_packages.providers(library, wanted.system, wanted.machine) if owner.allows(row.package)
     ]
     if wanted.cuda is not None:
         major = wanted.cuda.major

@@ -18,7 +18,7 @@ from rekindle.formats import binary, package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive, Member
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.cuda import redistribution
+from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.wheels.repair import index_packages
 from rekindle.wheels.repair.index_packages import WantedLibrary
@@ -54,17 +54,17 @@ class Providers:
 
     def find(self, library: str, wanted: WantedLibrary) -> Supply | None:
         """A library by its name, or by a pattern where what loads it knows only part of the name."""
-        terms = redistribution.terms(library, wanted.system)
+        owner = owner_of(library, wanted.system)
         key = library.lower() if wanted.system == "windows" else library
-        licence = terms.licence if terms else None
+        licence = owner.licence if owner else None
         for files in (self._files, self._system):
             name = max(fnmatch.filter(files, key), default=key) if "*" in key else key
             path = files.get(name)
-            if path is not None and not (terms and terms.bundle == "no"):
+            if path is not None and not (owner and owner.bundle == "no"):
                 return _from_file(library if name == key else path.name, path, licence)
-        if terms is None or terms.bundle != "yes" or not self._index:
+        if owner is None or owner.bundle != "yes" or not self._index:
             return None
-        for row in index_packages.choose(library, wanted, terms)[:3]:
+        for row in index_packages.choose(library, wanted, owner)[:3]:
             if not self._fetch:
                 origin = f"{row.package} {row.version} of the package index"
                 return Supply(

@@ -18,7 +18,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.formats import binary, package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.knowledge.cuda import redistribution
+from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu import gpus
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
@@ -159,11 +159,11 @@ def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) ->
                     raise BadInput(read.problem, hint="download or build the file again")
                 check_machine(read, tags)
                 version = read.pe.file_version if read.pe else None
-        terms = redistribution.terms(member.rpartition("/")[2], system_of(tags))
-        if terms and terms.bundle == "no":
-            raise UsageError(f"`{path.name}` belongs to NVIDIA's driver and is never bundled", hint=terms.where)
+        owner = owner_of(member.rpartition("/")[2], system_of(tags))
+        if owner and owner.bundle == "no":
+            raise UsageError(f"`{path.name}` is {owner.note}: it is never bundled", hint=owner.where)
         replaced = member in archive.members
-        licence = terms.licence if terms else None
+        licence = owner.licence if owner else None
         note = Added(member=member, size=size, origin=str(path), version=version, licence=licence, replaced=replaced)
         found[member] = (path, note)
     return found

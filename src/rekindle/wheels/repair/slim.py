@@ -22,7 +22,6 @@ from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.cuda import redistribution
 from rekindle.knowledge.cuda.libraries import is_vendor_library, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider, providers
 from rekindle.knowledge.gpu import gpus
@@ -111,8 +110,8 @@ def _planned(binaries: Sequence[Binary], wanted: WantedLibrary, known: Identity)
     packages: dict[str, DllProvider] = {}
     versions: dict[str, str] = {}
     for name in sorted(names):
-        terms = redistribution.terms(name, "linux")
-        rows = choose(name, msgspec.structs.replace(wanted, versions=dict(versions)), terms) if terms else []
+        owner = owner_of(name, "linux")
+        rows = choose(name, msgspec.structs.replace(wanted, versions=dict(versions)), owner) if owner else []
         if rows and not any(line.lower().startswith(rows[0].package) for line in known.requires):
             packages[name] = rows[0]
             versions.setdefault(rows[0].package, rows[0].version)

@@ -1,0 +1,98 @@
+"""What belongs to Windows or to the driver, inside a wheel: `inspect`, `verify` and `repair` say the same of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.knowledge.cuda.libraries import owner_of
+from rekindle.knowledge.cuda.library_packages import providers
+from support import small_wheels
+from support.command import rekindle_command
+from support.dlls import dll
+
+SET = "api-ms-win-crt-heap-l1-1-0.dll"
+INFO = {
+    "torch-2.7.1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 2.7.1\n",
+    "torch-2.7.1.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-win_amd64\n",
+    "torch/version.py": b"__version__ = '2.7.1'\ncuda = None\n",
+}
+
+
+def _wheel(folder: Path, *planted: str) -> Path:
+    """A torch whose c10.dll imports an API set, and what was put beside it."""
+    data = dll(folder / "c10.dll", ["KERNEL32.dll", SET]).read_bytes()
+    files = {"torch/lib/c10.dll": data, **dict.fromkeys(planted, dll(folder / "planted.dll").read_bytes()), **INFO}
+    return small_wheels.make(folder, files, name="torch-2.7.1-cp311-cp311-win_amd64.whl")
+
+
+def _closure(wheel: Path) -> list[tuple[str, str, str]]:
+    found = rekindle_command("inspect", str(wheel), "--json").json()["findings"]
+    return [
+        (item["id"], item["state"], item["found"].split("`")[1] if "`" in item["found"] else "")
+        for item in found
+        if item["id"].startswith("closure")
+    ]
+
+
+def test_one_that_holds_nothing_of_windows_is_right(tmp_path: Path) -> None:
+    assert _closure(_wheel(tmp_path)) == [("closure", "PASS", "")]
+
+
+@pytest.mark.parametrize(
+    "member", ["torch/lib/kernel32.dll", f"torch/lib/{SET}", "torch/bin/UCRTBASE.dll", "torch/lib/nvcuda.dll"]
+)
+def test_one_planted_file_is_found_by_inspect_and_by_verify(tmp_path: Path, member: str) -> None:
+    wheel = _wheel(tmp_path, member)
+    assert _closure(wheel) == [("closure.system-file", "FAIL", member)]
+    checks = {
+        each["id"]: each for each in rekindle_command("verify", str(wheel), "--no-run", "--json").json()["checks"]
+    }
+    assert checks["closure"]["state"] == "FAIL"
+    assert member in checks["closure"]["found"]
+
+
+def test_a_second_openmp_runtime_is_found(tmp_path: Path) -> None:
+    wheel = _wheel(tmp_path, "torch/lib/libiomp5md.dll", "torch.libs/libiomp5md.dll")
+    assert _closure(wheel) == [("closure.duplicate", "WARN", "libiomp5md.dll")]
+
+
+def test_repair_takes_it_out_and_never_puts_it_in(tmp_path: Path) -> None:
+    wheel = _wheel(tmp_path, "torch/lib/kernel32.dll")
+    out = ["-o", str(tmp_path / "out"), "--no-index"]
+    assert rekindle_command("repair", str(wheel), *out).code == 8
+    seen = rekindle_command("repair", str(wheel), *out, "--remove", "kernel32.dll", "--complete", "--json")
+    assert seen.code == 0, seen.out
+    assert _closure(Path(seen.json()["output"])) == [("closure", "PASS", "")]
+    planted = dll(tmp_path / "System32" / "user32.dll")
+    refused = rekindle_command("repair", str(wheel), *out, "--add", str(planted))
+    assert refused.code == 2
+    assert "`user32.dll` is part of Windows" in " ".join(refused.err.split())
+
+
+def test_a_file_of_windows_looked_at_alone_is_where_it_belongs(tmp_path: Path) -> None:
+    assert _closure(dll(tmp_path / "kernel32.dll")) == [("closure", "PASS", "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("KERNEL32.dll", "windows-system"), ("ntdll.dll", "windows-system"), ("combase.dll", "windows-system"),
+        ("ucrtbase.dll", "windows-crt"), (SET, "windows-crt"), ("ext-ms-win-gdi-draw-l1-1-1.dll", "windows-crt"),
+        ("msvcp140.dll", "vc-runtime"), ("vcruntime140.dll", "vc-runtime-of-python"),
+        ("cudart64_110.dll", "windows-cuda"),
+        ("cudnn_ops64_9.dll", "windows-cudnn"), ("mkl_core.2.dll", "windows-mkl"), ("libiomp5md.dll", "windows-openmp"),
+        ("torch_cpu.dll", "windows-torch"), ("nvcuda.dll", "windows-driver"), ("somebodys.dll", None),
+    ],
+)  # fmt: skip
+def test_each_name_has_one_owner(name: str, id: str | None) -> None:
+    found = owner_of(name, "windows")
+    assert (found.id if found else None) == id
+
+
+def test_nothing_that_a_package_of_the_index_brings_is_said_to_be_windows() -> None:
+    names = {row.dll for row in providers("*")}
+    assert len(names) > 200
+    own = {name for name in names if (owner := owner_of(name, "windows")) and owner.bundle == "no"}
+    assert own == set()
