@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from rekindle.core.errors import ChecksFailed
 from rekindle.core.findings import State
-from rekindle.fleet import planning, shelved, view
+from rekindle.fleet import planning, run, shelved, view
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, _Placed
 from rekindle.fleet.intake import Intake
@@ -41,9 +42,9 @@ HAVE = Announcement(
 
 
 class Bench:
-    def __init__(self, folder: Path, **rules: Any) -> None:
+    def __init__(self, folder: Path, *, matrix: str = MATRIX, **rules: Any) -> None:
         shutil.copytree(project("spark"), folder / "spark", dirs_exist_ok=True)
-        (folder / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+        (folder / "matrix.toml").write_text(matrix, encoding="utf-8")
         self.planned = planned = planning.make(folder / "matrix.toml")
         state = FleetState(folder / "state")
         self.said: list[str] = []
@@ -153,10 +154,36 @@ def test_progress_says_how_far_where_and_how_long(bench: Bench) -> None:
     bench.put(bench.jobs[0], bench.join("one"))
     bench.dispatcher._progress()
     assert bench.said[-1].startswith("0 of 3 done; 1 running: spark-cu118-") and "about 15 min left" in bench.said[-1]
-    bench.dispatcher._final("done", bench.jobs[0], seconds=60.0)
+    bench.dispatcher.final("done", bench.jobs[0], seconds=60.0)
     bench.dispatcher.running.clear()
     bench.dispatcher._progress()
     assert "1 of 3 done; about 1 min left" in bench.said[-1], "what was measured counts more than what was guessed"
+
+
+def test_progress_counts_a_finished_job_once_while_its_wheel_is_checked(tmp_path: Path, bench: Bench) -> None:
+    """It said "1 of 2 done" of one job: the check of its wheel was counted beside it."""
+    kepler = next(job for job in bench.jobs if job.cards == ("sm_35",))
+    shelved_entry(bench, tmp_path, kepler)
+    place = bench.join("card", cards=("sm_35",))
+    bench.dispatcher.running[kepler.key or ""] = _Placed(kepler, place, "card", alone=False, check=True)
+    bench.dispatcher._progress()
+    assert bench.said[-1].startswith("1 of 3 done; 1 running: spark-cu118-sm35")
+
+
+def test_a_job_without_the_wheels_it_was_to_make_has_failed(tmp_path: Path) -> None:
+    """A job for two Pythons whose wheel serves one, and one whose wheel is gone: neither is done."""
+    bench = Bench(tmp_path, matrix=MATRIX.replace("cuda =", 'python = ["3.11", "3.12"]\ncuda ='))
+    half, gone, there = bench.jobs
+    assert [len(job.cells) for job in bench.jobs] == [2, 2, 2]
+    wheel = small_wheel(tmp_path / "half")
+    with pytest.raises(ChecksFailed, match=f"`{wheel.name}` is not for Python 3.12"):
+        shelved.shelve(tmp_path / "shelf", half, wheel, 60.0)
+    assert shelf.entries(tmp_path / "shelf") == () and shelved.jobs_on(tmp_path / "shelf") == {}
+    shelved_entry(bench, tmp_path, there)
+    bench.dispatcher.final("done", gone, wheel="gone.whl")
+    run.count_wheels(bench.dispatcher, tmp_path / "shelf")
+    assert bench.events("failed") == [gone.key]
+    assert bench.said[-1] == f"failed    {gone.name}: its wheel is not on the shelf"
 
 
 def test_cancelled_before_it_began(bench: Bench) -> None:
@@ -202,7 +229,7 @@ def shelved_entry(bench: Bench, folder: Path, job: FleetJob) -> ShelvedWheel:
     assert job.key and job.lock
     shelved.record(folder / "shelf", ShelvedJob(key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock))
     bench.dispatcher.waiting.remove(job.key)
-    bench.dispatcher._final("done", job, worker="plain", wheel=entry.file, sha256=entry.sha256)
+    bench.dispatcher.final("done", job, worker="plain", wheel=entry.file, sha256=entry.sha256)
     bench.dispatcher.checks.built(job, "plain", entry)
     return entry
 

@@ -171,6 +171,48 @@ def test_a_project_of_your_own_is_planned_with_the_toolkits_that_compile_for_the
     assert not before & after, "another source is another job"
 
 
+PYTHONS = """
+project = "ember"
+cuda = "cpu"
+python = ["3.10", "3.11", "3.12"]
+[projects.ember]
+build = "ember/build.toml"
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "backend", "wheels"),
+    [
+        ({}, "scikit-build-core", ["3.10", "3.11", "3.12"]),
+        ({"build.toml": ('name = "ember"', 'name = "ember"\nbackend = "cmake"')}, "cmake", [None]),
+        ({"pyproject.toml": ("scikit", "other"), "CMakeLists.txt": ("", "")}, "cmake", [None]),
+        ({"pyproject.toml": ("scikit", "other"), "setup.py": ("", "")}, "setup.py", ["3.10", "3.11", "3.12"]),
+        ({"pyproject.toml": ("wheel.packages", 'wheel.py-api = "py3"\nwheel.packages')}, "scikit-build-core", [None]),
+        (
+            {"pyproject.toml": ("wheel.packages", 'wheel.py-api = "cp311"\nwheel.packages')},
+            "scikit-build-core",
+            ["3.10", "3.11"],
+        ),
+    ],
+    ids=["looked", "named", "no-python", "setup.py", "py3", "abi3"],
+)
+def test_the_source_says_whether_a_wheel_is_for_one_python(
+    tmp_path: Path, change: dict[str, tuple[str, str]], backend: str, wheels: list[str | None]
+) -> None:
+    """A build file without a backend was taken for Python-free: of three wheels one was built, and all were "done"."""
+    shutil.copytree(project("ember"), tmp_path / "ember")
+    for name, (old, new) in change.items():
+        file = tmp_path / "ember" / name
+        file.touch()
+        file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    made = planning.make(written(tmp_path, PYTHONS))
+    locks = [job.lock for job in made.plan.jobs if job.lock]
+    assert sorted(lock.python or "" for lock in locks) == [each or "" for each in wheels]
+    assert {lock.backend for lock in locks} == {backend}
+    assert made.plan.totals.build == len(wheels)
+    assert sorted(str(cell.python) for job in made.plan.jobs for cell in job.cells) == ["3.10", "3.11", "3.12"]
+
+
 def test_what_is_on_the_shelf_is_done_until_the_wheel_is_gone(tmp_path: Path) -> None:
     from rekindle.wheels.shelf import shelf
 

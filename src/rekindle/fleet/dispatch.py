@@ -195,7 +195,7 @@ class Dispatcher:
         _, blamed = self._dead.get(job.key, (0, 0))
         if blamed >= self.rules.deaths:
             error = f"{blamed} workers died while this job ran on them alone"
-            self._final("aside", job, error=error, log=self.intake.keep_log(job.key, self._log_of(job.key)))
+            self.final("aside", job, error=error, log=self.intake.keep_log(job.key, self._log_of(job.key)))
         elif job.key not in self.waiting:
             # What was begun goes on first: a worker may hold most of it.
             self.waiting.insert(0, job.key)
@@ -286,7 +286,7 @@ class Dispatcher:
             bad = [need for need in self.jobs[key].needs if self.ended.get(need, "done") not in ("done",)]
             if bad:
                 self.waiting.remove(key)
-                self._final("failed", self.jobs[key], error=f"it needs {self.jobs[bad[0]].name}, which did not succeed")
+                self.final("failed", self.jobs[key], error=f"it needs {self.jobs[bad[0]].name}, which did not succeed")
 
     def _give_up(self) -> None:
         """When nothing runs and nobody came for what is left within the patience, it is said what is missing."""
@@ -301,7 +301,7 @@ class Dispatcher:
             return
         for key in list(self.waiting):
             self.waiting.remove(key)
-            self._final("unplaced", self.jobs[key], error=self._missing(self.jobs[key]))
+            self.final("unplaced", self.jobs[key], error=self._missing(self.jobs[key]))
 
     def _hopeless(self, job: FleetJob) -> bool:
         return all(lacks(job, have) or self._was_full(job, have) for have in self.seen.values())
@@ -324,7 +324,7 @@ class Dispatcher:
             elif result.done:
                 placed.step = "upload"
                 entry = await self.intake.take(client, placed.address, job, result, self.workers[placed.address].key)
-                self._final(
+                self.final(
                     "done", job, worker=placed.name, wheel=entry.file, sha256=entry.sha256, seconds=_since(placed),
                     cache_hits=result.cache_hits, cache_misses=result.cache_misses,
                 )  # fmt: skip
@@ -349,7 +349,7 @@ class Dispatcher:
         if placed.check:
             self.checks.unchecked(placed.job, error, worker=placed.name)
         else:
-            self._final("failed", placed.job, worker=placed.name, error=error, seconds=_since(placed))
+            self.final("failed", placed.job, worker=placed.name, error=error, seconds=_since(placed))
 
     async def _take_check(self, client: Any, placed: _Placed, result: JobResult) -> None:
         """What a card said of a wheel. One that failed there is not offered any more."""
@@ -362,7 +362,7 @@ class Dispatcher:
         except ChecksFailed as error:
             self.checks.failed(job, placed.name, error.message)
             self.intake.yank(job, f"it failed on {placed.name}")
-            self._final("failed", job, worker=placed.name, error=error.message, seconds=_since(placed), step="check")
+            self.final("failed", job, worker=placed.name, error=error.message, seconds=_since(placed), step="check")
         else:
             self.checks.done(job, placed.name, entry)
         await call(client, placed.address, work.forget, job.key)
@@ -379,7 +379,7 @@ class Dispatcher:
         job, key = placed.job, placed.job.key or ""
         log = self.intake.keep_log(key, result.log)
         if result.cancelled:
-            self._final("cancelled", job, worker=placed.name, seconds=_since(placed), log=log)
+            self.final("cancelled", job, worker=placed.name, seconds=_since(placed), log=log)
         elif result.full and len(self._full.setdefault(key, set())) < self.rules.tries:
             self._full[key].add(placed.name)
             if placed.address in self.workers:
@@ -389,12 +389,12 @@ class Dispatcher:
             self.journal.write(event("full", key=key, worker=placed.name, error=result.error, log=log))
             self.waiting.insert(0, key)
         else:
-            self._final(
+            self.final(
                 "failed", job, worker=placed.name, error=result.error, diagnosis=result.diagnosis, log=log,
                 step=placed.step, seconds=result.seconds,
             )  # fmt: skip
 
-    def _final(self, kind: str, job: FleetJob, **values: Any) -> None:
+    def final(self, kind: str, job: FleetJob, **values: Any) -> None:
         assert job.key is not None
         self.journal.write(event(kind, key=job.key, name=job.name, **values))
         self.ended[job.key] = kind
@@ -417,8 +417,9 @@ class Dispatcher:
         if time.monotonic() - self._told_at < self.rules.heartbeat:
             return
         self._told_at = time.monotonic()
-        counts = {"done": 0, "waiting": len(self.waiting), "running": len(self.running)}
-        for state in self.ended.values():
+        counts = {"done": 0}
+        for key in self.jobs:
+            state = self.ended.get(key) or ("running" if key in self.running else "waiting")
             counts[state] = counts.get(state, 0) + 1
         now = [(placed.job.name, placed.name, placed.step) for placed in self.running.values()]
         slots = sum(have.slots for have in self.workers.values())
@@ -436,7 +437,7 @@ class Dispatcher:
         for key in self.state.cancelled():
             if key in self.waiting:
                 self.waiting.remove(key)
-                self._final("cancelled", self.jobs[key])
+                self.final("cancelled", self.jobs[key])
             elif key in self.running:
                 told = asyncio.ensure_future(call(client, self.running[key].address, work.stop, key))
                 self._told.add(told)

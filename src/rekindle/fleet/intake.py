@@ -18,7 +18,6 @@ from rekindle.fleet import shelved, sources, work
 from rekindle.fleet.job import FleetJob, JobKind
 from rekindle.fleet.order import JobOrder, JobResult, MadeFile
 from rekindle.fleet.planning import Planned
-from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
@@ -105,21 +104,16 @@ class Intake:
 
     async def take(self, client: Any, address: str, job: FleetJob, result: JobResult, key: str | None) -> ShelvedWheel:
         """Bring the wheel with its report, check it, and put it on the shelf."""
-        assert job.key is not None and job.lock is not None and result.wheel is not None
+        assert job.key is not None and result.wheel is not None
         place = self.state.arriving / job.key[:16]
         wheel = await self._fetch(client, address, job.key, result.wheel, place)
         report = await self._fetch(client, address, job.key, result.report, place) if result.report else None
         if result.signature:
             await self._fetch(client, address, job.key, result.signature, place)
         trusted = (signing.public_key(key),) if key else ()
-        known = shelved.addition(self.shelf, job.key, job.lock)
-        how = msgspec.structs.replace(known, report=report, trusted=trusted, build=result.facts)
+        how = {"report": report, "trusted": trusted, "build": result.facts}
         async with self._one_at_a_time:
-            (entry,) = await asyncio.to_thread(shelf.add, self.shelf, [wheel], how)
-        done = ShelvedJob(
-            key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=round(result.seconds / 60, 2)
-        )
-        shelved.record(self.shelf, done)
+            entry = await asyncio.to_thread(shelved.shelve, self.shelf, job, wheel, result.seconds, **how)
         for path in place.iterdir():
             path.unlink()
         place.rmdir()
@@ -181,6 +175,7 @@ def build_file_of(job: FleetJob, written: build_request.BuildFile) -> build_requ
     return msgspec.structs.replace(
         written,
         source=".",
+        backend=lock.backend,
         version=lock.version,
         cuda=lock.cuda_version,
         cuda_root=None,

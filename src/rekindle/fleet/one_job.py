@@ -24,7 +24,6 @@ from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import keys_named
 from rekindle.machine.probe import look
-from rekindle.wheels.shelf import shelf
 
 GOES_ON = 75
 """The exit code of a job whose time was up."""
@@ -156,14 +155,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _shelved(job: FleetJob, result: JobResult, folder: Path, place: Path) -> OneJob:
-    assert job.key is not None and job.lock is not None and result.wheel is not None
+    assert job.key is not None and result.wheel is not None
     report = folder / result.report.name if result.report else None
-    how = msgspec.structs.replace(shelved.addition(place, job.key, job.lock), report=report, build=result.facts)
-    (entry,) = shelf.add(place, [folder / result.wheel.name], how)
-    minutes = round(result.seconds / 60, 2)
-    shelved.record(
-        place, ShelvedJob(key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=minutes)
-    )
+    wheel = folder / result.wheel.name
+    entry = shelved.shelve(place, job, wheel, result.seconds, report=report, build=result.facts)
     return OneJob(
         key=job.key, name=job.name, state="done", wheel=entry.file, sha256=entry.sha256, seconds=result.seconds
     )

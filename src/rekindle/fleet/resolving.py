@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.build.configure import backends
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure.request import BuildFile
 from rekindle.core.errors import RekindleError, UnknownName
@@ -235,22 +236,23 @@ class Resolving:
     def _cmake(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
         entry = self.matrix.projects[cell.project]
         file = self._file(str(entry.build))
+        source = (self.root / str(entry.build)).parent / (file.source or ".")
         situation = wanted.situation
         if wanted.wish.cuda is not None and (refused := _toolkit(wanted)):
             return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
         cards = situation.capabilities if wanted.wish.cuda is not None else ()
+        backend = backends.choose(file.backend, source)
         lock = FleetLock(
             project=cell.project,
             kind=JobKind.CMAKE,
-            source=self._digest(str((self.root / str(entry.build)).parent / (file.source or "."))),
+            source=self._digest(str(source)),
             cuda=str(wanted.wish.cuda) if wanted.wish.cuda is not None else None,
             arch_list=";".join(str(each) for each in cards),
-            # The wheel that Rekindle packs of a CMake project has no Python in it.
-            python=None if file.backend in (None, "cmake") else wanted.python,
+            python=backend.python_for(source, wanted.python),
             system=situation.system,
             machine=situation.machine,
             profile=cell.profile,
-            backend=file.backend,
+            backend=backend.name,
             version=_labelled(file.version, wanted.wish.cuda, tuple(each.sm for each in cards)),
             options={**file.options, **wanted.options},
             requires=file.requires,

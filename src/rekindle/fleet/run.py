@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rekindle.core.errors import FetchFailed, UsageError
-from rekindle.fleet import certs, local, planning, scheduler
+from rekindle.fleet import certs, local, planning, scheduler, shelved
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, SchedulerLost, call
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.journal import FleetJournal, event
@@ -71,10 +71,18 @@ def _carry_out(planned: Planned, state: FleetState, settings: RunSettings, tell:
     dispatcher = Dispatcher(planned, state, journal, intake, settings.rules, tell)
     if not dispatcher.over:
         asyncio.run(_drive(dispatcher, state, settings, tell))
+    count_wheels(dispatcher, settings.shelf)
     seconds = round(time.monotonic() - begun, 3)
     journal.write(event("finish", seconds=seconds))
     journal.settle()
     return status_of(state, running=False, seconds=seconds)
+
+
+def count_wheels(dispatcher: Dispatcher, shelf: Path) -> None:
+    """At the end every job that is done has its wheel on the shelf; one that has not is not done."""
+    there = shelved.jobs_on(shelf)
+    for key in [key for key, word in dispatcher.ended.items() if word == "done" and key not in there]:
+        dispatcher.final("failed", dispatcher.jobs[key], error="its wheel is not on the shelf")
 
 
 async def _drive(dispatcher: Dispatcher, state: FleetState, settings: RunSettings, tell: Tell) -> None:

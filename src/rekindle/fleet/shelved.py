@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rekindle.core import codec, files
-from rekindle.core.errors import RekindleError
-from rekindle.fleet.job import FleetLock
+from rekindle.core.errors import ChecksFailed, RekindleError
+from rekindle.fleet.job import FleetJob, FleetLock
+from rekindle.stack.typed import python_of
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.shelf import Addition
+from rekindle.wheels.tags import wheel_tags
 
 FOLDER = "fleet"
 _KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
@@ -47,8 +50,24 @@ def jobs_on(folder: Path) -> dict[str, ShelvedJob]:
     return {job.key: job for job in found if job and wheels.get(job.wheel) == job.sha256}
 
 
+def shelve(folder: Path, job: FleetJob, wheel: Path, seconds: float, **how: Any) -> ShelvedWheel:
+    """A job's wheel onto the shelf, then its record: in place of an earlier one of its own, never of another job's.
+
+    A wheel that not every Python of the job takes is refused: the plan promised another.
+    """
+    assert job.key is not None and job.lock is not None
+    tags = tuple(map(str, wheel_tags(wheel)))
+    pythons = dict.fromkeys(python for cell in job.cells if (python := python_of(cell.python)[0]))
+    if without := [each for each in pythons if not shelf.runs_on(tags, each)]:
+        message = f"`{wheel.name}` is not for Python {', '.join(without)}"
+        raise ChecksFailed(message, hint="name the `backend` in the build file as the project is built")
+    (entry,) = shelf.add(folder, [wheel], msgspec.structs.replace(addition(folder, job.key, job.lock), **how))
+    minutes = round(seconds / 60, 2)
+    record(folder, ShelvedJob(key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=minutes))
+    return entry
+
+
 def addition(folder: Path, key: str, lock: FleetLock) -> Addition:
-    """How a job's wheel comes onto the shelf: in place of an earlier one of its own, never of another job's."""
     others = frozenset(job.wheel for job in jobs_on(folder).values() if job.key != key)
     return Addition(replace=True, kept=others, cuda=lock.cuda_version)
 

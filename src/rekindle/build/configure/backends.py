@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -12,7 +13,9 @@ from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.run.folders import Folders
+from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, StepFailed
+from rekindle.core.version import Version
 
 BACKENDS = ("setup.py", "scikit-build-core", "cmake")
 
@@ -47,6 +50,9 @@ class Backend(Protocol):
     configures_again: bool
     """Packing runs CMake once more, so that what it decided has to be looked at once more."""
 
+    def python_for(self, source: Path, python: str | None) -> str | None:
+        """The Python that a wheel for `python` is built with; None: one wheel is for every Python."""
+
     def build_folder(self, folders: Folders) -> Path: ...
     def configure(self, job: BackendJob) -> Sequence[Command]: ...
     def targets(self, job: BackendJob) -> tuple[str, ...]: ...
@@ -55,9 +61,9 @@ class Backend(Protocol):
     def collect(self, job: BackendJob, into: Path) -> Path: ...
 
 
-def choose(request: BuildRequest, source: Path) -> Backend:
+def choose(named: str | None, source: Path) -> Backend:
     """By name, or by what lies in the source."""
-    name = request.backend or _detected(source)
+    name = named or _detected(source)
     kinds: dict[str, Backend] = {"setup.py": SetupPy(), "scikit-build-core": ScikitBuildCore(), "cmake": PlainCMake()}
     if name not in kinds:
         message = f"unknown build backend `{name}`"
@@ -71,6 +77,9 @@ class PlainCMake:
     name = "cmake"
     copies = False
     configures_again = False
+
+    def python_for(self, source: Path, python: str | None) -> str | None:
+        return None
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
@@ -101,6 +110,9 @@ class SetupPy:
     name = "setup.py"
     copies = True
     configures_again = False
+
+    def python_for(self, source: Path, python: str | None) -> str | None:
+        return python
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.source / "build"
@@ -134,6 +146,16 @@ class ScikitBuildCore:
     name = "scikit-build-core"
     copies = True
     configures_again = True
+
+    def python_for(self, source: Path, python: str | None) -> str | None:
+        """`wheel.py-api` makes it one for all (`py3`), or for that Python and newer (`cp311`), with its stable ABI."""
+        said = python_api(source)
+        if said.startswith("py"):
+            return None
+        stable = re.fullmatch(r"cp3(\d+)", said)
+        if stable is None or python is None or python.endswith("t") or Version(python) < Version(f"3.{stable[1]}"):
+            return python
+        return f"3.{stable[1]}"
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.build
@@ -186,6 +208,17 @@ def only_wheel(into: Path) -> Path:
         message = f"packing left {len(found)} wheels in `{into}` instead of one"
         raise StepFailed(message, hint="read the log of the step; `rekindle diagnose` may know the cause")
     return found[0]
+
+
+def python_api(source: Path) -> str:
+    """What scikit-build-core is told of the Pythons that a wheel is for."""
+    project = source / "pyproject.toml"
+    if not project.is_file():
+        return ""
+    found: Any = codec.from_toml(files.read_bytes(project), dict[str, Any], name=f"`{project}`")
+    for name in ("tool", "scikit-build", "wheel", "py-api"):
+        found = found.get(name, "") if isinstance(found, dict) else ""
+    return str(found)
 
 
 def _detected(source: Path) -> str:

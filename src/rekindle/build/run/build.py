@@ -210,7 +210,7 @@ def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
         environ=computed,
         tools=tools.find(request, computed),
         folders=folders,
-        backend=backends.choose(request, shared.source),
+        backend=backends.choose(request.backend, shared.source),
         journal=shared.journal,
         version=version,
         jobs=force.jobs or choices.jobs,

@@ -110,7 +110,7 @@ class _Composer:
         self.request = request
         self.chosen = chosen
         self.version = wheel_version(request)
-        self.backend = backends.choose(_with_backend(request, elsewhere=beside), Path(request.source or "."))
+        self.backend = backends.choose(_backend(request, elsewhere=beside), Path(request.source or "."))
         self.given = request.source
         self.beside = beside and bool(request.source) and not self.paths.isabs(request.source)
         self.source = self._in("s") if self.backend.copies else request.source
@@ -403,14 +403,14 @@ class _Composer:
         return str(self.paths.join(self.work, folder, *inside))
 
 
-def _with_backend(request: BuildRequest, *, elsewhere: bool) -> BuildRequest:
+def _backend(request: BuildRequest, *, elsewhere: bool) -> str | None:
     """A release's own way to build where the plan names none; the source may not be here to be looked at."""
     if request.backend is None and request.torch:
-        return msgspec.structs.replace(request, backend=torch_release(request.torch).backend)
+        return torch_release(request.torch).backend
     if request.backend is None and (elsewhere or not Path(request.source).is_dir()):
         message = "the build file does not say how the project is built, and its source is not here to be looked at"
         raise BadInput(message, hint=f"add `backend` to it: one of {', '.join(backends.BACKENDS)}")
-    return request
+    return request.backend
 
 
 def _libraries(request: BuildRequest) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def find(
         if all(serves(entry, card) for card in cards)
         and (project is None or canonicalize_name(entry.project) == canonicalize_name(project))
         and (torch is None or _for_torch(entry, torch))
-        and (python is None or runs_on(entry, python))
+        and (python is None or runs_on(entry.tags, python))
         and (cuda is None or (entry.cuda is not None and entry.cuda.parts[: len(cuda.parts)] == cuda.parts))
         and entry.yanked is None
     ]
@@ -112,10 +112,10 @@ def serves(entry: ShelvedWheel, card: Capability) -> bool:
     return bool(entry.code) and overall(served(code, card).coverage for code in entry.code) is Coverage.SERVES
 
 
-def runs_on(entry: ShelvedWheel, python: str) -> bool:
-    """Does a Python `3.11`, or `3.13t`, take it, by its tags?"""
+def runs_on(tags: Sequence[str], python: str) -> bool:
+    """Does a Python `3.11`, or `3.13t`, take a wheel with these tags?"""
     wanted, free = Version(python.rstrip("t")), python.endswith("t")
-    for tag in entry.tags:
+    for tag in tags:
         interpreter, abi, _ = tag.split("-")
         version = python_of(interpreter)
         if version is None or (abi == "abi3" and not free and Version(version) <= wanted):
