@@ -11,11 +11,33 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rekindle.api import RekindleError, gpu, inspect, needs, plan
+    from rekindle.api import RekindleError, audit, diagnose, doctor, gpu, inspect, needs, plan, review
+    from rekindle.audit.answer import Audit
+    from rekindle.diagnose.answer import Diagnosis
+    from rekindle.diagnose.source import Diagnoses
+    from rekindle.doctor.report import DoctorReport
+    from rekindle.review.review import Review
+    from rekindle.stack.card import CardAnswer
+    from rekindle.stack.verdict import Verdict
+    from rekindle.wheels.inspect.inspection import Inspection
 
 __version__ = "0.2.0.dev0"
-__all__ = ["RekindleError", "__version__", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review"]
-_FUNCTIONS = frozenset(__all__) - {"__version__"}
+_ANSWERS = {
+    "Audit": "rekindle.audit.answer",
+    "CardAnswer": "rekindle.stack.card",
+    "Diagnoses": "rekindle.diagnose.source",
+    "Diagnosis": "rekindle.diagnose.answer",
+    "DoctorReport": "rekindle.doctor.report",
+    "Inspection": "rekindle.wheels.inspect.inspection",
+    "Review": "rekindle.review.review",
+    "Verdict": "rekindle.stack.verdict",
+}
+_FUNCTIONS = ("RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review")
+_HOMES = {**_ANSWERS, **dict.fromkeys(_FUNCTIONS, "rekindle.api")}
+__all__ = [
+    "Audit", "CardAnswer", "Diagnoses", "Diagnosis", "DoctorReport", "Inspection", "RekindleError", "Review", "Verdict",
+    "__version__", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review",
+]  # fmt: skip
 
 
 class _Package(ModuleType):
@@ -25,10 +47,10 @@ class _Package(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name in _FUNCTIONS:
+        if name in _HOMES:
             from importlib import import_module
 
-            return getattr(import_module("rekindle.api"), name)
+            return getattr(import_module(_HOMES[name]), name)
         message = f"module 'rekindle' has no attribute {name!r}"
         raise AttributeError(message)
 

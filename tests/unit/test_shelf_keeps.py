@@ -124,7 +124,7 @@ def test_builds_of_one_release_lie_side_by_side(tmp_path: Path) -> None:
         seen = rekindle_command(
             "shelf", "find", "ext", "--gpu", f"sm_{card.replace('.', '')}", "--torch", torch, "--shelf", str(root)
         )
-        assert f'"ext=={versions[number]}"' in seen.err
+        assert f" ext=={versions[number]}\n" in seen.err
     assert shelf.find(root, [Capability.parse("3.5")], torch="2.9") == ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
@@ -52,7 +53,7 @@ class AuditedModule(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-class Audit(msgspec.Struct, frozen=True, kw_only=True):
+class Audit(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The answer of `rekindle audit`. `examined` counts all compiled modules, listed or not."""
 
     schema: str = "rekindle.audit/1"

@@ -44,6 +44,17 @@ def to_json(value: Any, *, indent: int = 2) -> str:
     return msgspec.json.format(data, indent=indent).decode("utf-8") if indent else data.decode("utf-8")
 
 
+class JsonAnswer:
+    """What a verb answers: `to_json()` is what its `--json` prints."""
+
+    __slots__ = ()
+
+    def to_json(self) -> str:
+        from rekindle.core.redact import without_secrets
+
+        return to_json(without_secrets(to_builtins(self)))
+
+
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
     return _decoded(lambda: _decoder(kind).decode(data), name)
 

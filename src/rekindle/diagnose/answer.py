@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
@@ -43,7 +44,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()
 
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The first cause is the one to fix first. `wrappers` are the lines that merely report failure."""
 
     schema: str = "rekindle.diagnose/1"

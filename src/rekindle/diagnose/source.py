@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, Unverified
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
 from rekindle.diagnose.answer import shown as shown_one
@@ -21,7 +22,7 @@ _PROBES = frozenset({"CMakeError.log", "CMakeOutput.log", "CMakeCache.txt", "CMa
 _MOST = 500
 
 
-class Diagnoses(msgspec.Struct, frozen=True, kw_only=True):
+class Diagnoses(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The answers for a folder, one per log, in the order of their names."""
 
     schema: str = "rekindle.diagnoses/1"

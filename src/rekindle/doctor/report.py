@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.doctor.examine import examine
@@ -16,7 +17,7 @@ from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 
 
-class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorReport(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     schema: str = "rekindle.doctor/1"
     state: State
     machine: Machine

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
 from rekindle.core.version import Version, typed
@@ -56,7 +57,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     """Something in it could be checked. A script in which nothing was found is not accepted for that."""
 
 
-class Review(msgspec.Struct, frozen=True, kw_only=True):
+class Review(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The answer of `rekindle review`."""
 
     schema: str = "rekindle.review/1"

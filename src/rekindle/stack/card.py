@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
@@ -54,7 +55,7 @@ class ServingWheel(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-class CardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class CardAnswer(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The answer of `rekindle gpu`. A field is null where the candidates differ or the tables do not know."""
 
     schema: str = "rekindle.gpu/1"

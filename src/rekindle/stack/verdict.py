@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.stack.route import Missing, NextStep, Route
@@ -41,7 +42,7 @@ class AnswerFor(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verdict(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The answer of `rekindle plan`. `recommended` has route `none` when nothing works."""
 
     schema: str = "rekindle.plan/1"

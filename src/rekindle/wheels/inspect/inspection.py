@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.compat.driver_cuda import DriverNeed, need
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.findings import Finding
 from rekindle.core.version import Version
@@ -69,7 +70,7 @@ class CardCoverage(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, Served]
 
 
-class Inspection(WheelIdentity, frozen=True, kw_only=True):
+class Inspection(WheelIdentity, JsonAnswer, frozen=True, kw_only=True):
     """What `inspect` prints with `--json`. `coverage` is that of all files together; null means unknown.
 
     `serves` are the cards it serves by name, as NVIDIA lists them.
