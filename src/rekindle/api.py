@@ -138,7 +138,8 @@ def doctor(machine: Path | None = None, *, only: Sequence[str] = ()) -> DoctorRe
     from rekindle.doctor import report
     from rekindle.machine import snapshot
 
-    return report.report(snapshot.load(machine) if machine else snapshot.here(), only=tuple(only))
+    found = snapshot.load(machine) if machine else snapshot.here()
+    return report.report(found, only=tuple(only), recorded=machine)
 
 
 def audit(

@@ -54,7 +54,7 @@ def command(
         return _explain(explain, found, as_json)
     from rekindle.doctor import report, text
 
-    whole = report.report(found, only=only)
+    whole = report.report(found, only=only, recorded=machine)
     if as_json:
         console.out_json(whole)
     elif paste:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -42,10 +43,11 @@ class ChangedCheck(msgspec.Struct, frozen=True, kw_only=True):
     second: str
 
 
-def report(machine: Machine, *, only: Iterable[str] = ()) -> DoctorReport:
+def report(machine: Machine, *, only: Iterable[str] = (), recorded: Path | None = None) -> DoctorReport:
+    """`recorded`: the snapshot that the machine was read from, which the commands then name."""
     only = tuple(only)
     checks = examine(machine, only=only)
-    verdict = _verdict(machine) if machine.gpus and not only else None
+    verdict = _verdict(machine, recorded) if machine.gpus and not only else None
     folded = _folded(checks, verdict)
     return DoctorReport(
         state=worst(check for check in checks if check.id not in folded),
@@ -57,12 +59,13 @@ def report(machine: Machine, *, only: Iterable[str] = ()) -> DoctorReport:
     )
 
 
-def _verdict(machine: Machine) -> Route:
+def _verdict(machine: Machine, recorded: Path | None) -> Route:
     from rekindle.stack.from_machine import situation_of
     from rekindle.stack.resolver import resolve
     from rekindle.stack.situation import Wish
 
-    return resolve(situation_of(machine), Wish()).recommended
+    situation = msgspec.structs.replace(situation_of(machine), recorded=str(recorded) if recorded else None)
+    return resolve(situation, Wish()).recommended
 
 
 def _folded(checks: tuple[Finding, ...], verdict: Route | None) -> set[str]:
@@ -87,7 +90,9 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
     if verdict.route is RouteKind.INSTALLED:
         return Fix(text=verdict.summary, commands=(rekindle("verify"),), mechanical=True)
     if verdict.commands:
-        return Fix(text=verdict.summary, commands=verdict.commands)
+        # What it needs and is not here comes first, by its first command.
+        before = [piece.commands[0] for piece in verdict.missing if piece.commands]
+        return Fix(text=verdict.summary, commands=(*before, *verdict.commands))
     if verdict.route is RouteKind.NONE:
         return Fix(text=verdict.change.text if verdict.change else verdict.summary)
     return None

@@ -67,6 +67,8 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
     """The driver it needs, in one plain line."""
     toolset: str | None = None
+    toolsets: str | None = None
+    """The compilers that would do as well, where nobody asked for one: `14.10 to 14.39`."""
     arch_list: str | None = None
     index_url: str | None = None
     torchvision: str | None = None

@@ -187,6 +187,7 @@ def _built(
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         toolset=toolset.text,
+        toolsets=toolset.span,
         arch_list=arch_list,
         commands=(_plan(version, toolkit, choice.python, situation, wish), *_after(version, situation, "plan.toml")),
         loses=tuple(loses),
@@ -260,6 +261,7 @@ class _Toolset(msgspec.Struct, frozen=True, kw_only=True):
     why: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
     commands: tuple[Command, ...] = ()
+    span: str | None = None
 
 
 def _toolset(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
@@ -294,6 +296,7 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
         evidence=limits.evidence if limits else Evidence.NOTES,
         why=(f"toolset: CUDA {toolkit.version} takes MSVC {first} to {last} (nvcc's gate and the STL's)",),
         commands=_install_toolset(last),
+        span=f"{first} to {last}",
     )
 
 

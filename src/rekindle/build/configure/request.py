@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from rekindle.core import codec, files
+from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.builds.profiles import cpu_level
@@ -56,6 +57,8 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     compiler: str | None = None
     """Linux: a C++ compiler, `g++-11`. Windows: `cl`, `clang-cl` or `icx`."""
     toolset: str | None = None
+    toolsets: str | None = None
+    """Of a plan: any toolset that the CUDA takes will do; the one above is the first choice."""
     profile: str = "fast"
     options: dict[str, str] = {}
     targets: tuple[str, ...] = ()
@@ -217,6 +220,7 @@ def from_plan(plan: Plan) -> BuildFile:
         arch_list=plan.arch_list or "",
         python=plan.python,
         toolset=plan.toolset if plan.system == "windows" else None,
+        toolsets=plan.toolsets,
         profile=plan.profile,
         options=plan.options,
         patches=tuple(patch.id for patch in plan.patches),
@@ -357,9 +361,9 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
     if not fitting:
         have = ", ".join(f"{found.version} in {found.root}" for found in machine.cudnns) or "none"
         message = f"cuDNN {wanted.cudnn} is not on this machine (found: {have})"
-        raise MissingTool(
-            message, hint=f"`rekindle toolchain install cudnn=={wanted.cudnn}`, or build with `--no-cudnn`"
-        )
+        beside = ("--cuda", str(wanted.cuda.major_minor)) if wanted.cuda else ()
+        install = rekindle("toolchain", "install", f"cudnn=={wanted.cudnn}", *beside)
+        raise MissingTool(message, hint=f"`{install}`, or build with `--no-cudnn`")
     found: FoundCudnn = next((each for each in fitting if not each.missing), fitting[0])
     paths = ntpath if machine.os == "windows" else posixpath
     link = [name for name in found.libraries if paths.basename(name).lower() in ("cudnn.lib", "libcudnn.so")]
@@ -438,14 +442,17 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         message = f"`{kind}` cannot compile PyTorch on Windows"
         raise BadInput(message, hint="use `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
+    taken = [each for each in fitting if cuda is None or accepts_msvc(cuda.version, each.version).accepted]
     if wanted.toolset:
-        fitting = [each for each in fitting if each.version.starts_with(typed(wanted.toolset, "the toolset", "14.29"))]
-    elif cuda:
-        fitting = [each for each in fitting if accepts_msvc(cuda.version, each.version).accepted]
+        asked_for = typed(wanted.toolset, "the toolset", "14.29")
+        named = [each for each in fitting if each.version.starts_with(asked_for)]
+        fitting = named or (taken if wanted.toolsets else [])
+    else:
+        fitting = taken
     if not fitting:
         have = ", ".join(str(each.version) for each in machine.toolsets) or "none"
         asked = (
-            f"MSVC toolset {wanted.toolset}"
+            f"MSVC toolset {wanted.toolsets or wanted.toolset}"
             if wanted.toolset
             else f"an MSVC toolset that CUDA {cuda.version if cuda else ''} takes"
         )
