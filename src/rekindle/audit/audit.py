@@ -56,7 +56,9 @@ def audit(
         examined=len(found.modules),
         modules=listed,
         findings=findings,
-        rebuild=rebuild.rebuild_list(found, [(m.distribution, m.findings) for m in listed], environment, cards),
+        rebuild=rebuild.rebuild_list(
+            found, [(m.distribution, m.findings) for m in listed], environment, cards, place.torch
+        ),
         state=max(states, key=lambda state: state.rank),
     )
 

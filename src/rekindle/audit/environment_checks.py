@@ -13,9 +13,9 @@ from rekindle.audit.module_checks import AuditContext
 from rekindle.audit.rebuild import install_command
 from rekindle.audit.symbols import uses_torch
 from rekindle.compat import driver_cuda
+from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.core.command import rekindle
-from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.cuda.library_packages import providers
@@ -66,26 +66,19 @@ def _companions(place: AuditContext) -> Iterator[Finding]:
         installed = place.contents.distribution(name)
         if installed is None:
             continue
-        try:
-            expected = companions.version_for(name, place.torch)
-            fits = expected is not None and companions.belongs(name, installed.version, place.torch)
-        except UnknownName:
-            expected, fits = None, False
-        if expected is None:
-            found = (
-                f"which {name} belongs to torch {place.torch} is not in the tables; {installed.version} is installed"
-            )
+        answer = belongs(name, installed.version, place.torch)
+        if isinstance(answer, Unknown):
+            found = f"{answer.missing}; {installed.version} is installed"
             yield Finding(id="audit.companions", state=State.UNVERIFIED, found=found)
-        elif not fits:
+        elif isinstance(answer, Clash):
+            right = answer.changes[0]
+            pinned = _from_its_index(name, right.value, place)
             yield Finding(
                 id="audit.companions",
                 state=State.FAIL,
-                found=f"{name} {installed.version} does not belong to torch {place.torch}, which goes with {expected}",
+                found=answer.sentence,
                 why="its operators are compiled against one torch: imports fail, or operators are missing",
-                fix=Fix(
-                    text=f"install {name} {expected}",
-                    commands=(place.environment.pip_command("install", *_from_its_index(name, expected, place)),),
-                ),
+                fix=Fix(text=right.text, commands=(place.environment.pip_command("install", *pinned),)),
             )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rekindle.audit.answer import AuditedCard, Rebuild
 from rekindle.audit.cards import words
 from rekindle.audit.contents import Contents, normal
+from rekindle.compat.companion import release_for
 from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.knowledge.torch import companions
@@ -26,7 +27,9 @@ def rebuild_list(
     judged: Iterable[tuple[str | None, Sequence[Finding]]],
     environment: Environment,
     cards: Sequence[AuditedCard],
+    torch: str | None = None,
 ) -> tuple[Rebuild, ...]:
+    """`torch` is the one that stays: a companion is built at the release that belongs to it."""
     reasons: dict[str, dict[str, None]] = {}
     for name, findings in judged:
         for finding in findings:
@@ -39,7 +42,8 @@ def rebuild_list(
     entries = []
     for name in _ordered(found, list(reasons)):
         there = found.distributions[name]
-        pin = f"{there.name}=={there.version.partition('+')[0]}"
+        right = release_for(name, torch) if torch and name in companions.PROJECTS else None
+        pin = f"{there.name}=={right or there.version.partition('+')[0]}"
         command = rekindle("extension", "build", pin, *rebuilt, system=environment.os)
         if name in installed:
             command = install_command(environment, cards)

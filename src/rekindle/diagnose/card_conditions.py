@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rekindle.compat.feature_card import has
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.gpu.capability import Capability
 
 # What was wrong with a command, by the words of the shell or the program.
 _SHELL = {
@@ -27,8 +27,6 @@ _SHELL = {
     ),
     "says_option": r"(?i)no such option|unrecognized arguments|Unknown argument|invalid option",
 }
-_HALF_ATOMICS = Capability(7, 0)
-_BFLOAT16 = Capability(8, 0)
 
 # fmt: off
 CONDITIONS = frozenset({
@@ -61,9 +59,9 @@ def holding(said: str, facts: Facts, failing: str) -> dict[str, bool]:
 def _of_card(facts: Facts) -> dict[str, bool]:
     card = max(facts.gpus) if facts.gpus else None
     return {
-        "card_below_70": card is not None and card < _HALF_ATOMICS,
-        "card_from_70": card is not None and card >= _HALF_ATOMICS,
-        "card_below_80": card is not None and card < _BFLOAT16,
+        "card_below_70": card is not None and not has("half-atomics", card),
+        "card_from_70": card is not None and has("half-atomics", card),
+        "card_below_80": card is not None and not has("bf16", card),
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rekindle.compat.feature_card import has
 from rekindle.diagnose import architectures, card_conditions, compiler_conditions, coverage, package_conditions
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.package_conditions import bitsandbytes
 from rekindle.knowledge.gpu.capability import Capability
 
 # Triton 3 begins with Volta; every card below is too old for it, every other that it does not know is too new.
-_TRITON_FLOOR = Capability(7, 0)
 # Headers and libraries that come with the development packages of CUDA's libraries, not with nvcc.
 _LIBRARY_HEADER = re.compile(
     r"\b(?:cusparse|cublas|cusolver|curand|cufft|nvrtc|npp|nvjpeg|cupti|cufile)\w*(?:\.h|\.lib)|-lcu"
@@ -57,9 +57,9 @@ def _of_card(fields: Mapping[str, str], facts: Facts) -> dict[str, bool]:
         "card_known": card is not None,
         "card_unknown": card is None,
         "card_open": judged is None,
-        "card_is_new": judged is not None and judged >= _TRITON_FLOOR,
-        "card_is_old": judged is not None and judged < _TRITON_FLOOR,
-        "card_not_old": judged is None or judged >= _TRITON_FLOOR,
+        "card_is_new": judged is not None and has("compile", judged),
+        "card_is_old": judged is not None and not has("compile", judged),
+        "card_not_old": judged is None or has("compile", judged),
         "no_cudnn": card is not None and coverage.never_in_cudnn(card),
         "some_cudnn": card is None or not coverage.never_in_cudnn(card),
         "driver_open": facts.driver is None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from rekindle.compat.companion import release_for
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
@@ -29,7 +30,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         if pinned:
             found["built_set"] = f"torch=={fields['built_for']}+{fields['built_variant']} {pinned}"
     if "companion" in fields and "have_torch" in fields:
-        fitting = _companion_for(fields["companion"], fields["have_torch"])
+        fitting = release_for(fields["companion"], fields["have_torch"])
         if fitting:
             found["companion_fits"] = fitting
     early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
@@ -41,17 +42,14 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 def _belonging(torch: str) -> dict[str, str]:
     """The versions that go with a torch whose CUDA line is not known."""
-    try:
-        wanted = [(project, companions.version_for(project, torch)) for project in companions.PROJECTS]
-    except (RekindleError, ValueError):
-        return {}
+    wanted = [(project, release_for(project, torch)) for project in companions.PROJECTS]
     named = [f"{project} {version}" for project, version in wanted if version]
     return {"belonging": " and ".join(named)} if named else {}
 
 
 def _pairing() -> str:
     """The releases of torch with their torchvision, newest first: `2.9: 0.24`."""
-    known = ((row.minor, _companion_for("torchvision", str(row.newest))) for row in reversed(releases.torch_releases()))
+    known = ((row.minor, release_for("torchvision", str(row.newest))) for row in reversed(releases.torch_releases()))
     said = [f"{minor}: {Version(version).major_minor}" for minor, version in known if version]
     return f"torch and torchvision {', '.join(said)}"
 
@@ -63,13 +61,6 @@ def _lines_of(torch: str) -> dict[str, str]:
     except RekindleError:
         return {}
     return {"cuda_lines": _listed(names), "cuda_line": names[-1]} if names else {}
-
-
-def _companion_for(project: str, torch: str) -> str | None:
-    try:
-        return companions.version_for(project, torch)
-    except (RekindleError, ValueError):
-        return None
 
 
 def _companions(torch: str, variant: str, system: str | None) -> str | None:

@@ -14,11 +14,11 @@ import msgspec
 
 from rekindle.audit.answer import AuditedCard
 from rekindle.build.configure.environment import Action, VariableChange
-from rekindle.core.errors import UnknownName, UsageError
+from rekindle.compat.companion import release_for
+from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
-from rekindle.knowledge.torch.companions import version_for
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.source import checkout
 from rekindle.source.origin import Mirrors, Network, Origin
@@ -43,7 +43,7 @@ def named(requirement: str, torch: str) -> NamedCompanion | None:
     project = extension_builds.project(match[1]) if match else None
     if match is None or project is None:
         return None
-    expected = _expected(project.name, torch)
+    expected = release_for(project.name, torch)
     asked = match[2]
     if asked is None and expected is None:
         message = f"Rekindle's data does not say which {project.name} belongs to torch {torch}"
@@ -65,7 +65,7 @@ def finding(this: NamedCompanion) -> Finding:
             state=State.PASS,
             found=f"{name} {version} is the release for torch {this.torch}",
         )
-    expected = _expected(name, this.torch)
+    expected = release_for(name, this.torch)
     return Finding(
         id="extension.pair",
         state=State.WARN,
@@ -145,10 +145,3 @@ def bring(this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[
     wanted = checkout.WantedTree(release=this.version, url=project.repository, without=project.without)
     checkout.assemble(root, wanted, origin)
     return root
-
-
-def _expected(name: str, torch: str) -> str | None:
-    try:
-        return version_for(name, torch)
-    except UnknownName:
-        return None

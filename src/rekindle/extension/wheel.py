@@ -20,6 +20,7 @@ from rekindle.build.governor.governor import summary
 from rekindle.build.governor.server import Governor
 from rekindle.build.run import fixes, program
 from rekindle.build.run.journal import Journal
+from rekindle.compat.feature_card import has
 from rekindle.core import codec, files, python
 from rekindle.core.command import rekindle
 from rekindle.core.errors import StepFailed
@@ -28,7 +29,6 @@ from rekindle.core.run import call, checked
 from rekindle.diagnose import report
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.extension.prepare import Preparation
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
 from rekindle.model.environment import Environment
 
@@ -171,13 +171,10 @@ def for_python(diagnosis: Diagnosis, program: str) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, causes=causes)
 
 
-_WSL_FLOOR = Capability(6, 0)
-
-
 def _elsewhere(found: Preparation) -> str:
     """Extensions are made on Linux first: where Windows keeps refusing, WSL 2 may do, on the cards it serves."""
     cards = [target.capability for target in found.request.gpu_targets] if found.request else []
-    if not cards or found.request is None or found.request.system != "windows" or min(cards) < _WSL_FLOOR:
+    if not cards or found.request is None or found.request.system != "windows" or not has("wsl", min(cards)):
         return ""
     return "\nif it keeps failing: most extensions are made for Linux; WSL 2 runs them, unless the card is in TCC mode"
 

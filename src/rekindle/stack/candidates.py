@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from rekindle.compat.driver_card import Window
+from rekindle.compat.feature_card import has
 from rekindle.core.command import Command, pip_install
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch import releases
 from rekindle.stack import containers, jetson, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
@@ -25,10 +26,6 @@ from rekindle.stack.ranking import Ranked, is_ready, ranked
 from rekindle.stack.route import Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.situation import Installed, Situation, Wish
-
-WSL_FLOOR = Capability(6, 0)
-# NVIDIA supports Pascal and newer; Maxwell is reported to work, Kepler never did.
-_WSL_UNSUPPORTED = Capability(5, 0)
 
 
 def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> tuple[list[Ranked], list[Rejection]]:
@@ -202,7 +199,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
 
 def wsl_can(situation: Situation) -> bool:
     """Whether CUDA works in WSL 2 on these cards: Pascal or newer, and no card that Windows runs in TCC mode."""
-    if not situation.capabilities or min(situation.capabilities) < WSL_FLOOR:
+    if not situation.capabilities or not has("wsl", min(situation.capabilities)):
         return False
     return not any(card.tcc for card in situation.cards)
 
@@ -229,7 +226,7 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
     found += [
         broken("wsl-card", candidate, card=card.name, capability=max(card.capabilities))
         for card in situation.cards
-        if situation.wsl and max(card.capabilities) < _WSL_UNSUPPORTED
+        if situation.wsl and not has("wsl-at-all", max(card.capabilities))
     ]
     if situation.bits == 32:
         found.append(broken("place-32bit", candidate))

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from rekindle.compat import driver_cuda
+from rekindle.compat.feature_card import has
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu import capabilities, gpus
+from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import old_wheels, projects
 from rekindle.stack import reasons
-from rekindle.stack.candidates import WSL_FLOOR, candidates
+from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
 from rekindle.stack.outlook import outlook
 from rekindle.stack.ranking import Ranked, cheaper, ranked
@@ -147,7 +148,7 @@ def _assumed(situation: Situation) -> list[str]:
     found += [
         f"NVIDIA supports CUDA in WSL 2 for Pascal and newer: {card.name} may not work there"
         for card in situation.cards
-        if situation.wsl and max(card.capabilities) < WSL_FLOOR
+        if situation.wsl and not has("wsl", max(card.capabilities))
     ]
     return [*found, *(note for note in (situation.machine_note, situation.system_note, situation.driver_note) if note)]
 
@@ -177,7 +178,7 @@ def several_cards(situation: Situation, route: Route) -> list[str]:
     if situation.system == "windows" and route.route is not RouteKind.WSL:
         found.append("this build has no NCCL: on Windows several cards train together with `gloo` only")
     elif route.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CONDA_FORGE, RouteKind.WSL):
-        without = [card.name for card in situation.cards if min(card.capabilities) < capabilities.need("nccl").floor]
+        without = [card.name for card in situation.cards if not has("nccl", min(card.capabilities))]
         if without:
             found.append(f"NCCL has no code for {without[0]}: several cards train together with `gloo` only")
         else:

@@ -28,6 +28,8 @@ class CardNeed(Row, frozen=True, kw_only=True):
     id: str
     name: str
     floor: Capability
+    asked: bool = True
+    """A person may ask for it (`--needs`)."""
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -56,11 +58,13 @@ def known() -> tuple[Capability, ...]:
 
 
 def needs() -> tuple[CardNeed, ...]:
-    return decided("capabilities", _Table).need
+    """What can be asked for."""
+    return tuple(row for row in decided("capabilities", _Table).need if row.asked)
 
 
+@cached
 def need(id: str) -> CardNeed:
-    return next(row for row in needs() if row.id == id)
+    return next(row for row in decided("capabilities", _Table).need if row.id == id)
 
 
 class Throughput(Row, frozen=True, kw_only=True):
