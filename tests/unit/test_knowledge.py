@@ -11,16 +11,14 @@ import pytest
 
 import rekindle
 from rekindle.compat import driver_cuda
+from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import BadInput, NotFound, UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.cuda import cudnn, library_packages, toolkits
 from rekindle.knowledge.cuda.host_compilers import (
-    accepts_clang,
-    accepts_gcc,
-    accepts_msvc,
     toolset_of_compiler,
-    toolset_range,
 )
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
@@ -82,14 +80,23 @@ def test_tables_are_plain_utf8_without_foreign_hosts(path: Path) -> None:
     ],
 )
 def test_both_msvc_gates(cuda: str, toolset: str, accepted: bool | None) -> None:
-    assert accepts_msvc(Version(cuda), Version(toolset)).accepted is accepted
+    assert _fits(takes_msvc(Version(cuda), Version(toolset))) is accepted
 
 
 def test_the_stl_gate_is_told_apart_from_nvccs_own() -> None:
     # CUDA 11.5 ends at _MSC_VER 1929, so nvcc refuses 14.34 first; an STL of 17.11 asks 12.3 for 12.4 although the
     # header of 12.3 (1910 to 1939) would refuse it too: what is said must name the gate that speaks.
-    assert "nvcc" in accepts_msvc(Version("11.5"), Version("14.34")).reason
+    assert "nvcc" in _sentence(takes_msvc(Version("11.5"), Version("14.34")))
     assert str(toolset_of_compiler(Version("19.29.30133"))) == "14.29"
+
+
+def _fits(answer: Judgement) -> bool | None:
+    return None if isinstance(answer, Unknown) else isinstance(answer, Fits)
+
+
+def _sentence(answer: Judgement) -> str:
+    assert isinstance(answer, Clash)
+    return answer.sentence
 
 
 def test_toolset_ranges_of_the_seeds_toolkits() -> None:
@@ -98,12 +105,12 @@ def test_toolset_ranges_of_the_seeds_toolkits() -> None:
 
 
 def test_gcc_and_clang_limits() -> None:
-    assert accepts_gcc(Version("11.8"), 11).accepted is True
-    assert accepts_gcc(Version("11.8"), 12).accepted is False
-    assert accepts_gcc(Version("13.4"), 16).accepted is True
-    assert accepts_clang(Version("12.8"), 19).accepted is True
-    assert accepts_clang(Version("12.8"), 20).accepted is False
-    assert accepts_gcc(Version("14.9"), 12).accepted is None
+    assert _fits(takes_gcc(Version("11.8"), 11)) is True
+    assert _fits(takes_gcc(Version("11.8"), 12)) is False
+    assert _fits(takes_gcc(Version("13.4"), 16)) is True
+    assert _fits(takes_clang(Version("12.8"), 19)) is True
+    assert _fits(takes_clang(Version("12.8"), 20)) is False
+    assert _fits(takes_gcc(Version("14.9"), 12)) is None
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import msgspec
 
 from rekindle.build.configure import options
 from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler, fitting_cudnns, mkl_of
+from rekindle.compat.host_compiler import takes_gcc
+from rekindle.compat.judgement import Fits
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda.host_compilers import accepts_gcc
 from rekindle.machine.model import Machine
 from rekindle.toolchain import command as toolchain
 
@@ -64,7 +65,9 @@ def provision(
 
 
 def _compiler(cuda: Version, machine: Machine) -> bool:
-    return any(each.kind == "gcc" and accepts_gcc(cuda, each.version.major).accepted for each in machine.compilers)
+    return any(
+        each.kind == "gcc" and isinstance(takes_gcc(cuda, each.version.major), Fits) for each in machine.compilers
+    )
 
 
 def _lacks_openblas(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str]) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.core.findings import State
+
 
 class Fits(msgspec.Struct, frozen=True, kw_only=True):
     """`loses` is what works less well than it could, one sentence each."""
@@ -35,3 +37,10 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Judgement = Fits | Clash | Unknown
+
+
+def judged(answer: Judgement, fits: str) -> tuple[State, str]:
+    """A judgement as a state and what is said; `fits` is said where the two go together."""
+    if isinstance(answer, Clash):
+        return State.FAIL, answer.sentence
+    return (State.UNVERIFIED, answer.missing) if isinstance(answer, Unknown) else (State.PASS, fits)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from rekindle.compat.host_compiler import takes_gcc, toolset_range
+from rekindle.compat.judgement import Fits
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
@@ -64,7 +66,7 @@ def fits(facts: Facts) -> str | None:
 def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """`toolset_cuda`: the first CUDA that takes the toolset of the log; `stl_toolset`: the last before a demand."""
     found: dict[str, str] = {}
-    ranges = [(version, host_compilers.toolset_range(version)) for version in _releases()]
+    ranges = [(version, toolset_range(version)) for version in _releases()]
     if facts.toolset:
         here = Version(facts.toolset)
         taking = [version for version, span in ranges if span and span[1] >= here]
@@ -198,7 +200,7 @@ def _fitting(cuda: str) -> dict[str, str]:
     except ValueError:
         return {}
     found: dict[str, str] = {}
-    toolsets, limits = host_compilers.toolset_range(version), host_compilers.host_limits(version)
+    toolsets, limits = toolset_range(version), host_compilers.host_limits(version)
     if toolsets:
         found["fits_toolset"] = str(toolsets[1])
     if limits and limits.gcc_max:
@@ -216,9 +218,7 @@ def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:
     if major < _IN_TABLES:
         return found
     floor = max(Version(facts.cuda or "0"), Version(_MISREADS.get(here, "0")))
-    taking = [
-        version for version in _releases() if version > floor and host_compilers.accepts_gcc(version, major).accepted
-    ]
+    taking = [version for version in _releases() if version > floor and isinstance(takes_gcc(version, major), Fits)]
     return found | ({"gcc_cuda": str(taking[0])} if taking else {})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.compat.host_compiler import takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.core.command import Command, Shell, pip_install
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
@@ -49,7 +51,7 @@ def accepted(machine: Machine) -> Iterator[Finding]:
     for turn, toolkit in enumerate(machine.toolkits):
         if toolkit.version is None:
             continue
-        fitting = [t for t in machine.toolsets if host_compilers.accepts_msvc(cuda_of(toolkit), t.version).accepted]
+        fitting = [t for t in machine.toolsets if isinstance(takes_msvc(cuda_of(toolkit), t.version), Fits)]
         if fitting:
             best = fitting[0]
             others = [t for t in machine.toolsets if t not in fitting]
@@ -57,8 +59,9 @@ def accepted(machine: Machine) -> Iterator[Finding]:
             found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.vcvars_ver}{refused}"
             yield say("msvc.accepted", State.PASS, found)
             continue
-        answers = {t: host_compilers.accepts_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
-        if any(answer.accepted is None for answer in answers.values()):
+        answers = {t: takes_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
+        refused_by = answers[machine.toolsets[0]]
+        if not isinstance(refused_by, Clash) or any(isinstance(each, Unknown) for each in answers.values()):
             found = f"which toolsets CUDA {short(toolkit)} accepts is not in the tables"
             yield say("msvc.accepted", State.UNVERIFIED, found)
             continue
@@ -67,7 +70,7 @@ def accepted(machine: Machine) -> Iterator[Finding]:
         yield say(
             "msvc.accepted",
             State.FAIL if needed or turn == 0 else State.WARN,
-            f"MSVC 19.{newest.version.minor} is refused by CUDA {short(toolkit)}: {answers[newest].reason}",
+            f"MSVC 19.{newest.version.minor} is refused by CUDA {short(toolkit)}: {refused_by.sentence}",
             fix=_bystander(machine, toolkit) or _toolset_fix(cuda_of(toolkit)),
         )
 
@@ -105,10 +108,10 @@ def prompt(machine: Machine) -> Iterator[Finding]:
         yield say("msvc.x64", State.UNVERIFIED, "what this prompt compiles for could not be read")
     if seen.cl_version and machine.toolkit and machine.toolkit.version:
         toolset = seen.toolset or host_compilers.toolset_of_compiler(seen.cl_version)
-        answer = host_compilers.accepts_msvc(cuda_of(machine.toolkit), toolset)
-        state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[answer.accepted]
+        cuda = cuda_of(machine.toolkit)
+        state, reason = judged(takes_msvc(cuda, toolset), f"toolset {toolset} passes both gates of CUDA {cuda}")
         other = _bystander(machine, machine.toolkit)
-        yield say("msvc.prompt-toolset", state, answer.reason, fix=other, commands=() if other else _vcvars(machine))
+        yield say("msvc.prompt-toolset", state, reason, fix=other, commands=() if other else _vcvars(machine))
     if seen.link:
         first = seen.link[0]
         if "msvc" in first.lower():
@@ -130,14 +133,12 @@ def gcc(machine: Machine) -> Iterator[Finding]:
             yield say("gcc.accepted", State.WARN, f"no g++ for CUDA {cuda}", fix="install g++")
             continue
         default = next((compiler for compiler in gccs if compiler.default), gccs[0])
-        answer = host_compilers.accepts_gcc(cuda, default.version.major)
-        other = next((c for c in gccs if host_compilers.accepts_gcc(cuda, c.version.major).accepted), None)
-        if answer.accepted:
-            yield say("gcc.accepted", State.PASS, f"CUDA {cuda} takes g++ {default.version}")
-        elif answer.accepted is None:
-            yield say("gcc.accepted", State.UNVERIFIED, answer.reason)
+        state, reason = judged(takes_gcc(cuda, default.version.major), f"CUDA {cuda} takes g++ {default.version}")
+        other = next((c for c in gccs if isinstance(takes_gcc(cuda, c.version.major), Fits)), None)
+        if state is not State.FAIL:
+            yield say("gcc.accepted", state, reason)
         elif other:
-            found = f"{answer.reason}; {other.path} ({other.version}) is accepted"
+            found = f"{reason}; {other.path} ({other.version}) is accepted"
             fix = "name the older one to nvcc and to CMake"
             yield say("gcc.accepted", State.WARN, found, fix=fix, commands=(_host_compiler(other.path),))
         else:
@@ -146,7 +147,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
             yield say(
                 "gcc.accepted",
                 State.FAIL,
-                answer.reason,
+                reason,
                 fix=f"install g++-{newest} beside it" if newest else None,
                 commands=(
                     Command("apt-get", "install", f"g++-{newest}", system="linux"),
@@ -212,7 +213,7 @@ def _msvc(toolset: FoundToolset) -> str:
 
 
 def _toolset_fix(cuda: Version) -> str | None:
-    span = host_compilers.toolset_range(cuda)
+    span = toolset_range(cuda)
     if span is None:
         return None
     return (
@@ -227,9 +228,7 @@ def _vcvars(machine: Machine) -> tuple[Command, ...]:
     fitting = [
         toolset
         for toolset in machine.toolsets
-        if toolkit is None
-        or toolkit.version is None
-        or host_compilers.accepts_msvc(cuda_of(toolkit), toolset.version).accepted
+        if toolkit is None or toolkit.version is None or isinstance(takes_msvc(cuda_of(toolkit), toolset.version), Fits)
     ]
     if not fitting:
         return ()

@@ -10,12 +10,13 @@ import msgspec
 import psutil
 
 from rekindle import __version__
+from rekindle.compat.host_compiler import takes_gcc, takes_msvc
+from rekindle.compat.judgement import Clash
 from rekindle.core import signing
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.fleet import pythons
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
-from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.machine.model import Machine
 
 _GB = 1024**3
@@ -155,9 +156,9 @@ def _toolkit(lock: FleetLock, have: Announcement) -> list[str]:
 
 def _compiler(cuda: Version, have: Announcement) -> list[str]:
     if have.system == "windows":
-        fits = any(accepts_msvc(cuda, Version(each)).accepted is not False for each in have.toolsets)
+        fits = any(not isinstance(takes_msvc(cuda, Version(each)), Clash) for each in have.toolsets)
         return [] if fits else [f"an MSVC toolset that CUDA {cuda} takes"]
-    fits = any(accepts_gcc(cuda, Version(each).major).accepted is not False for each in have.gcc)
+    fits = any(not isinstance(takes_gcc(cuda, Version(each).major), Clash) for each in have.gcc)
     return (
         [] if fits or any(each.startswith("gcc==") for each in have.provisions) else [f"a GCC that CUDA {cuda} takes"]
     )

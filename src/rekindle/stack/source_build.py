@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 
 from rekindle.compat.driver_card import Window
+from rekindle.compat.host_compiler import gcc_majors, takes_msvc, toolset_range
+from rekindle.compat.judgement import Clash, Fits
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.builds.sweeps import nearest, seen, sweep
 from rekindle.knowledge.cuda import cudnn, toolchains, toolkits
-from rekindle.knowledge.cuda.host_compilers import accepts_msvc, gcc_majors, host_limits, toolset_range
+from rekindle.knowledge.cuda.host_compilers import host_limits
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -149,9 +151,9 @@ def _pair(
         if syntax is not None and not syntax.admits(Target(capability))
     ]
     if situation.system == "windows" and wish.toolset is not None:
-        answer = accepts_msvc(toolkit.version, wish.toolset)
-        if answer.accepted is False:
-            found.append(broken("cuda-msvc", candidate, reason=answer.reason))
+        answer = takes_msvc(toolkit.version, wish.toolset)
+        if isinstance(answer, Clash):
+            found.append(broken("cuda-msvc", candidate, reason=answer.sentence))
     if wish.profile == "fast" and situation.profile != "fast":
         found.append(broken("cpu-profile", candidate, profile="fast", floor="AVX", instead="compat"))
     limits = host_limits(toolkit.version)
@@ -286,7 +288,7 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
             commands=_install_toolset(linker),
         )
     first, last = span
-    fitting = [each for each in have or () if accepts_msvc(toolkit.version, each).accepted]
+    fitting = [each for each in have or () if isinstance(takes_msvc(toolkit.version, each), Fits)]
     best = max(fitting, default=None)
     return _Toolset(
         text=str(best.major_minor if best else last),

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.compat.host_compiler import gcc_majors, takes_gcc
+from rekindle.compat.judgement import Fits
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.cuda import cudnn
-from rekindle.knowledge.cuda.host_compilers import accepts_gcc, gcc_majors
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import toolkits
@@ -143,7 +144,7 @@ def _companions(
         # What this computer has is of no use to another one.
         here = gcc.probe(Host()) if offering.place == KitPlatform.here() else ()
         have = [each for each in here if each.kind == "gcc"]
-        if any(accepts_gcc(offering.version, each.version.major).accepted for each in have):
+        if any(isinstance(takes_gcc(offering.version, each.version.major), Fits) for each in have):
             continue
         how = msgspec.structs.replace(command.how(store), provider=None)
         more.append(_gcc_for(offering.version, store, how))

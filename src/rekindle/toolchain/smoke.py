@@ -14,12 +14,13 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.compat.host_compiler import takes_gcc
+from rekindle.compat.judgement import Fits
 from rekindle.core import files, run
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.formats import fatbin
 from rekindle.formats.access import File
-from rekindle.knowledge.cuda.host_compilers import accepts_gcc
 from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.host import Host
@@ -89,7 +90,9 @@ def compiler_for(host: Host, toolkit: FoundToolkit) -> str | None:
         return None
     known = toolkit.version
     fitting = [
-        each for each in gcc.probe(host) if each.kind == "gcc" and accepts_gcc(known, each.version.major).accepted
+        each
+        for each in gcc.probe(host)
+        if each.kind == "gcc" and isinstance(takes_gcc(known, each.version.major), Fits)
     ]
     home = str(Store().root)
     return max(fitting, key=lambda each: (each.path.startswith(home), each.version)).path if fitting else None

@@ -13,11 +13,12 @@ from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.needs import loaded_by_cudnn
 from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
+from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
+from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import libraries
-from rekindle.knowledge.cuda.host_compilers import accepts_clang, accepts_gcc, accepts_msvc
 from rekindle.knowledge.torch.releases import torch_release
 
 _DISK = 25 * 1024**3
@@ -95,15 +96,16 @@ def _host(request: BuildRequest) -> Iterable[Finding]:
     if cuda is None:
         return
     if compiler.toolset is not None:
-        said = accepts_msvc(cuda.version, compiler.toolset)
+        said, named = takes_msvc(cuda.version, compiler.toolset), f"MSVC toolset {compiler.toolset}"
     elif compiler.version is not None:
-        accepts = accepts_gcc if compiler.kind == "gcc" else accepts_clang
-        said = accepts(cuda.version, compiler.version.major)
+        takes = takes_gcc if compiler.kind == "gcc" else takes_clang
+        said, named = takes(cuda.version, compiler.version.major), f"{compiler.kind} {compiler.version.major}"
     else:
         return
-    state = {True: State.PASS, False: State.FAIL, None: State.UNVERIFIED}[said.accepted]
+    state, found = judged(said, f"CUDA {cuda.version} takes {named}")
     fix = Fix(text="`rekindle doctor` says which compiler to install") if state is State.FAIL else None
-    yield Finding(id="host-compiler", state=state, found=said.reason, fix=fix, source=said.source)
+    source = said.source if isinstance(said, Clash) else None
+    yield Finding(id="host-compiler", state=state, found=found, fix=fix, source=source)
 
 
 def _cudnn(request: BuildRequest) -> Iterable[Finding]:

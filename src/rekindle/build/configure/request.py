@@ -15,13 +15,14 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat.host_compiler import takes_gcc, takes_msvc
+from rekindle.compat.judgement import Fits
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.version import Version, typed
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.cuda.cudnn import same_release
-from rekindle.knowledge.cuda.host_compilers import accepts_gcc, accepts_msvc
 from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
@@ -405,7 +406,9 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     elif cuda:
         # The newest that this CUDA takes; the default one first among equals.
         fitting = [
-            each for each in found if each.kind == "gcc" and accepts_gcc(cuda.version, each.version.major).accepted
+            each
+            for each in found
+            if each.kind == "gcc" and isinstance(takes_gcc(cuda.version, each.version.major), Fits)
         ]
         found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
     if not found:
@@ -442,7 +445,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         message = f"`{kind}` cannot compile PyTorch on Windows"
         raise BadInput(message, hint="use `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
-    taken = [each for each in fitting if cuda is None or accepts_msvc(cuda.version, each.version).accepted]
+    taken = [each for each in fitting if cuda is None or isinstance(takes_msvc(cuda.version, each.version), Fits)]
     if wanted.toolset:
         asked_for = typed(wanted.toolset, "the toolset", "14.29")
         named = [each for each in fitting if each.version.starts_with(asked_for)]

@@ -10,8 +10,6 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, decided, observed
 
-_OLDEST_GCC = 5
-
 
 class HostLimits(Row, frozen=True, kw_only=True):
     """What one toolkit's `host_config.h` accepts. None: its header has not been seen."""
@@ -65,14 +63,6 @@ class _Tables(msgspec.Struct, frozen=True):
     stl: tuple[StlGate, ...]
 
 
-class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """Does this CUDA take this compiler? `accepted` None: the tables cannot tell."""
-
-    accepted: bool | None
-    reason: str
-    source: str
-
-
 @cached
 def _tables() -> _Tables:
     return observed("host_compilers", _Tables)
@@ -103,70 +93,7 @@ def toolset_of_compiler(cl: Version) -> Version:
     return Version(f"{cl.major - 5}.{cl.minor}")
 
 
-def accepts_msvc(cuda: Version, toolset: Version) -> Acceptance:
-    """Both gates. The toolset is refused if either refuses it."""
-    by_nvcc = _nvcc_gate(cuda, toolset)
-    if by_nvcc.accepted is False:
-        return by_nvcc
-    # The STL's gate is known also where nvcc's is not: it can still refuse, but not accept for both.
-    by_stl = _stl_gate(cuda, toolset)
-    return by_nvcc if by_nvcc.accepted is None and by_stl.accepted else by_stl
-
-
-def accepts_gcc(cuda: Version, major: int) -> Acceptance:
-    limits = host_limits(cuda)
-    if limits is None or limits.gcc_max is None:
-        return Acceptance(accepted=None, reason=f"the limits of CUDA {cuda} for GCC are not in the tables", source="")
-    if major > limits.gcc_max:
-        reason = f"CUDA {cuda} takes GCC up to {limits.gcc_max}; GCC {major} is refused"
-        return Acceptance(accepted=False, reason=reason, source=limits.source)
-    return Acceptance(accepted=True, reason=f"CUDA {cuda} takes GCC up to {limits.gcc_max}", source=limits.source)
-
-
-def gcc_majors(cuda: Version) -> tuple[int, ...]:
-    """The GCCs that this CUDA takes, the newest first. None: its limits are not in the tables."""
-    limits = host_limits(cuda)
-    return tuple(range(limits.gcc_max, _OLDEST_GCC - 1, -1)) if limits and limits.gcc_max else ()
-
-
-def accepts_clang(cuda: Version, major: int) -> Acceptance:
-    limits = host_limits(cuda)
-    if limits is None or limits.clang_below is None:
-        return Acceptance(accepted=None, reason=f"the limits of CUDA {cuda} for clang are not in the tables", source="")
-    accepted = major < limits.clang_below and (limits.clang_min is None or major >= limits.clang_min.major)
-    return Acceptance(
-        accepted=accepted, reason=f"CUDA {cuda} takes clang below {limits.clang_below}", source=limits.source
-    )
-
-
-@cached
-def toolset_range(cuda: Version) -> tuple[Version, Version] | None:
-    """The oldest and newest toolset that pass both gates; None when not known."""
-    fitting = [row.toolset for row in toolsets() if accepts_msvc(cuda, row.toolset).accepted]
-    return (min(fitting), max(fitting)) if fitting else None
-
-
-def _nvcc_gate(cuda: Version, toolset: Version) -> Acceptance:
-    limits = host_limits(cuda)
-    if limits is None or limits.msc_ver_min is None or limits.msc_ver_below is None:
-        reason = f"the MSVC range of CUDA {cuda} is not in the tables"
-        return Acceptance(accepted=None, reason=reason, source=limits.source if limits else "")
-    number = msc_ver_of(toolset)
-    first, last = limits.msc_ver_min - 1900, limits.msc_ver_below - 1901
-    allowed = f"CUDA {cuda} takes MSVC toolsets 14.{first} to 14.{last}"
-    if not limits.msc_ver_min <= number < limits.msc_ver_below:
-        reason = f"{allowed}; {toolset} (MSVC 19.{toolset.minor}) is refused by nvcc"
-        return Acceptance(accepted=False, reason=reason, source=limits.source)
-    return Acceptance(accepted=True, reason=allowed, source=limits.source)
-
-
-def _stl_gate(cuda: Version, toolset: Version) -> Acceptance:
+def stl_gate(toolset: Version) -> StlGate | None:
+    """Which CUDA the STL of a toolset asks for."""
     short = toolset.major_minor
-    gate = next((row for row in _tables().stl if row.first_toolset <= short <= row.last_toolset), None)
-    if gate and gate.min_cuda and cuda.major_minor < gate.min_cuda:
-        reason = (
-            f"the STL of toolset {toolset} wants CUDA {gate.min_cuda} or newer (error STL1002); CUDA {cuda} is older"
-        )
-        return Acceptance(accepted=False, reason=reason, source=gate.source)
-    source = gate.source if gate else ""
-    return Acceptance(accepted=True, reason=f"toolset {toolset} passes both gates of CUDA {cuda}", source=source)
+    return next((row for row in _tables().stl if row.first_toolset <= short <= row.last_toolset), None)

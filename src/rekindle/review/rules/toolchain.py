@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rekindle.compat.host_compiler import takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.judgement import Clash, Fits
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
@@ -171,11 +173,11 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
     compiler, major, _ = found[0]
     line = min(each[2] for each in found if each[1] == major)
     if cuda is not None:
-        answer = host_compilers.accepts_gcc(cuda.version, major)
+        answer = takes_gcc(cuda.version, major)
         bounds = host_compilers.host_limits(cuda.version)
-        if answer.accepted is False and bounds is not None:
+        if isinstance(answer, Clash) and bounds is not None:
             yield raised(
-                "gcc-refused", line, compiler=compiler, cuda=cuda.version, reason=answer.reason, most=bounds.gcc_max,
+                "gcc-refused", line, compiler=compiler, cuda=cuda.version, reason=answer.sentence, most=bounds.gcc_max,
                 source=answer.source,
             )  # fmt: skip
     release = subject.release_at(step.item)
@@ -187,21 +189,21 @@ def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[R
     if cuda is None or subject.system(step.item) != "windows":
         return
     toolset, studio, line = toolset_at(subject, step.item)
-    span = host_compilers.toolset_range(cuda.version)
+    span = toolset_range(cuda.version)
     fitting = (
         f"CUDA {cuda.version} takes the MSVC toolsets {span[0]} to {span[1]}"
         if span
         else "the MSVC range of this CUDA is not known"
     )
     if toolset is not None:
-        answer = host_compilers.accepts_msvc(cuda.version, toolset)
-        if answer.accepted is False:
-            yield raised("toolset-refused", line, reason=answer.reason, range=fitting, source=answer.source)
+        answer = takes_msvc(cuda.version, toolset)
+        if isinstance(answer, Clash):
+            yield raised("toolset-refused", line, reason=answer.sentence, range=fitting, source=answer.source)
         return
     rows = [row for row in host_compilers.toolsets() if row.visual_studio == studio]
     if not rows:
         return
-    refused = [row for row in rows if host_compilers.accepts_msvc(cuda.version, row.toolset).accepted is False]
+    refused = [row for row in rows if isinstance(takes_msvc(cuda.version, row.toolset), Clash)]
     newest = max(rows, key=lambda row: row.toolset)
     if len(refused) == len(rows):
         yield raised("studio-refused", line, cuda=cuda.version, studio=studio, range=fitting, source=rows[0].source)
@@ -366,9 +368,9 @@ def _flags(subject: Subject) -> Iterator[Raised]:
             continue
         toolset, studio, _ = toolset_at(subject, step.item)
         rows = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == (studio or "2022")]
-        answers = {host_compilers.accepts_msvc(cuda.version, row).accepted for row in ([toolset] if toolset else rows)}
+        answers = [takes_msvc(cuda.version, row) for row in ([toolset] if toolset else rows)]
         whole = item.how == "cmake" and item.value == "-allow-unsupported-compiler"
-        needless = answers == {True}
+        needless = bool(answers) and all(isinstance(each, Fits) for each in answers)
         yield raised(
             "unsupported-compiler-needless" if needless else "unsupported-compiler-flag", item.line, cuda=cuda.version,
             corrected="" if needless and whole else None, certain=False,

@@ -1,0 +1,73 @@
+"""Does this CUDA take this host compiler? nvcc has a gate of its own, and Microsoft's STL has another."""
+
+from __future__ import annotations
+
+from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.host_compilers import host_limits, msc_ver_of, stl_gate, toolsets
+from rekindle.knowledge.tables import cached
+
+_OLDEST_GCC = 5
+
+
+@cached
+def takes_msvc(cuda: Version, toolset: Version) -> Judgement:
+    """Both gates. The toolset is refused if either refuses it; the STL's is known also where nvcc's is not."""
+    by_nvcc, by_stl = _nvcc_gate(cuda, toolset), _stl_gate(cuda, toolset)
+    return next((each for each in (by_nvcc, by_stl) if isinstance(each, Clash)), by_nvcc)
+
+
+def takes_gcc(cuda: Version, major: int) -> Judgement:
+    limits = host_limits(cuda)
+    if limits is None or limits.gcc_max is None:
+        return Unknown(missing=f"the limits of CUDA {cuda} for GCC are not in the tables")
+    if major <= limits.gcc_max:
+        return Fits()
+    change = Alternative(what="compiler", value=str(limits.gcc_max), text=f"use GCC {limits.gcc_max} or older")
+    sentence = f"CUDA {cuda} takes GCC up to {limits.gcc_max}; GCC {major} is refused"
+    return Clash(sentence=sentence, source=limits.source, changes=(change,))
+
+
+def takes_clang(cuda: Version, major: int) -> Judgement:
+    limits = host_limits(cuda)
+    if limits is None or limits.clang_below is None:
+        return Unknown(missing=f"the limits of CUDA {cuda} for clang are not in the tables")
+    if major < limits.clang_below and (limits.clang_min is None or major >= limits.clang_min.major):
+        return Fits()
+    sentence = f"CUDA {cuda} takes clang below {limits.clang_below}; clang {major} is refused"
+    return Clash(sentence=sentence, source=limits.source)
+
+
+def gcc_majors(cuda: Version) -> tuple[int, ...]:
+    """The GCCs that this CUDA takes, the newest first. None: its limits are not in the tables."""
+    limits = host_limits(cuda)
+    return tuple(range(limits.gcc_max, _OLDEST_GCC - 1, -1)) if limits and limits.gcc_max else ()
+
+
+@cached
+def toolset_range(cuda: Version) -> tuple[Version, Version] | None:
+    """The oldest and newest toolset that pass both gates; None when not known."""
+    fitting = [row.toolset for row in toolsets() if isinstance(takes_msvc(cuda, row.toolset), Fits)]
+    return (min(fitting), max(fitting)) if fitting else None
+
+
+def _nvcc_gate(cuda: Version, toolset: Version) -> Judgement:
+    limits = host_limits(cuda)
+    if limits is None or limits.msc_ver_min is None or limits.msc_ver_below is None:
+        return Unknown(missing=f"the MSVC range of CUDA {cuda} is not in the tables")
+    first, last = limits.msc_ver_min - 1900, limits.msc_ver_below - 1901
+    if limits.msc_ver_min <= msc_ver_of(toolset) < limits.msc_ver_below:
+        return Fits()
+    allowed = f"CUDA {cuda} takes MSVC toolsets 14.{first} to 14.{last}"
+    change = Alternative(what="compiler", value=f"14.{last}", text=f"use toolset 14.{last} or older")
+    sentence = f"{allowed}; {toolset} (MSVC 19.{toolset.minor}) is refused by nvcc"
+    return Clash(sentence=sentence, source=limits.source, changes=(change,))
+
+
+def _stl_gate(cuda: Version, toolset: Version) -> Judgement:
+    gate = stl_gate(toolset)
+    if gate is None or gate.min_cuda is None or cuda.major_minor >= gate.min_cuda:
+        return Fits()
+    change = Alternative(what="toolkit", value=str(gate.min_cuda), text=f"use CUDA {gate.min_cuda} or newer")
+    sentence = f"the STL of toolset {toolset} wants CUDA {gate.min_cuda} or newer (error STL1002); CUDA {cuda} is older"
+    return Clash(sentence=sentence, source=gate.source, changes=(change,))
