@@ -8,6 +8,7 @@ If this process dies, Windows ends the job; on Linux the group lives on and can 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import ntpath
 import os
@@ -23,9 +24,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+_READING = contextvars.ContextVar("reading", default=False)
 _BATCH = (".bat", ".cmd")
 _SEPARATORS = frozenset("/\\") if os.name == "nt" else frozenset("/")
 _BATCH_DANGER = frozenset('"%\r\n\0')
+
+
+@contextlib.contextmanager
+def reads_only() -> Iterator[None]:
+    """Meanwhile nothing is started, whoever asks: for commands that promise to read only.
+
+    A thread that is begun meanwhile must be given this context (`contextvars.copy_context`).
+    """
+    before = _READING.set(True)
+    try:
+        yield
+    finally:
+        _READING.reset(before)
+
+
+def may_run() -> bool:
+    return not _READING.get()
 
 
 class Started:
@@ -42,6 +61,8 @@ class Started:
         stderr: int | IO[Any] | None = None,
     ) -> None:
         words = [os.fspath(arg) for arg in args]
+        if not may_run():
+            raise PermissionError(errno.EPERM, "this command only reads, and starts no program", *words[:1])
         if words and not _SEPARATORS & set(words[0]):
             words[0] = found(words[0], env)
         options: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}

@@ -6,6 +6,7 @@ system. A question that was not recorded is answered like one for something that
 
 from __future__ import annotations
 
+import contextvars
 import ntpath
 import os
 import posixpath
@@ -190,7 +191,10 @@ def each(question: Callable[[Q], A], items: Iterable[Q]) -> list[A]:
         except BaseException as fault:
             faults.append(fault)
 
-    threads = [threading.Thread(target=answer, args=(turn,), daemon=True) for turn in range(1, len(wanted))]
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(answer, turn), daemon=True)
+        for turn in range(1, len(wanted))
+    ]
     for thread in threads:
         thread.start()
     if wanted:

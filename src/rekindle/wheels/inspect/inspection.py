@@ -10,6 +10,7 @@ import msgspec
 
 from rekindle.core.errors import BadInput, RekindleError, UnknownName
 from rekindle.core.findings import Finding
+from rekindle.core.processes import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import archive, binary, package
 from rekindle.formats.access import File
@@ -103,6 +104,7 @@ class Inspections(msgspec.Struct, frozen=True, kw_only=True):
     inspections: tuple[Inspection, ...]
 
 
+@reads_only()
 def inspect(
     where: str | Path,
     *,
