@@ -231,3 +231,57 @@ def test_threads_that_only_read_start_nothing_either(nothing_starts: list[object
         with pytest.raises(PermissionError):
             processes.Started([sys.executable])
     assert nothing_starts == []
+
+
+# --- programs that lie where one stands ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def programs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One stands in a folder with programs that leave a mark; PATH names it by `.`, by nothing and by a name."""
+    folder = tmp_path / "downloads"
+    for name in ("nvidia-smi", "nvcc", "git", "g++", "gcc", "cmake", "ninja", "conda", "python", "python3", "sh"):
+        a_python(folder / name, tmp_path)
+        a_python(folder / "bin" / name, tmp_path)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f".:bin::./bin:{os.environ['PATH']}:")
+    for name in ("CUDA_HOME", "VIRTUAL_ENV"):
+        monkeypatch.setenv(name, ".")
+    return tmp_path
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the programs are shell scripts; the rules for Windows are tried below")
+@pytest.mark.parametrize(
+    "words",
+    [("doctor",), ("env",), ("verify", sys.executable), ("source", "--torch", "1.13.0", "--mirror", ".")],
+)
+def test_no_program_of_the_folder_one_stands_in_is_started(programs_here: Path, words: tuple[str, ...]) -> None:
+    rekindle_command(*words)
+    assert ran(programs_here) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script")
+def test_what_a_program_starts_is_not_taken_from_there_either(programs_here: Path) -> None:
+    said = call(["/bin/sh", "-c", "nvcc >&2; echo $PATH"])
+    assert ran(programs_here) == []
+    assert all(entry.startswith("/") for entry in said.out.strip().split(":"))
+
+
+def test_where_a_program_may_be_on_windows() -> None:
+    path = r'.;;tools;C:tools;\tools;"C:\a b";C:\CUDA\bin;C:\CUDA\bin'
+    found = list(processes.places("nvcc", path, windows=True))
+    assert found == [
+        rf"{folder}\nvcc{end}" for folder in (r"C:\a b", r"C:\CUDA\bin") for end in (".exe", ".bat", ".cmd")
+    ]
+    assert list(processes.places("nvcc.exe", r"C:\x", windows=True)) == [r"C:\x\nvcc.exe"]
+    assert list(processes.places("nvcc", "bin:./bin::/usr/bin:/usr/bin", windows=False)) == ["/usr/bin/nvcc"]
+
+
+def test_a_probe_names_programs_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rekindle.machine.host import Host
+
+    a_python(tmp_path / "nvcc", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for program in ("nvcc", "./nvcc", str(Path("..", tmp_path.name, "nvcc"))):
+        assert not Host().command(program).started
+    assert ran(tmp_path) == []
