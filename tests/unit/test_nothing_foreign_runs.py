@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.cli.main import run
 from rekindle.core import processes, python
+from rekindle.core.errors import NotFound
 from rekindle.core.run import call
+from rekindle.machine.python import environment
 from support import small_wheels
 from support.artefacts import needs_environments
 from support.command import rekindle_command
@@ -127,3 +131,157 @@ def test_on_windows_a_bare_name_is_never_left_to_the_system() -> None:
     """CreateProcess would look into the current folder before PATH."""
     with pytest.raises(FileNotFoundError):
         processes.command_line(["no-such-program-anywhere", "x"], {"PATH": r"C:\nowhere"})
+
+
+# --- commands that only read -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def an_environment(tmp_path: Path) -> Path:
+    """A stranger's environment with a torch: its python leaves a mark, and so does what a real one would import."""
+    root = tmp_path / "env"
+    site = root / "lib" / "python3.11" / "site-packages"
+    (site / "torch" / "lib").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text("__version__ = '2.6.0+cu124'\ncuda = '12.4'\n", encoding="utf-8")
+    (root / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n", encoding="utf-8")
+    a_python(root / "bin" / "python", tmp_path)
+    return root
+
+
+def a_python(place: Path, tmp_path: Path) -> Path:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(f"#!/bin/sh\necho python >> {tmp_path}/ran\n", encoding="utf-8")
+    place.chmod(0o755)
+    return place
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was started, by whichever thread."""
+    import subprocess
+
+    started: list[object] = []
+
+    def popen(command: object, *args: object, **options: object) -> None:
+        started.append(command)
+        raise FileNotFoundError(2, "not started", str(command))
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return started
+
+
+@pytest.mark.parametrize("words", [("verify", "--no-run"), ("verify", "--no-run", "--gpu", "V100"), ("audit",)])
+@pytest.mark.parametrize("what", ["", "bin/python"])
+def test_an_environment_is_read_and_nothing_started(
+    an_environment: Path, nothing_starts: list[object], words: tuple[str, ...], what: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    code = run([*words, str(an_environment / what), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    if words[0] == "verify":
+        assert (code, answer["subject"]) == (9 if "--gpu" not in words else 8, str(an_environment))
+    else:
+        assert (code, answer["torch"]["version"]) == (0, "2.6.0+cu124")
+    assert nothing_starts == []
+
+
+@pytest.mark.parametrize("words", [("audit",), ("verify", "--no-run"), ("inspect", "x.so", "--against")])
+@pytest.mark.parametrize("name", ["python", "bin/python", "invoice"])
+def test_a_file_is_not_run_to_ask_what_it_is(
+    tmp_path: Path, nothing_starts: list[object], words: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, str(a_python(tmp_path / "folder" / name, tmp_path))]) == NotFound.exit_code
+    assert "is not a Python environment" in capsys.readouterr().err
+    assert nothing_starts == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shim is a shell script here")
+def test_audit_does_not_ask_a_shim_but_says_so(
+    tmp_path: Path, nothing_starts: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The environment that runs Rekindle would be another one than is meant."""
+    shim = a_python(tmp_path / "shims" / "python", tmp_path)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(shim.parent))
+    assert run(["audit"]) == NotFound.exit_code
+    assert str(shim) in capsys.readouterr().err
+    assert nothing_starts == []
+
+
+def test_a_python_that_is_a_link_is_found_by_where_it_leads(an_environment: Path, nothing_starts: list[object]) -> None:
+    if os.name == "nt":
+        pytest.skip("UNVERIFIED: not everybody may make links there")
+    (an_environment / "pyvenv.cfg").unlink()
+    (an_environment.parent / "shims").mkdir()
+    link = an_environment.parent / "shims" / "python3"
+    link.symlink_to(an_environment / "bin" / "python")
+    with processes.reads_only():
+        assert environment.find(link).root == str(an_environment)
+    assert nothing_starts == []
+
+
+def test_threads_that_only_read_start_nothing_either(nothing_starts: list[object]) -> None:
+    from rekindle.machine.gpu import cards
+    from rekindle.machine.host import Host, each
+
+    with processes.reads_only():
+        assert not any(said.started for said in each(lambda word: call([sys.executable, word]), ["-V", "-h"]))
+        cards.probe(Host(), time_limit=30.0)
+        with pytest.raises(PermissionError):
+            processes.Started([sys.executable])
+    assert nothing_starts == []
+
+
+# --- programs that lie where one stands ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def programs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One stands in a folder with programs that leave a mark; PATH names it by `.`, by nothing and by a name."""
+    folder = tmp_path / "downloads"
+    for name in ("nvidia-smi", "nvcc", "git", "g++", "gcc", "cmake", "ninja", "conda", "python", "python3", "sh"):
+        a_python(folder / name, tmp_path)
+        a_python(folder / "bin" / name, tmp_path)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f".:bin::./bin:{os.environ['PATH']}:")
+    for name in ("CUDA_HOME", "VIRTUAL_ENV"):
+        monkeypatch.setenv(name, ".")
+    return tmp_path
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the programs are shell scripts; the rules for Windows are tried below")
+@pytest.mark.parametrize(
+    "words",
+    [("doctor",), ("env",), ("verify", sys.executable), ("source", "--torch", "1.13.0", "--mirror", ".")],
+)
+def test_no_program_of_the_folder_one_stands_in_is_started(programs_here: Path, words: tuple[str, ...]) -> None:
+    rekindle_command(*words)
+    assert ran(programs_here) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script")
+def test_what_a_program_starts_is_not_taken_from_there_either(programs_here: Path) -> None:
+    said = call(["/bin/sh", "-c", "nvcc >&2; echo $PATH"])
+    assert ran(programs_here) == []
+    assert all(entry.startswith("/") for entry in said.out.strip().split(":"))
+
+
+def test_where_a_program_may_be_on_windows() -> None:
+    path = r'.;;tools;C:tools;\tools;"C:\a b";C:\CUDA\bin;C:\CUDA\bin'
+    found = list(processes.places("nvcc", path, windows=True))
+    assert found == [
+        rf"{folder}\nvcc{end}" for folder in (r"C:\a b", r"C:\CUDA\bin") for end in (".exe", ".bat", ".cmd")
+    ]
+    assert list(processes.places("nvcc.exe", r"C:\x", windows=True)) == [r"C:\x\nvcc.exe"]
+    assert list(processes.places("nvcc", "bin:./bin::/usr/bin:/usr/bin", windows=False)) == ["/usr/bin/nvcc"]
+
+
+def test_a_probe_names_programs_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rekindle.machine.host import Host
+
+    a_python(tmp_path / "nvcc", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for program in ("nvcc", "./nvcc", str(Path("..", tmp_path.name, "nvcc"))):
+        assert not Host().command(program).started
+    assert ran(tmp_path) == []

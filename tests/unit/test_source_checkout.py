@@ -228,7 +228,7 @@ def test_a_clone_with_its_submodules_is_a_source_too(mirrors: Path, tmp_path: Pa
 
 def test_the_network_way_fetches_one_commit_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """git's own protocol, over file:// addresses: the same code as for https."""
-    monkeypatch.setitem(git._SETTINGS, "protocol.file.allow", "always")
+    monkeypatch.setitem(git._SHUT, "GIT_ALLOW_PROTOCOL", "file")
     served = tmp_path / "served"
     commit = repositories.project(served, base=(tmp_path / "by-owner").as_uri())
     for owner, name in (("asmjit", "asmjit.git"), ("pytorch", "fbgemm"), ("fmtlib", "fmt.git")):

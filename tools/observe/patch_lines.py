@@ -42,8 +42,9 @@ def main(repository: Path, mirrors: Path | None) -> None:
 
 
 def tags(repository: Path) -> list[Version]:
-    listed = git.checked(["tag", "-l", "v*"], git_dir=repository, doing="list the tags").splitlines()
-    found = [Version(tag[1:]) for tag in listed if re.fullmatch(r"v\d+\.\d+\.\d+", tag)]
+    packed = (repository / "packed-refs").read_text(encoding="utf-8")
+    loose = "".join(f" refs/tags/{path.name}\n" for path in (repository / "refs" / "tags").glob("v*"))
+    found = {Version(tag) for tag in re.findall(r"(?m) refs/tags/v(\d+\.\d+\.\d+)$", packed + loose)}
     return sorted(version for version in found if version >= FIRST)
 
 
@@ -56,8 +57,11 @@ def boundaries(patch: Patch, releases: list[Version]) -> list[Version]:
     return [releases[index] for index in sorted(wanted) if 0 <= index < len(releases)]
 
 
-def file_at(repository: Path, commit: str, path: str, mirrors: Path | None) -> bytes | None:
-    """The bytes of a file of a commit, looked up in the submodule that holds it where need be."""
+def file_at(repository: Path, tag: str, path: str, mirrors: Path | None) -> bytes | None:
+    """The bytes of a file of a release, looked up in the submodule that holds it where need be."""
+    commit = git.tag_of(repository, tag)
+    if commit is None:
+        raise SystemExit(f"{repository} has no tag {tag}")
     place, inner, url = repository, commit, "https://github.com/pytorch/pytorch"
     for pin in submodules.pins(repository, commit, parent_url=url) if path.startswith("third_party/") else []:
         if path.startswith(f"{pin.path}/"):
@@ -66,7 +70,7 @@ def file_at(repository: Path, commit: str, path: str, mirrors: Path | None) -> b
                 raise SystemExit(f"no mirror has {pin.commit} of {pin.url}")
             place, inner, path = found, pin.commit, path[len(pin.path) + 1 :]
             break
-    result = git.call(["show", f"{inner}:{path}"], git_dir=place)
+    result = git.call(["show", f"{inner}:{path}"], objects=place)
     return result.out.encode("utf-8", "surrogateescape") if result.ok else None
 
 

@@ -11,6 +11,7 @@ from rekindle.audit.kept import kept_file
 from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core.findings import Finding, worst
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.machine.python.environment import torch_of
 from rekindle.machine.python.torch_installed import parse as parse_torch
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
@@ -65,12 +66,11 @@ def audit(
 
 def installed_torch(environment: Environment) -> Torch | None:
     """The torch in an environment, read from its files."""
-    for folder in environment.site_packages:
-        path = Path(folder) / "torch" / "version.py"
-        if path.is_file():
-            version, cuda = parse_torch(path.read_text(encoding="utf-8", errors="replace"))
-            return Torch(version=version, cuda=cuda, root=str(path.parent))
-    return None
+    folder = torch_of(environment)
+    if folder is None:
+        return None
+    version, cuda = parse_torch((folder / "version.py").read_text(encoding="utf-8", errors="replace"))
+    return Torch(version=version, cuda=cuda, root=str(folder))
 
 
 def _judge(

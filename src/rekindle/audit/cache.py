@@ -19,6 +19,7 @@ from rekindle.audit.answer import Audit
 from rekindle.audit.kept import kept_file
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
+from rekindle.core.processes import reads_only
 from rekindle.knowledge import tables
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
@@ -33,10 +34,11 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
     answer: Audit
 
 
+@reads_only()
 def audit(
     where: Path | None, *, names: Sequence[str], machine: Path | None, driver: str | None, cache: Path | None
 ) -> Audit:
-    """The audit of an environment for the cards that are named, recorded in a file, or here."""
+    """The audit of an environment for the cards that are named, recorded in a file, or here. No program is started."""
     environment = find_environment(where)
     file = kept_file(cache, environment, "answer")
     question = _question(environment, names, driver) if names else None

@@ -92,7 +92,10 @@ def command(
     could not be checked.
     """
     from rekindle.core.errors import UsageError
+    from rekindle.core.processes import reads_only
 
+    if no_run:
+        click.get_current_context().with_resource(reads_only())
     if stand_in:
         if share is not None:
             raise UsageError("`--share` is for runs on the card itself, not on a stand-in")

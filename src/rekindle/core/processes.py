@@ -8,11 +8,12 @@ If this process dies, Windows ends the job; on Linux the group lives on and can 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import ntpath
 import os
+import posixpath
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,9 +24,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+_READING = contextvars.ContextVar("reading", default=False)
 _BATCH = (".bat", ".cmd")
 _SEPARATORS = frozenset("/\\") if os.name == "nt" else frozenset("/")
 _BATCH_DANGER = frozenset('"%\r\n\0')
+
+
+@contextlib.contextmanager
+def reads_only() -> Iterator[None]:
+    """Meanwhile nothing is started, whoever asks: for commands that promise to read only.
+
+    A thread that is begun meanwhile must be given this context (`contextvars.copy_context`).
+    """
+    before = _READING.set(True)
+    try:
+        yield
+    finally:
+        _READING.reset(before)
+
+
+def may_run() -> bool:
+    return not _READING.get()
 
 
 class Started:
@@ -42,9 +61,11 @@ class Started:
         stderr: int | IO[Any] | None = None,
     ) -> None:
         words = [os.fspath(arg) for arg in args]
+        if not may_run():
+            raise PermissionError(errno.EPERM, "this command only reads, and starts no program", *words[:1])
         if words and not _SEPARATORS & set(words[0]):
             words[0] = found(words[0], env)
-        options: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
+        options: dict[str, Any] = {"env": _without_relative_places(env), "cwd": cwd}
         options |= {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         if sys.platform == "win32":
             from rekindle.core.job_object import Job, start_in
@@ -138,7 +159,7 @@ def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
     """
     program = words[0]
     if not {"/", "\\"} & set(program):
-        program = found_on(program, _path_of(env)) or _in_system(program)
+        program = _first(program, _path_of(env), windows=True) or _in_system(program)
     if not program.lower().endswith(_BATCH):
         return subprocess.list2cmdline([program, *words[1:]])
     for word in words[1:]:
@@ -152,11 +173,7 @@ def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
 
 def which(name: str, path: str | None = None) -> str | None:
     """The program of that name along `path`, or along this process's own. The current folder is no place to look."""
-    path = _path_of(None) if path is None else path
-    if os.name == "nt":
-        return found_on(name, path)
-    folders = [folder for folder in path.split(os.pathsep) if folder.startswith("/")]
-    return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
+    return _first(name, _path_of(None) if path is None else path, windows=os.name == "nt")
 
 
 def found(name: str, env: Mapping[str, str] | None) -> str:
@@ -175,25 +192,47 @@ def _path_of(env: Mapping[str, str] | None) -> str:
 
 def _in_system(name: str) -> str:
     """Windows finds its own programs without PATH; nothing else may be left to it."""
-    hit = found_on(name, ntpath.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32"))
+    hit = _first(name, ntpath.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32"), windows=True)
     if hit is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     return hit
 
 
-def found_on(name: str, path: str, endings: str | None = None) -> str | None:
-    """The program of that name along a Windows `path`. The current folder is no place to look for one."""
-    known = [ending for ending in (endings or os.environ.get("PATHEXT") or ".COM;.EXE;.BAT;.CMD").split(";") if ending]
-    tried = [""] if name.upper().endswith(tuple(ending.upper() for ending in known)) else known
-    for folder in path.split(";"):
-        for ending in tried if _absolute(folder.strip('" ')) else ():
-            hit = ntpath.join(folder.strip('" '), name + ending.lower())
-            if Path(hit).is_file():
-                return hit
-    return None
+def _first(name: str, path: str, *, windows: bool) -> str | None:
+    endings = os.environ.get("PATHEXT") or ".COM;.EXE;.BAT;.CMD"
+    hits = (Path(hit) for hit in places(name, path, windows=windows, endings=endings))
+    return next((str(hit) for hit in hits if hit.is_file() and (windows or os.access(hit, os.X_OK))), None)
 
 
-def _absolute(folder: str) -> bool:
+def places(name: str, path: str, *, windows: bool, endings: str = ".exe;.bat;.cmd") -> Iterator[str]:
+    """Where a program of that name would be along a PATH of Windows or Linux, the one that wins first.
+
+    An entry that is empty or relative means the folder one stands in, which may be anybody's: it is no place to look.
+    """
+    known = [ending.lower() for ending in endings.split(";") if ending] if windows else []
+    tried = [""] if not known or name.lower().endswith(tuple(known)) else known
+    for folder in absolute_entries(path, windows=windows):
+        for ending in tried:
+            yield (ntpath if windows else posixpath).join(folder, name + ending)
+
+
+def absolute_entries(path: str, *, windows: bool) -> list[str]:
+    """The folders of a PATH, each once, without those that depend on where one stands."""
+    entries = [entry.strip().strip('"') for entry in path.split(";" if windows else ":")]
+    return list(dict.fromkeys(entry for entry in entries if _absolute(entry, windows=windows)))
+
+
+def _absolute(folder: str, *, windows: bool) -> bool:
+    if os.name != "nt" and folder.startswith("/"):  # also under test, where a Windows PATH has ordinary folders
+        return True
     drive, rest = ntpath.splitdrive(folder)
-    # Under test on another system a Windows PATH has ordinary folders.
-    return bool(drive and rest[:1] in ("\\", "/")) or (os.name != "nt" and folder.startswith("/"))
+    return windows and bool(drive) and rest[:1] in ("\\", "/")
+
+
+def _without_relative_places(env: Mapping[str, str] | None) -> dict[str, str]:
+    """What a program is given: it looks for others along this PATH, too."""
+    own = dict(os.environ if env is None else env)
+    windows = os.name == "nt"
+    for name in [name for name in own if name == "PATH" or (windows and name.upper() == "PATH")]:
+        own[name] = os.pathsep.join(absolute_entries(own[name], windows=windows))
+    return own

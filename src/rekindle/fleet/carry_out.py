@@ -23,7 +23,7 @@ from rekindle.build.governor.memory import SHARE
 from rekindle.build.run import journal as build_journal
 from rekindle.core import codec, files, paths, python, signing
 from rekindle.core.errors import ChecksFailed, MissingTool, NotWritable, RekindleError, StepFailed
-from rekindle.core.processes import Started
+from rekindle.core.processes import Started, which
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
 from rekindle.fleet import pythons, sources
@@ -282,9 +282,7 @@ class Running:
         return efforts.jobs(max(1, self._have.cores // slots), memory, cuda=self.order.lock.cuda is not None) or 1
 
     def _launcher(self) -> bool:
-        import shutil
-
-        return self._cache is not None and shutil.which("ccache") is not None
+        return self._cache is not None and which("ccache") is not None
 
     def environ(self) -> dict[str, str]:
         """What a job sees of the worker's environment: what finds programs and networks; folders of its own."""

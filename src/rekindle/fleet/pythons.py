@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rekindle.core import python
+from rekindle.core import processes, python
 from rekindle.core.errors import RekindleError
 from rekindle.machine.model import Machine
 
@@ -32,12 +31,12 @@ def here(machine: Machine) -> dict[str, str]:
 
 
 def _on_path(system: str) -> list[str]:
-    folders = [Path(each) for each in os.environ.get("PATH", "").split(os.pathsep) if each]
+    folders = processes.absolute_entries(os.environ.get("PATH", ""), windows=system == "windows")
     if system == "windows":
         # Store stubs are no Pythons; each version has a folder of its own there.
-        names = [str(each / "python.exe") for each in folders if "windowsapps" not in str(each).lower()]
+        names = [str(Path(each, "python.exe")) for each in folders if "windowsapps" not in each.lower()]
         return [name for name in dict.fromkeys(names) if Path(name).is_file()]
-    hits = [shutil.which(f"python3.{minor}", path=str(each)) for minor in _MINORS for each in folders]
+    hits = [processes.which(f"python3.{minor}", each) for minor in _MINORS for each in folders]
     return list(dict.fromkeys(hit for hit in hits if hit))
 
 

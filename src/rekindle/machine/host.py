@@ -6,6 +6,7 @@ system. A question that was not recorded is answered like one for something that
 
 from __future__ import annotations
 
+import contextvars
 import ntpath
 import os
 import posixpath
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rekindle.core import paths
+from rekindle.core import paths, processes
 from rekindle.core import run as programs
 from rekindle.core.run import Result
 from rekindle.machine.system import windows as windows_calls
@@ -164,17 +165,9 @@ class Run(ABC):
     def ask(self, question: str, answer: Callable[[], Any]) -> Any:
         """Something only code in this process can find out, as plain JSON data."""
 
-    def search_path(self) -> list[str]:
-        found = (self.env("PATH") or "").split(";" if self.windows else ":")
-        entries = [entry.strip().strip('"') for entry in found]
-        return list(dict.fromkeys(entry for entry in entries if entry))
-
     def which(self, name: str) -> list[str]:
         """Every `name` on PATH, the one that wins first."""
-        endings: Iterable[str] = ("",)
-        if self.windows and not name.lower().endswith((".exe", ".bat", ".cmd")):
-            endings = (".exe", ".bat", ".cmd")
-        hits = [self.join(folder, name + ending) for folder in self.search_path() for ending in endings]
+        hits = processes.places(name, self.env("PATH") or "", windows=self.windows)
         return [hit for hit in hits if self.exists(hit)]
 
 
@@ -190,7 +183,10 @@ def each(question: Callable[[Q], A], items: Iterable[Q]) -> list[A]:
         except BaseException as fault:
             faults.append(fault)
 
-    threads = [threading.Thread(target=answer, args=(turn,), daemon=True) for turn in range(1, len(wanted))]
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(answer, turn), daemon=True)
+        for turn in range(1, len(wanted))
+    ]
     for thread in threads:
         thread.start()
     if wanted:
@@ -220,7 +216,12 @@ class Host(Run):
         return self.recording.environment
 
     def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
-        result = programs.call(args, timeout=min(timeout, self.longest))
+        # Not `cmd` either takes a program from the folder one stands in, nor is one named by where one stands.
+        env = {**os.environ, "NoDefaultCurrentDirectoryInExePath": "1"} if self.windows else None
+        if self.paths.isabs(args[0]):
+            result = programs.call(args, env=env, timeout=min(timeout, self.longest))
+        else:
+            result = Result(args=args, code=None, err="a program must be named by its whole path")
         said = Said(
             code=result.code,
             out=result.out,

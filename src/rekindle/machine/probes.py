@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import os
 import sys
@@ -56,7 +57,9 @@ def together(
     """
     answers: dict[str, Any] = {}
     threads = [
-        threading.Thread(target=_answer, args=(name, question, answers), name=name, daemon=True)
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(_answer, name, question, answers), name=name, daemon=True
+        )
         for name, question in questions.items()
     ]
     # Threads that come back from waiting for a program have little to do: let them do it at once.

@@ -3,6 +3,9 @@
 A tree is assembled repository by repository. Each step looks first at what is there, so that the same command goes on
 where an earlier one was broken off, repairs what is missing, and does nothing to a tree that is whole. Files that
 someone edited (or `rekindle patch` patched) are never overwritten.
+
+A tree that is there may be a stranger's. git is never run in its `.git`: what is needed of it is copied into a new
+repository of ours, every hash computed anew, and what git would write into it is written by us.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -31,9 +35,10 @@ from rekindle.core.errors import (
 )
 from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
-from rekindle.source import git, submodules, tree, trust
-from rekindle.source.origin import Origin
+from rekindle.source import git, submodules, tree
+from rekindle.source.origin import Origin, copy
 
+_SCRATCH = "work-"
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
 
@@ -111,19 +116,21 @@ def assemble(
     tag, url, commit = wanted.tag, wanted.url, wanted.commit
     with _held(root):
         git_dir = root / ".git"
-        trust.check(git_dir, root)
-        mark = _mark(root)
-        if mark is None or mark.tag != tag:
-            mark = Mark(tag=tag, commit=origin.tag(url, tag, git_dir))
-        if commit is not None and mark.commit != commit:
-            message = f"{tag} is {mark.commit[:12]} here, but the plan pins {commit[:12]}"
-            raise BadInput(message, hint="the tag was moved; fetch the source from another place")
-        mark = msgspec.structs.replace(mark, without=wanted.without or mark.without)
-        _admit(root, mark)
+        known = _mark(root)
+        if known is None or (known.tag, known.commit) != (tag, commit):  # a tree's own word is no proof
+            found = origin.tag(url, tag)
+            if commit is not None and found != commit:
+                message = f"{tag} is {found[:12]} here, but the plan pins {commit[:12]}"
+                raise BadInput(message, hint="the tag was moved; fetch the source from another place")
+            commit = found
+        assert commit is not None
+        mark = Mark(tag=tag, commit=commit, without=wanted.without or (known.without if known else ()))
+        _admit(root, known, mark)
         files.write_text(root / STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")
         top = _Job(path=".", git_dir=git_dir, commit=mark.commit, url=url, name="", parent=None)
         done = _everything(root, top, origin, mark.without, jobs, say)
-        git.checked(["update-ref", f"refs/tags/{tag}", mark.commit], git_dir=git_dir, doing="name the release")
+        if git.tag_of(git_dir, tag) != mark.commit:
+            files.write_text(tree.place(root, f".git/refs/tags/{tag}"), f"{mark.commit}\n")
     return Tree(
         root=str(root), torch=tag.removeprefix("v"), tag=tag, commit=mark.commit, repositories=tuple(done),
         seconds=round(time.monotonic() - begun, 1),
@@ -164,14 +171,15 @@ def _everything(
         while level:
             following: list[_Job] = []
             results = pool.map(lambda job: _tried(root, job, origin, without), level)
-            for job, result in zip(level, results, strict=True):
-                if isinstance(result, RekindleError):
-                    lacking.append(result)
+            for job, brought in zip(level, results, strict=True):
+                if isinstance(brought, RekindleError):
+                    lacking.append(brought)
                     continue
+                result, pins = brought
                 done.append(result)
                 if result.state is not RepositoryState.PRESENT:
                     say(f"[{len(done)}/{known}] {result.state.value} {job.path} at {job.commit[:12]}")
-                for pin in submodules.pins(job.git_dir, job.commit, parent_url=job.url):
+                for pin in pins:
                     path = pin.path if job.path == "." else f"{job.path}/{pin.path}"
                     if submodules.outside(path, without):
                         done.append(
@@ -197,43 +205,118 @@ def _everything(
     return sorted(done, key=lambda one: one.path)
 
 
-def _tried(root: Path, job: _Job, origin: Origin, without: tuple[str, ...]) -> Repository | RekindleError:
+def _tried(
+    root: Path, job: _Job, origin: Origin, without: tuple[str, ...]
+) -> tuple[Repository, list[submodules.SubmodulePin]] | RekindleError:
     try:
         return _repository(root, job, origin, without)
     except (NotFound, FetchFailed, StepFailed) as error:
         return error
 
 
-def _repository(root: Path, job: _Job, origin: Origin, without: tuple[str, ...]) -> Repository:
-    """One repository whole: its objects, its files, at its commit."""
+def _repository(
+    root: Path, job: _Job, origin: Origin, without: tuple[str, ...]
+) -> tuple[Repository, list[submodules.SubmodulePin]]:
+    """One repository whole: its objects, its files, at its commit. Also the submodules that the commit pins."""
     work = root if job.path == "." else tree.place(root, job.path)
     here = within(job.path, without)
-    trust.check(job.git_dir, root)
-    head = _head(job.git_dir)
-    came_from = ""
-    state = RepositoryState.PRESENT
-    if not git.has_commit(job.git_dir, job.commit):
-        _initialise(job, work)
-        came_from = origin.bring(job.url, job.commit, job.git_dir, without=here)
-        _shallow(job.git_dir, job.commit)
-        state = RepositoryState.FETCHED
-    if not _linked(job, work):
-        _initialise(job, work)
-        state = RepositoryState.REPAIRED if state is RepositoryState.PRESENT else state
-    if head != job.commit:
-        _check_out(job, work, here, fresh=head is None)
-        state = RepositoryState.FETCHED if head is None else RepositoryState.REPAIRED
-    elif not (job.git_dir / "index").exists():
-        _reindex(job, work, here)
-        state = RepositoryState.REPAIRED
-    gone, edited = _differences(job.git_dir, work)
-    if gone:
-        _bring_back(job, work, gone)
-        state = RepositoryState.REPAIRED if state is RepositoryState.PRESENT else state
+    _check_places(root, job, work)
+    work.mkdir(parents=True, exist_ok=True)
+    head = tree.head_of(job.git_dir)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=root / STATE_FOLDER) as scratch:
+        ours = git.make(Path(scratch) / "repository")
+        came_from = ""
+        if not git.has_commit(job.git_dir, job.commit) or copy(job.git_dir, job.commit, ours, _names_submodules):
+            came_from = origin.bring(job.url, job.commit, ours, without=here)
+        index = _Index(ours, job.commit, work, Path(scratch) / "index", here)
+        if head is not None and head != job.commit:
+            _leave(root, job, head, index)
+        back, edited = index.differences()
+        back |= edited if head != job.commit else set()
+        if back:
+            if not came_from and copy(job.git_dir, job.commit, ours, back.__contains__):
+                came_from = origin.bring(job.url, job.commit, ours, without=here)
+            index.bring_back(back, job.path)
+            _, edited = index.differences()
+        pins = submodules.pins(ours, job.commit, parent_url=job.url)
+        if came_from:
+            _hand_over(ours, job)
+        if moved := bool(came_from) or head != job.commit or not _linked(job, work):
+            _configure(job, work, here)
+        if head != job.commit or not (job.git_dir / "index").exists():
+            moved = True
+            files.rename_over(index.file, job.git_dir / "index")
+            files.write_text(job.git_dir / "HEAD", f"{job.commit}\n")
     if not any(name.name != ".git" for name in work.iterdir()):
         message = f"`{job.path}` is still empty after its commit {job.commit[:12]} was checked out"
         raise BadInput(message, hint=f"the commit from {came_from or job.url} has no files; check the mirror")
-    return Repository(path=job.path, commit=job.commit, url=job.url, state=state, origin=came_from, edited=edited)
+    state = RepositoryState.REPAIRED if moved or back else RepositoryState.PRESENT
+    if came_from or head is None:
+        state = RepositoryState.FETCHED
+    return Repository(
+        path=job.path, commit=job.commit, url=job.url, state=state, origin=came_from, edited=len(edited)
+    ), pins  # fmt: skip
+
+
+class _Index:
+    """The files of a commit, held against those in a folder: an index of ours, which no filter or setting touches."""
+
+    def __init__(self, objects: Path, commit: str, work: Path, file: Path, without: tuple[str, ...]) -> None:
+        self.objects, self.work, self.file, self.without = objects, work, file, without
+        self._git(["read-tree", commit], "list the files of the commit")
+        self.paths = set(self._git(["ls-files", "-z"], "list the files of the commit").split("\0")) - {""}
+        self._git(
+            ["update-index", "--skip-worktree", "-z", "--stdin"],
+            "leave folders out",
+            [path for path in self.paths if submodules.outside(path, without)],
+        )
+
+    def differences(self) -> tuple[set[str], set[str]]:
+        """Files that are gone, and those whose bytes are not the commit's."""
+        refresh = ["update-index", "-q", "--ignore-submodules", "--refresh"]
+        git.call(refresh, objects=self.objects, work_tree=self.work, index=self.file)  # its code is the answer below
+        listing = self._git(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all"], "compare them")
+        cells = listing.split("\0")
+        found = {path: row.split(" ") for row, path in zip(cells[::2], cells[1::2], strict=False)}
+        gone = {path for path, row in found.items() if row[4] == "D"}
+        return gone, set(found) - gone - self._as_stored({path: row[2] for path, row in found.items() if row[4] == "M"})
+
+    def bring_back(self, paths: set[str], name: str) -> None:
+        doing = f"bring back {len(paths)} files of `{name}`"
+        self._git(["checkout-index", "-q", "-f", "-u", "-z", "--stdin"], doing, sorted(paths))
+
+    def _as_stored(self, files: dict[str, str]) -> set[str]:
+        """Some were stored with line ends that their own attributes forbid: git calls them changed from the start."""
+        names = [path for path in files if "\n" not in path]
+        words = ["hash-object", "--no-filters", "--stdin-paths"]
+        lines = "".join(f"{path}\n" for path in names).encode("utf-8", "surrogateescape")
+        hashed = git.call(words, objects=self.objects, work_tree=self.work, input=lines)
+        found = hashed.out.split() if hashed.ok else []
+        return {path for path, hash in zip(names, found, strict=False) if files[path] == hash}
+
+    def _git(self, args: list[str], doing: str, paths: Iterable[str] = ()) -> str:
+        names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        return git.checked(args, objects=self.objects, work_tree=self.work, index=self.file, input=names, doing=doing)
+
+
+def _names_submodules(path: str) -> bool:
+    return path == ".gitmodules"
+
+
+def _leave(root: Path, job: _Job, head: str, index: _Index) -> None:
+    """Take away the files of a commit that someone else chose. Those that were edited are left, and named."""
+    if lacking := copy(job.git_dir, head, index.objects, lambda _: False):
+        message = f"`{job.path}` is at {head[:12]}, which cannot be read: {lacking}"
+        raise BadInput(message, hint="choose another folder with `-o`; nothing was changed")
+    earlier = _Index(index.objects, head, index.work, index.file.with_name("earlier"), index.without)
+    edited = earlier.differences()[1] | (index.differences()[1] - earlier.paths)
+    if edited:
+        message = f"cannot check out `{job.path}` at {job.commit[:12]}: `{min(edited)}` would be overwritten"
+        raise StepFailed(message, hint=f"it is at {head[:12]}; undo your changes there, or choose another folder")
+    for path in earlier.paths - index.paths:
+        place = tree.place(root, path if job.path == "." else f"{job.path}/{path}")
+        if not place.is_dir():
+            place.unlink(missing_ok=True)
 
 
 def within(path: str, without: Sequence[str]) -> tuple[str, ...]:
@@ -243,31 +326,46 @@ def within(path: str, without: Sequence[str]) -> tuple[str, ...]:
     return tuple(one[len(path) + 1 :] for one in without if one.startswith(f"{path}/"))
 
 
-def _head(git_dir: Path) -> str | None:
-    """The commit that was checked out to the end: git moves HEAD last."""
-    try:
-        text = (git_dir / "HEAD").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    if not text.startswith("ref:"):
-        return text or None
-    result = git.call(["rev-parse", "-q", "--verify", "HEAD^{commit}"], git_dir=git_dir)
-    return result.out.strip() if result.ok else None
+def _check_places(root: Path, job: _Job, work: Path) -> None:
+    """What we write of a repository must lie in the tree: a link in a stranger's would lead us elsewhere."""
+    for name in ("", "objects/pack", "refs/tags", "info", "modules", "config"):
+        tree.place(root, (job.git_dir / name).relative_to(root).as_posix())
+    link = work / ".git"
+    if job.parent is not None and link.is_dir():
+        message = f"`{link}` is a folder of its own, not the link that a submodule has"
+        raise BadInput(message, hint="move that folder away and rerun the command")
+    if job.git_dir.exists() and not job.git_dir.is_dir():
+        message = f"`{job.git_dir}` is a file: the repository of this tree lies elsewhere"
+        raise BadInput(
+            message, hint="take the commit out of it into a new folder: `rekindle source --from TREE -o NEW`"
+        )
 
 
-def _initialise(job: _Job, work: Path) -> None:
-    """The repository and the link between it and its folder, as `git submodule` would lay them out."""
-    work.mkdir(parents=True, exist_ok=True)
-    job.git_dir.parent.mkdir(parents=True, exist_ok=True)
-    git.checked(["init", "-q", "--bare", job.git_dir], doing=f"make the repository for `{job.path}`")
+def _hand_over(ours: Path, job: _Job) -> None:
+    """Give the tree the objects that were brought, and whatever else its repository lacks; its HEAD last of all."""
+    (job.git_dir / "refs").mkdir(parents=True, exist_ok=True)
+    brought = [path for path in ours.rglob("*") if path.is_file()]
+    for path in sorted(brought, key=lambda path: (path.name == "HEAD", path.suffix == ".idx")):
+        target = job.git_dir / path.relative_to(ours)
+        if path.parent.name == "pack" or not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            files.rename_over(path, target)
+    # History ends here: git does not look for the parents that were not brought.
+    shallow = job.git_dir / "shallow"
+    known = shallow.read_text(encoding="ascii") if shallow.exists() else ""
+    if job.commit not in known:
+        files.write_text(shallow, f"{known}{job.commit}\n")
+
+
+def _configure(job: _Job, work: Path, without: tuple[str, ...]) -> None:
+    """The repository's settings and the link between it and its folder, as `git submodule` would lay them out."""
     settings = {"core.bare": "false", "core.longpaths": "true", "gc.auto": "0", "remote.origin.url": job.url}
     if job.parent is not None:
         settings["core.worktree"] = Path(os.path.relpath(work, job.git_dir)).as_posix()
-        link = work / ".git"
-        if link.is_dir():
-            message = f"`{link}` is a folder of its own, not the link that a submodule has"
-            raise BadInput(message, hint="move that folder away and rerun the command")
-        files.write_text(link, f"gitdir: {Path(os.path.relpath(job.git_dir, work)).as_posix()}\n")
+        files.write_text(work / ".git", f"gitdir: {Path(os.path.relpath(job.git_dir, work)).as_posix()}\n")
+    if without:
+        settings |= {"core.sparseCheckout": "true", "core.sparseCheckoutCone": "false"}
+        files.write_text(job.git_dir / "info" / "sparse-checkout", "/*\n" + "".join(f"!/{one}/\n" for one in without))
     for key, value in settings.items():
         git.checked(["config", "--file", job.git_dir / "config", key, value], doing="configure the repository")
 
@@ -280,63 +378,6 @@ def _linked(job: _Job, work: Path) -> bool:
     except OSError:
         return False
     return (work / text.removeprefix("gitdir: ")).resolve() == job.git_dir.resolve()
-
-
-def _shallow(git_dir: Path, commit: str) -> None:
-    """Say that history ends here, so that git does not look for the parents that were not brought."""
-    known = (git_dir / "shallow").read_text(encoding="ascii") if (git_dir / "shallow").exists() else ""
-    if commit not in known:
-        files.write_text(git_dir / "shallow", f"{known}{commit}\n")
-
-
-def _check_out(job: _Job, work: Path, without: tuple[str, ...], *, fresh: bool) -> None:
-    (job.git_dir / "index.lock").unlink(missing_ok=True)  # of a run that was killed; ours is the only one now
-    if without:
-        settings = {"core.sparseCheckout": "true", "core.sparseCheckoutCone": "false"}
-        for key, value in settings.items():
-            git.checked(["config", "--file", job.git_dir / "config", key, value], doing="leave folders out")
-        files.write_text(job.git_dir / "info" / "sparse-checkout", "/*\n" + "".join(f"!/{one}/\n" for one in without))
-    # Half a first checkout may be overwritten; a commit that someone else chose may hold edits, and git then refuses.
-    force = ["--force"] if fresh else []
-    git.checked(
-        ["checkout", "-q", "--detach", *force, job.commit],
-        git_dir=job.git_dir,
-        work_tree=work,
-        doing=f"check out `{job.path}` at {job.commit[:12]}",
-    )
-
-
-def _reindex(job: _Job, work: Path, without: tuple[str, ...]) -> None:
-    """A lost index is written anew from the commit, without touching a file."""
-    doing = f"write the index of `{job.path}` anew"
-    git.checked(["read-tree", job.commit], git_dir=job.git_dir, work_tree=work, doing=doing)
-    if without:
-        git.checked(["sparse-checkout", "reapply"], git_dir=job.git_dir, work_tree=work, doing=doing)
-
-
-def _differences(git_dir: Path, work: Path) -> tuple[list[str], int]:
-    """(files that are gone, how many are edited)."""
-    listing = git.checked(
-        ["status", "--porcelain=v1", "-z", "-uno", "--no-renames", "--ignore-submodules=all"],
-        git_dir=git_dir,
-        work_tree=work,
-        doing=f"look at `{work}`",
-    )
-    rows = [row for row in listing.split("\0") if row]
-    gone = [row[3:] for row in rows if row[1] == "D"]
-    return gone, len(rows) - len(gone)
-
-
-def _bring_back(job: _Job, work: Path, gone: list[str]) -> None:
-    names = "\0".join(gone).encode("utf-8", "surrogateescape") + b"\0"
-    (job.git_dir / "index.lock").unlink(missing_ok=True)
-    git.checked(
-        ["checkout-index", "-q", "-f", "-z", "--stdin"],
-        git_dir=job.git_dir,
-        work_tree=work,
-        input=names,
-        doing=f"bring back {len(gone)} files of `{job.path}`",
-    )
 
 
 def _register(jobs: list[_Job]) -> None:
@@ -357,13 +398,12 @@ def _mark(root: Path) -> Mark | None:
     return codec.from_json(data, Mark, name="the mark of an earlier run")
 
 
-def _admit(root: Path, mark: Mark) -> None:
+def _admit(root: Path, known: Mark | None, mark: Mark) -> None:
     """A folder is taken when it is new, ours, or a clone that is at this release already."""
-    known = _mark(root)
     others = [entry.name for entry in root.iterdir() if entry.name not in (STATE_FOLDER,)]
     if not others or (known is not None and known.commit == mark.commit):
         return
-    head = _head(root / ".git")
+    head = tree.head(root)
     if head == mark.commit:
         return
     what = f"a checkout of {head[:12]}" if head else "not empty"
@@ -382,6 +422,8 @@ def _held(root: Path) -> Iterator[None]:
         files.write_text(folder / ".gitignore", "*\n")
         lock = FileLock(folder / "lock")
         lock.acquire(timeout=0)
+        for left in folder.glob(f"{_SCRATCH}*"):  # of a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
     except Timeout as busy:
         message = f"another Rekindle is working on `{root}`"
         raise Locked(message, hint="wait for it to finish, then rerun the command") from busy

@@ -1,7 +1,9 @@
-"""Runs git with settings of its own for each command; the user's configuration is read but never written.
+"""Runs git only in repositories of ours, with settings of ours.
 
-A stranger's repository is read as objects: git is run in an empty repository of ours that borrows them, so that
-nothing else of it (settings, hooks, attributes, promises to fetch what is missing) is ever looked at.
+A repository of anyone else's is read as objects: git is run in an empty repository of ours that borrows them, so that
+nothing else of it (settings, hooks, attributes, promises to fetch what is missing) is ever looked at. The user's own
+configuration counts where an address is asked (proxies, certificates, mirrors), and nowhere else: a filter of it
+would run at the wish of a tree's `.gitattributes`.
 """
 
 from __future__ import annotations
@@ -11,30 +13,34 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from rekindle.core import run
 from rekindle.core.errors import MissingTool
+from rekindle.source import tree
 
 _SETTINGS = {
     "core.longpaths": "true",  # Windows: deeper than 260 characters
     "core.autocrlf": "false",  # the bytes of the commit, on every system
-    "core.fsmonitor": "false",  # a hook of somebody else's tree is never run
+    "core.fileMode": "false",  # some disks keep no such bit
+    "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
     "core.attributesFile": os.devnull,
-    "protocol.ext.allow": "never",
-    "advice.detachedHead": "false",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
     "fetch.unpackLimit": "1",  # objects arrive as one pack or not at all: nothing half-done after a broken connection
     "gc.auto": "0",
     "protocol.version": "2",
     "init.defaultBranch": "rekindle",
-}
-_FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+} | ({"core.symlinks": "false", "core.ignoreCase": "true"} if os.name == "nt" else {})
+_FOREIGN = re.compile(
+    r"GIT_(?:DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|NAMESPACE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES)"
+)
 _SHUT = {
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "GIT_ALLOW_PROTOCOL": "git:http:https:ssh",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_ATTR_NOSYSTEM": "1",
@@ -46,52 +52,76 @@ _HOUR = 3600.0
 def call(
     args: Sequence[str | os.PathLike[str]],
     *,
-    git_dir: Path | None = None,
-    work_tree: Path | None = None,
     objects: Path | None = None,
+    work_tree: Path | None = None,
+    index: Path | None = None,
     input: bytes | None = None,
-    timeout: float = 2 * _HOUR,
 ) -> run.Result:
-    """`git` with these arguments. What it says is decoded; its exit code is the caller's to judge.
+    """`git` in an empty repository of ours. What it says is decoded; its exit code is the caller's to judge.
 
-    `objects` is a repository of anyone's whose objects are read, instead of a `git_dir` to work in.
+    `objects` is a repository of anyone's whose objects are read. The user's configuration is not.
     """
-    where: list[str] = []
-    own = environment(os.environ)
+    nobodys = _nobodys()
+    own = {name: value for name, value in os.environ.items() if not name.upper().startswith("GIT_")} | _SHUT
+    own |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    own |= {"HOME": str(nobodys), "XDG_CONFIG_HOME": str(nobodys)}  # git before 2.32 looks there nevertheless
     if objects is not None:
-        git_dir = _nobodys()
         own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(objects / "objects")
-    if git_dir is not None:
-        where.append(f"--git-dir={git_dir}")
-    if work_tree is not None:
-        where.append(f"--work-tree={work_tree}")
-    result = run.call(["git", *where, *args], env=own, cwd=work_tree, input=input, timeout=timeout)
-    if not result.started:
-        message = f"cannot start `git`: {result.err.strip()}"
-        raise MissingTool(message, hint="install git (on Windows from git-scm.com) and open a new prompt")
-    return result
+    if index is not None:
+        own["GIT_INDEX_FILE"] = str(index)
+    where = [f"--git-dir={nobodys}", *([f"--work-tree={work_tree}"] if work_tree is not None else [])]
+    return _run([*where, *args], own, work_tree or nobodys, input)
+
+
+def ask(args: Sequence[str | os.PathLike[str]], *, into: Path | None = None) -> run.Result:
+    """`git` that asks an address, as the user has configured it, for a repository of ours. It sees no files."""
+    repository = into or _nobodys()
+    own = {name: value for name, value in os.environ.items() if not _FOREIGN.fullmatch(name.upper())} | _SHUT
+    return _run([f"--git-dir={repository}", *args], own, repository, None)
 
 
 def checked(
     args: Sequence[str | os.PathLike[str]],
     *,
     doing: str,
-    git_dir: Path | None = None,
-    work_tree: Path | None = None,
     objects: Path | None = None,
+    work_tree: Path | None = None,
+    index: Path | None = None,
     input: bytes | None = None,
 ) -> str:
-    result = call(args, git_dir=git_dir, work_tree=work_tree, objects=objects, input=input)
+    result = call(args, objects=objects, work_tree=work_tree, index=index, input=input)
     return run.checked(result, doing=doing, hint="rerun the command; what was fetched is kept").out
 
 
-def environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of one git command: ours by GIT_CONFIG_COUNT, never asking for a password, in English."""
-    kept = {name: value for name, value in base.items() if name not in _FOREIGN and not name.startswith("GIT_CONFIG_")}
-    settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS)), **_SHUT}
-    for number, (key, value) in enumerate(_SETTINGS.items()):
-        settings |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return kept | settings
+def _run(args: Sequence[str | os.PathLike[str]], env: Mapping[str, str], cwd: Path, input: bytes | None) -> run.Result:
+    settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
+    result = run.call(["git", *settings, *args], env=env, cwd=cwd, input=input, timeout=2 * _HOUR)
+    if not result.started:
+        message = f"cannot start `git`: {result.err.strip()}"
+        raise MissingTool(message, hint="install git (on Windows from git-scm.com) and open a new prompt")
+    return result
+
+
+def make(folder: Path) -> Path:
+    """A new repository of ours."""
+    checked(["init", "-q", "--bare", folder], doing="make a repository")
+    return folder
+
+
+def copy(source: Path, names: Iterable[str], into: Path) -> bool:
+    """Copy objects of anyone's into a repository of ours; False when one is absent or is not what its name says.
+
+    git believes a pack about the names of what is in it: only what is computed anew can be relied on.
+    """
+    listed = "\n".join(names).encode("ascii") + b"\n"
+    pack = into / "objects" / "pack" / "pack"
+    packed = call(["pack-objects", "-q", "--threads=2", pack], objects=source, input=listed)
+    index = f"{pack}-{packed.out.strip()}.idx"
+    if packed.ok and call(["verify-pack", index]).ok:
+        return True
+    for half in pack.parent.glob(f"pack-{packed.out.strip() or '*'}.*"):
+        half.unlink()
+    return False
 
 
 def is_git_dir(folder: Path) -> bool:
@@ -106,33 +136,25 @@ def has_commit(git_dir: Path, commit: str) -> bool:
 def tag_of(git_dir: Path, tag: str) -> str | None:
     """The commit that a tag of anyone's repository names, read off its files; None when it has no such tag."""
     try:
-        named = _ref_file(git_dir, f"refs/tags/{tag}")
+        named = tree.ref(git_dir, f"refs/tags/{tag}")
     except (OSError, UnicodeDecodeError):
         return None
-    if named is None or not re.fullmatch(r"[0-9a-f]{40}", named):
+    if not re.fullmatch(r"[0-9a-f]{40}", named):
         return None
     result = call(["rev-parse", "-q", "--verify", f"{named}^{{commit}}"], objects=git_dir)
     return result.out.strip() if result.ok else None
 
 
-def _ref_file(git_dir: Path, name: str) -> str | None:
-    loose = git_dir.joinpath(*name.split("/"))
-    if loose.is_file():
-        return loose.read_text(encoding="ascii").strip()
-    packed = git_dir / "packed-refs"
-    lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else []
-    return next((line.partition(" ")[0] for line in lines if line.endswith(f" {name}")), None)
-
-
 @lru_cache(maxsize=1)
 def _nobodys() -> Path:
-    """An empty repository of ours, for as long as this process lives."""
+    """An empty repository of ours, for as long as this process lives. Its attributes win over those of any tree."""
     folder = Path(tempfile.mkdtemp(prefix="rekindle-git-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name in ("objects", "refs"):
+    for name in ("objects", "refs", "info"):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
     (folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n", encoding="ascii")
+    (folder / "info" / "attributes").write_text("* -filter\n", encoding="ascii")
     return folder
 
 

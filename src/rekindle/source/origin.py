@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,8 +20,8 @@ _DEPTH = 5
 
 
 class Origin(Protocol):
-    def tag(self, url: str, tag: str, into: Path) -> str:
-        """The commit that a release tag names, fetching what is needed to know it."""
+    def tag(self, url: str, tag: str) -> str:
+        """The commit that a release tag names."""
 
     def bring(self, url: str, commit: str, into: Path, *, without: Sequence[str]) -> str:
         """Put the commit into the repository `into`; returns where it was found, in words."""
@@ -30,7 +30,7 @@ class Origin(Protocol):
 class Network:
     """Straight from the addresses that the tree names, one commit deep."""
 
-    def tag(self, url: str, tag: str, into: Path) -> str:
+    def tag(self, url: str, tag: str) -> str:
         listed = self._tried(["ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], url)
         rows = [line.split("\t", 1) for line in listed.splitlines() if "\t" in line]
         commits = {name: commit for commit, name in rows}
@@ -41,7 +41,7 @@ class Network:
         return found
 
     def bring(self, url: str, commit: str, into: Path, *, without: Sequence[str]) -> str:
-        shallow = git.call(["fetch", "-q", "--depth=1", "--no-tags", url, commit], git_dir=into)
+        shallow = git.ask(["fetch", "-q", "--depth=1", "--no-tags", url, commit], into=into)
         if not shallow.ok and "not our ref" not in shallow.err and "unadvertised object" not in shallow.err:
             self._tried(["fetch", "-q", "--depth=1", "--no-tags", url, commit], url, into=into, after=shallow.err)
         elif not shallow.ok:  # a server that gives out branches and tags only
@@ -56,7 +56,7 @@ class Network:
         for attempt in range(_TRIES):
             if attempt or after:
                 time.sleep(min(2.0**attempt, 15) / 2)
-            result = git.call(args, git_dir=into)
+            result = git.ask(args, into=into)
             if result.ok:
                 return result.out
             problem = result.err
@@ -79,7 +79,7 @@ class Mirrors:
             message = f"there is no git repository in `{folder}`"
             raise NotFound(message, hint="`--mirror` takes a folder with one (bare) repository for each submodule")
 
-    def tag(self, url: str, tag: str, into: Path) -> str:
+    def tag(self, url: str, tag: str) -> str:
         named = self.named(url)
         own = [folder for folder in (self.folder, self.folder / ".git") if git.is_git_dir(folder)]
         for mirror in [*own, *named]:
@@ -97,7 +97,7 @@ class Mirrors:
         for mirror in [*named, *others]:
             if not git.has_commit(mirror, commit):
                 continue
-            lacking = _copy(mirror, commit, into, without)
+            lacking = copy(mirror, commit, into, lambda path: not submodules.outside(path, without))
             if not lacking:
                 return str(mirror)
         wanted = f"{submodules.repository_owner(url)}/{submodules.repository_name(url)}"
@@ -143,21 +143,21 @@ def _plain(name: str) -> str:
     return name.lower().removesuffix(".git")
 
 
-def _copy(mirror: Path, commit: str, into: Path, without: Sequence[str]) -> str:
-    """Pack one commit's files straight from the mirror into our repository. Says what the mirror lacks, if anything."""
-    listing = git.checked(["ls-tree", "-r", "-t", "-z", commit], objects=mirror, doing=f"read the mirror `{mirror}`")
-    tree = git.checked(["rev-parse", f"{commit}^{{tree}}"], objects=mirror, doing="read the commit").strip()
-    wanted = {commit: "the commit", tree: "the top folder"}
-    for row in listing.split("\0"):
+def copy(mirror: Path, commit: str, into: Path, needs: Callable[[str], bool]) -> str:
+    """Copy a commit, its folders and the files that are needed into our repository. Says what the mirror lacks."""
+    listing = git.call(["ls-tree", "-r", "-t", "-z", commit], objects=mirror)
+    top = git.call(["rev-parse", f"{commit}^{{tree}}"], objects=mirror)
+    if not (listing.ok and top.ok):
+        return "its folders cannot be read"
+    wanted = {commit: "the commit", top.out.strip(): "the top folder"}
+    for row in listing.out.split("\0"):
         head, _, path = row.partition("\t")
         parts = head.split(" ")
-        if len(parts) == 3 and parts[1] != "commit" and not (parts[1] == "blob" and submodules.outside(path, without)):
+        if len(parts) == 3 and (parts[1] == "tree" or (parts[1] == "blob" and needs(path))):
             wanted.setdefault(parts[2], path)
     names = "\n".join(wanted).encode("ascii") + b"\n"
     answers = git.checked(["cat-file", "--batch-check=%(objectname)"], objects=mirror, input=names, doing="read it")
     missing = [wanted[line.split(" ")[0]] for line in answers.splitlines() if line.endswith(" missing")]
     if missing:
         return f"{len(missing)} of its files are absent, e.g. `{missing[0]}`"
-    pack = into / "objects" / "pack" / "pack"
-    git.checked(["pack-objects", "-q", "--threads=2", pack], objects=mirror, input=names, doing=f"copy from `{mirror}`")
-    return ""
+    return "" if git.copy(mirror, wanted, into) else "some of its files are not what their hashes say"

@@ -23,9 +23,9 @@ class SubmodulePin(msgspec.Struct, frozen=True, kw_only=True):
     commit: str
 
 
-def pins(git_dir: Path, commit: str, *, parent_url: str) -> list[SubmodulePin]:
+def pins(repository: Path, commit: str, *, parent_url: str) -> list[SubmodulePin]:
     """The submodules of a commit, in the order of their paths."""
-    listing = git.checked(["ls-tree", "-r", "-z", commit], git_dir=git_dir, doing="list the files of the commit")
+    listing = git.checked(["ls-tree", "-r", "-z", commit], objects=repository, doing="list the files of the commit")
     links = {}
     for row in listing.split("\0"):
         head, _, path = row.partition("\t")
@@ -34,7 +34,7 @@ def pins(git_dir: Path, commit: str, *, parent_url: str) -> list[SubmodulePin]:
             links[path] = rest.split(" ")[-1]
     if not links:
         return []
-    named = _gitmodules(git_dir, commit)
+    named = _gitmodules(repository, commit)
     found = []
     for path, pinned in sorted(links.items()):
         if path not in named:
@@ -84,9 +84,9 @@ def _path(url: str) -> str:
     return path.rstrip("/").removesuffix(".git")
 
 
-def _gitmodules(git_dir: Path, commit: str) -> dict[str, tuple[str, str]]:
+def _gitmodules(repository: Path, commit: str) -> dict[str, tuple[str, str]]:
     """path → (name, url). Names and addresses are foreign text: what could reach out of the tree is refused."""
-    result = git.call(["config", "--blob", f"{commit}:.gitmodules", "-l", "-z"], git_dir=git_dir)
+    result = git.call(["config", "--blob", f"{commit}:.gitmodules", "-l", "-z"], objects=repository)
     if not result.ok:
         return {}
     rows: dict[str, dict[str, str]] = {}

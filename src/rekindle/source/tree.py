@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from rekindle.core import files
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.version import Version
@@ -48,21 +49,29 @@ def release(root: Path, stated: str | None = None) -> Version:
 
 def head(root: Path) -> str | None:
     """The commit that a checkout is at, read off its files; None where there is no git. git itself is not run."""
+    git_dir = root / ".git"
     try:
-        git_dir = root / ".git"
         if git_dir.is_file():
             git_dir = root / git_dir.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return head_of(git_dir)
+
+
+def head_of(git_dir: Path) -> str | None:
+    """The commit that a repository is at, read off its files."""
+    try:
         text = (git_dir / "HEAD").read_text(encoding="ascii").strip()
         common = git_dir / "commondir"
         shared = git_dir / common.read_text(encoding="utf-8").strip() if common.is_file() else git_dir
         if text.startswith("ref: "):
-            text = _ref(git_dir, text[5:]) or _ref(shared, text[5:])
+            text = ref(git_dir, text[5:]) or ref(shared, text[5:])
     except (OSError, UnicodeDecodeError):
         return None
     return text if re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", text) else None
 
 
-def _ref(git_dir: Path, name: str) -> str:
+def ref(git_dir: Path, name: str) -> str:
     """What a ref names, loose or packed; nothing when it is not there."""
     if not re.fullmatch(r"refs/[A-Za-z0-9_./+-]+", name) or ".." in name:
         return ""
@@ -106,11 +115,11 @@ def place(root: Path, relative: str) -> Path:
     for part in relative.split("/"):
         if part in ("", ".", "..") or "\\" in part or ":" in part:
             message = f"`{relative}` is not a path inside the tree"
-            raise BadInput(message, hint="a patch may only name files below the root")
+            raise BadInput(message, hint="only what lies below the root may be named")
         path = path / part
-        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        if files.is_link(path) and not path.resolve().is_relative_to(root.resolve()):
             message = f"`{relative}` leads out of the tree through the link `{path}`"
-            raise BadInput(message, hint="replace the link by the folder itself, or patch the tree it points to")
+            raise BadInput(message, hint="replace the link by the folder itself, or name the tree that it leads to")
     return path
 
 
@@ -127,7 +136,7 @@ def check_state(root: Path) -> None:
                 message = f"`{top}` holds more than {_MOST_STATE} files, which are not Rekindle's"
                 raise BadInput(message, hint="remove that folder; the tree itself is not touched")
     for path in places:
-        if path.is_symlink() or (os.name == "nt" and bool(getattr(path.lstat(), "st_reparse_tag", False))):
+        if files.is_link(path):
             message = f"`{path}` is a link, and Rekindle never makes one there"
             raise BadInput(message, hint=f"remove `{top}`: this tree came from someone else")
 

@@ -54,18 +54,17 @@ def probe(run: Run) -> dict[str, Any] | None:
 
 
 def find(run: Run) -> str | None:
-    """On PATH, or where the driver puts it: System32, the older NVSMI folder, WSL's own."""
-    hits = run.which("nvidia-smi")
+    """Where the driver puts it (System32, the older NVSMI folder, WSL's own), or on PATH."""
     if run.windows:
         root = run.env("SystemRoot") or "C:\\Windows"
         files = run.env("ProgramW6432") or run.env("ProgramFiles") or "C:\\Program Files"
-        hits += [
+        hits = [
             run.join(root, "System32", "nvidia-smi.exe"),
             run.join(files, "NVIDIA Corporation", "NVSMI", "nvidia-smi.exe"),
         ]
     else:
-        hits += ["/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi"]
-    return next((hit for hit in hits if run.exists(hit)), None)
+        hits = ["/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi"]
+    return next((hit for hit in [*hits, *run.which("nvidia-smi")] if run.exists(hit)), None)
 
 
 def parse_table(result: Result) -> dict[str, Any]:

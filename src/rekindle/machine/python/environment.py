@@ -2,7 +2,8 @@
 
 The folder alone tells nearly everything: `pyvenv.cfg`, `conda-meta`, `python311._pth`, `lib/python3.11`. So a Windows
 environment on a mounted disk, or a ComfyUI portable folder, is read like the one that is active here, and nothing in
-a folder that was named is run. Only a `python` on PATH that says nothing by its place (a shim) is asked.
+a folder that was named is run. Only a `python` that says nothing by its place (a shim) is asked, and not even that one
+by commands that only read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from rekindle.core import paths
 from rekindle.core.errors import NotFound
-from rekindle.core.processes import which
+from rekindle.core.processes import may_run, which
 from rekindle.core.version import Version
 from rekindle.machine.python.order import in_order
 from rekindle.model.environment import Environment
@@ -35,7 +36,7 @@ def find(where: Path | None = None) -> Environment:
     if not where.exists():
         raise NotFound.path(where, "file or folder")
     root = _root(where)
-    found = _read_first(root) or (_asked(where) if where.is_file() else None)
+    found = _read_first(root) if where.is_dir() else _of_program(where)
     if found is not None:
         return found
     message = f"`{root}` is not a Python environment: it has no site-packages"
@@ -61,9 +62,12 @@ def _active() -> Environment:
     for text in in_order(os.environ.get, join, on_path, lambda: sys.executable, windows=os.name == "nt"):
         interpreter = Path(text)
         if interpreter.is_file():
-            found = _read_first(_root(interpreter)) or _asked(interpreter)
+            found = _of_program(interpreter)
             if found is not None:
                 return found
+            if not may_run():
+                message = f"`{interpreter}` does not say by its place which environment it is, and nothing is run here"
+                raise NotFound(message, hint="name the folder of the environment")
     raise NotFound("there is no Python environment here", hint="activate one, or name its folder")
 
 
@@ -82,6 +86,19 @@ def _tidy(folder: Path) -> Path:
 def _read_first(root: Path) -> Environment | None:
     candidates = (root, *(root / name for name in _PORTABLE))
     return next((found for candidate in candidates if (found := _read(candidate))), None)
+
+
+def _of_program(interpreter: Path) -> Environment | None:
+    """By its place; by the place that a link leads to, unless it is a venv's; by its own word."""
+    root, real = _root(interpreter), interpreter.resolve()
+    linked = None if (root / "pyvenv.cfg").is_file() or real == interpreter.absolute() else _read_first(_root(real))
+    return _read_first(root) or linked or _asked(interpreter)
+
+
+def torch_of(environment: Environment) -> Path | None:
+    """The folder of the torch that is installed there."""
+    places = (Path(folder) / "torch" for folder in environment.site_packages)
+    return next((place for place in places if (place / "version.py").is_file()), None)
 
 
 def _asked(interpreter: Path) -> Environment | None:

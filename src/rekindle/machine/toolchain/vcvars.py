@@ -84,7 +84,7 @@ def capture(
     mark = f"rekindle-{secrets.token_hex(8)}"
     asked = {**before, _COMMAND: command_line(studio, toolset=toolset)}
     # Telemetry starts a PowerShell that outlives the batch file and holds our pipes open.
-    asked |= {"VSCMD_SKIP_SENDTELEMETRY": "1"}
+    asked |= {"VSCMD_SKIP_SENDTELEMETRY": "1", "NoDefaultCurrentDirectoryInExePath": "1"}
     line = f"set&&echo,{mark}&&%{_COMMAND}%&&echo,{mark}&&set"
     said = call([shell, "/u", "/d", "/v:off", "/c", line], env=asked, timeout=timeout, encoding="utf-16-le")
     hint = "run the Visual Studio Installer and add the C++ tools of that version, or choose another with `--toolset`"

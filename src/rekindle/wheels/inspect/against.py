@@ -14,28 +14,29 @@ from packaging.version import Version as PackageVersion
 
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.processes import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.binary import Binary
-from rekindle.machine.python.environment import find
+from rekindle.machine.python.environment import find, torch_of
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import Identity, read_binaries
 
 
+@reads_only()
 def read_torch(where: Path) -> TorchLibraries:
     """The torch of a wheel, of a `torch` folder, or of an environment (its folder or its python)."""
-    place = where
-    if where.suffix != ".whl" and where.name != "torch":
-        site = [Path(folder) / "torch" for folder in find(where).site_packages]
-        place = next((folder for folder in site if folder.is_dir()), site[0])
+    named = where.suffix == ".whl" or where.name == "torch"
+    place = where if named else torch_of(find(where))
+    if place is None:
+        raise _no_torch(where)
     with package.open_package(place) as found:
         binaries = read_binaries(found)
         known = identity.identify(found, binaries)
     if known.torch is None or not known.is_torch_package:
-        message = f"`{where}` has no torch to check against"
-        raise BadInput(message, hint="name a torch wheel, or an environment that has torch")
+        raise _no_torch(where)
     return torch_libraries(
         f"torch {known.torch}",
         binaries,
@@ -44,6 +45,11 @@ def read_torch(where: Path) -> TorchLibraries:
         cxx_abi=known.cxx_abi,
         requires=known.requires,
     )
+
+
+def _no_torch(where: Path) -> BadInput:
+    message = f"`{where}` has no torch to check against"
+    return BadInput(message, hint="name a torch wheel, or an environment that has torch")
 
 
 def wheel_beside(wheel: Path, requires: Sequence[str], tags: Sequence[str]) -> Path | None:

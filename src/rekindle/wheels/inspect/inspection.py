@@ -12,6 +12,7 @@ from rekindle.compat.driver_cuda import DriverNeed, need
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.findings import Finding
+from rekindle.core.processes import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import archive, binary, package
 from rekindle.formats.access import File
@@ -104,6 +105,7 @@ class Inspections(msgspec.Struct, frozen=True, kw_only=True):
     inspections: tuple[Inspection, ...]
 
 
+@reads_only()
 def inspect(
     where: str | Path,
     *,

@@ -11,6 +11,7 @@ import msgspec
 
 from rekindle.core.findings import Finding, State
 from rekindle.core.paths import system
+from rekindle.core.processes import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.launch_limits import LaunchLimits
@@ -129,7 +130,7 @@ def masked(setup: StandInSetup, limits: LaunchLimits) -> tuple[RunResult | None,
     """The same behind the mask; None and the reason where there can be none."""
     if system() != "linux":
         return None, "the mask of the old card exists for Linux only"
-    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    compiler = next((found for name in ("cc", "gcc", "clang") if (found := which(name))), None)
     if compiler is None:
         return None, "no C compiler here to build the mask of the old card with"
     library, log = setup.folder / "mask.so", setup.folder / "mask.log"

@@ -20,12 +20,14 @@ from packaging.utils import parse_wheel_filename
 from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import venv_python
+from rekindle.core.processes import may_run
 from rekindle.core.python import ask, isolated, pip
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.machine.python.environment import torch_of
 from rekindle.model.environment import Environment
 from rekindle.wheels.verify.operators import MARK, lines_of
 
@@ -84,8 +86,16 @@ def cards_here() -> tuple[CardHere, ...]:
 
 
 def find(where: Path | None) -> InstalledTorch:
-    """The torch of an environment; without one named, of the environment that every other verb looks at too."""
+    """The torch of an environment; without one named, of the environment that every other verb looks at too.
+
+    Its interpreter says which torch it imports; where nothing may be run, the files do.
+    """
     found = find_environment(where)
+    if not may_run():
+        torch = torch_of(found)
+        if torch is None:
+            raise NotFound(f"there is no torch in `{found.root}`", hint="name a wheel, or leave out `--no-run`")
+        return InstalledTorch(environment=found, torch=torch)
     said = ask(found.program, "-c", _WHERE, env=_clean_environment(), timeout=_MINUTES)
     if not said.ok:
         message = f"`{found.program}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"

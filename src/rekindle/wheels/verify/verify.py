@@ -5,6 +5,7 @@ What can be read is read first; if that already fails, nothing is run. What need
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.paths import sha256_of
+from rekindle.core.processes import reads_only
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
@@ -96,8 +98,19 @@ def verify(
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
     is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment.
     `jit_cache` keeps what the driver compiles."""
+    with contextlib.nullcontext() if run else reads_only():
+        return _verify(subject, expected or Expected(), python, run, against, jit_cache)
+
+
+def _verify(
+    subject: Path | None,
+    expected: Expected,
+    python: str | None,
+    run: bool,
+    against: Path | None,
+    jit_cache: Path | None,
+) -> Verification:
     begun = time.monotonic()
-    expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
     if wheel is not None and not wheel.is_file():
         raise NotFound.path(wheel)
