@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from rekindle.audit import environment_checks
 from rekindle.audit.module_checks import AuditContext
 from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed
-from rekindle.compat.judgement import Clash, Fits, Unknown
+from rekindle.compat.host_compiler import takes_msvc
+from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.doctor.cuda import driven
@@ -87,3 +89,37 @@ def test_what_would_help_is_computed() -> None:
 
 def test_a_cuda_that_nobody_knows_is_not_guessed() -> None:
     assert isinstance(driver_cuda.runs(Driver(Version("580.65.06"), "linux"), Version("99.0")), Unknown)
+
+
+_PAIRS = random.Random(29).sample(
+    list(itertools.product(("11.4", "11.8", "12.3", "12.9", "13.0"), ("14.16", "14.29", "14.34", "14.39", "14.44"))), 20
+)
+
+
+@pytest.mark.parametrize(("cuda", "toolset"), _PAIRS)
+def test_a_cuda_and_a_toolset_are_judged_alike(cuda: str, toolset: str, tmp_path: Path) -> None:
+    """Through plan, doctor's check, a build's preflight and review."""
+    from rekindle.review import review as room
+    from rekindle.stack.resolver import resolve
+    from rekindle.stack.situation import Wish
+
+    answer = takes_msvc(Version(cuda), Version(toolset))
+    verdict = resolve(named(["RTX 2080"], system="windows"), Wish(cuda=Version(cuda), toolset=Version(toolset)))
+    refused = {each.sentence for each in verdict.rejections if each.rule == "cuda-msvc"}
+    state, told = judged(answer, "fits")
+    script = tmp_path / "build.bat"
+    lines = [
+        f'call "C:\\VS\\VC\\Auxiliary\\Build\\vcvars64.bat" -vcvars_ver={toolset}',
+        f"set CUDA_HOME=C:\\CUDA\\v{cuda}",
+        f"set PATH=C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v{cuda}\\bin;%PATH%",
+        "cd pytorch",
+        "python setup.py bdist_wheel",
+    ]
+    script.write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+    remarks = [each for file in room.review((script,)).scripts for each in file.remarks if each.id == "toolset-refused"]
+    if isinstance(answer, Clash):
+        assert state is State.FAIL and told == answer.sentence
+        assert any(answer.sentence in each for each in refused)
+        assert remarks and all(answer.sentence in f"{each.found} {each.why}" for each in remarks)
+    else:
+        assert state is State.PASS and not refused and not remarks
