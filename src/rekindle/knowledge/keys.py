@@ -36,6 +36,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "memory": ("id",),
         "pace": ("id",),
         "further_python": ("id",),
+        "change": ("id",),
     },
     "builds/extension_builds": {
         "project": ("name",),

@@ -220,11 +220,14 @@ def _items(title: str, items: Iterable[str]) -> list[str]:
 
 
 def _cheaper(route: Route, best: Route) -> list[str]:
-    """The quicker way, with what it costs and what is lost, beside the complete one."""
-    lines = [f"Or, quicker: {route.route.value} torch {route.version}, {takes(route)} instead of {takes(best)}"]
+    """The quicker way, with what it asks for and what is lost, beside the complete one."""
+    what = f"{route.route.value} torch {route.version}, {takes(route)} instead of {takes(best)}"
+    lines = [console.wrap(f"Or, quicker: {what}", first="", indent="  ")]
+    lines += [console.wrap(f"first: {route.change.text}", first="  - ", indent="    ")] if route.change else []
     lines += [console.wrap(f"loses: {loss}", first="  - ", indent="    ") for loss in route.loses]
     lines += ["  Run", *(f"    {line}" for line in route.commands)]
-    return [*lines, "  `--prefer quickest` chooses this one, `--prefer complete` hides it"]
+    chosen = "" if route.change else "`--prefer quickest` chooses this one, "
+    return [*lines, f"  {chosen}`--prefer complete` hides it"]
 
 
 def takes(route: Route) -> str:

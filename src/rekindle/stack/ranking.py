@@ -66,17 +66,3 @@ def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
     # A line that has torchvision too, among lines that are as good.
     alone = route.route is RouteKind.OFFICIAL_WHEEL and route.torchvision is None
     return (*cost, changed, *taste, not each.jit, bool(route.unverified), alone, line)
-
-
-def cheaper(best: Route, routes: list[Route], wish: Wish) -> Route | None:
-    """Where the best route takes hours of building: the newest one that is ready-made and loses something nameable.
-
-    It must be of a release that is at least as new as the best route's, or there would be nothing to gain by it.
-    """
-    if best.route is not RouteKind.SOURCE_BUILD or wish.prefer is Prefer.COMPLETE:
-        return None
-    floor = Version.parse(best.torch or "0")
-    ready = [
-        each for each in routes if each.route in READY and each.consent and Version.parse(each.torch or "0") >= floor
-    ]
-    return max(ready, key=lambda each: Version.parse(each.torch or "0"), default=None)

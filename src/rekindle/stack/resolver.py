@@ -17,7 +17,8 @@ from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
 from rekindle.stack.outlook import outlook
-from rekindle.stack.ranking import Ranked, cheaper, ranked
+from rekindle.stack.quicker import quicker
+from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.relaxing import smallest_change
 from rekindle.stack.route import Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
@@ -41,7 +42,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Ve
         situation=situation,
         wish=wish,
         recommended=best,
-        cheaper=cheaper(best, routes, wish),
+        cheaper=quicker(best, routes, situation, wish),
         routes=tuple(routes),
         rejections=tuple(rejections),
         missing=best.missing,

@@ -50,7 +50,7 @@ class Verdict(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     wish: Wish
     recommended: Route
     cheaper: Route | None = None
-    """What is ready in minutes and loses something, where the recommended route takes hours to lose nothing."""
+    """What is ready in minutes after one change, or loses something, where the recommended route takes hours."""
     routes: tuple[Route, ...]
     rejections: tuple[Rejection, ...]
     missing: tuple[Missing, ...]

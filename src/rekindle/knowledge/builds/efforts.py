@@ -51,12 +51,21 @@ class FurtherPython(Row, frozen=True, kw_only=True):
     share: float
 
 
+class ChangeEffort(Row, frozen=True, kw_only=True):
+    """What it takes to change one thing of a machine."""
+
+    id: str
+    minutes: int
+    administrator: bool
+
+
 class _Tables(msgspec.Struct, frozen=True):
     ready_made: tuple[ReadyMadeEffort, ...]
     source_build: tuple[BuildEffort, ...]
     memory: tuple[MemoryEffort, ...]
     pace: tuple[CompilerPace, ...]
     further_python: tuple[FurtherPython, ...]
+    change: tuple[ChangeEffort, ...]
 
 
 @cached
@@ -85,6 +94,10 @@ def build_minutes(row: BuildEffort, system: str, *, cores: int, jobs: int, archi
     pace = next((each.factor for each in _tables().pace if each.system == system), 1.0)
     cpp = row.cpp_seconds * pace / min(cores, max(jobs, 1))
     return round((cpp + row.cuda_seconds * architectures / min(jobs, cores)) / 60)
+
+
+def change(id: str) -> ChangeEffort:
+    return next(row for row in _tables().change if row.id == id)
 
 
 def memory() -> MemoryEffort:
