@@ -74,8 +74,11 @@ def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Can
         words = {"cuda": toolkit.version, "need": spelled(need.floor), "last": window.last, "card": card.name}
         return broken("driver-branch", candidate, row=toolkit, **words)
     driver = situation.driven_by
+    if driver is None and (window.last is None or branch_of(need.full) <= window.last):
+        return Driving(need=need, window=window, jit=True)
     if driver is None:
-        return Driving(need=need, window=window, jit=window.last is None or branch_of(need.full) <= window.last)
+        lost = f"no driver up to R{window.last} compiles the PTX of CUDA {toolkit.version}: only native code runs"
+        return Driving(need=need, window=window, jit=False, loses=(lost,))
     answer = driver_cuda.runs(driver, toolkit.version)
     if isinstance(answer, Clash):
         return broken("driver-too-old", candidate, row=toolkit, sentence=answer.sentence)
