@@ -13,6 +13,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.fleet.job import FleetLock
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
@@ -24,9 +25,9 @@ _KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
 
 class ShelvedJob(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.shelved-job/1"
-    key: str
-    wheel: str
-    sha256: str
+    key: Sha256
+    wheel: PlainFileName
+    sha256: Sha256
     lock: FleetLock
     minutes: float | None = None
     """How long it took, for the next estimate."""
