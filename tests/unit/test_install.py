@@ -85,7 +85,7 @@ def test_what_is_kept_comes_back_byte_for_byte(env: Environment) -> None:
 def test_what_a_person_added_since_stays(env: Environment) -> None:
     folder = record.begin(env, "official-wheel", [], [])
     put(env, "torch", "2.7.1", {"torch/__init__.py": "new"})
-    record.finish(folder, (record.Replaced(name="torch", before=None, after="2.7.1"),))
+    record.finish(env, folder, (record.Replaced(name="torch", before=None, after="2.7.1"),))
     put(env, "requests", "2.32", {"requests/__init__.py": "mine"})
     record.restore(env, folder)
     assert set(distributions.installed(env.site)) == {"requests"}

@@ -690,7 +690,9 @@ def test_a_mirror_of_one_distribution_is_not_refused_for_the_other(
         asked.append(self.row.suite)
         if self.row.distribution == "debian":
             raise FetchFailed("apt could not read the lists of bookworm:\nE: no Release file", hint="")
-        return [{"Package": "g++-11", "Version": "11.2.0-19ubuntu1", "Filename": "g.deb", "Size": "1", "SHA256": "0"}]
+        return [
+            {"Package": "g++-11", "Version": "11.2.0-19ubuntu1", "Filename": "g.deb", "Size": "1", "SHA256": "0" * 64}
+        ]
 
     monkeypatch.setattr(debian._State, "closure", closure)
     monkeypatch.setattr(debian, "which", lambda _: "apt-get")

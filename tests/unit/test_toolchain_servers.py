@@ -242,7 +242,7 @@ def test_an_archive_that_is_gone_is_named(store: Store, nvidia: str, trouble: Tr
 
 def test_an_archive_shorter_than_its_hash_says(store: Store, nvidia: str, site: Path) -> None:
     offering = offered(store, nvidia)
-    path = next(site.rglob(offering.parts[1].file))
+    path = next(site.rglob(str(offering.parts[1].file)))
     path.write_bytes(path.read_bytes()[:-100])
     with store.locked(), pytest.raises(FetchFailed, match="SHA-256"):
         installing.install(store, offering, how(store, nvidia))

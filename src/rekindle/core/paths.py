@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from rekindle.core.untrusted import Sha256
+
 STATE_FOLDER = ".rekindle"
 _CHUNK = 1 << 20
 MOVED_BY = ("REKINDLE_CACHE", "REKINDLE_TOOLCHAIN", "REKINDLE_UPDATES")
@@ -115,7 +117,7 @@ def architecture() -> str:
     return ARCHITECTURES.get(name, name)
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: Path) -> Sha256:
     """The SHA-256 of a file, in hexadecimal."""
     import hashlib
 
@@ -123,4 +125,4 @@ def sha256_of(path: Path) -> str:
     with path.open("rb") as stream:
         while data := stream.read(_CHUNK):
             digest.update(data)
-    return digest.hexdigest()
+    return Sha256(digest.hexdigest())

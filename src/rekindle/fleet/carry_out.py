@@ -24,11 +24,12 @@ from rekindle.build.run import journal as build_journal
 from rekindle.core import codec, files, paths, python, signing
 from rekindle.core.errors import ChecksFailed, MissingTool, NotWritable, RekindleError, StepFailed
 from rekindle.core.processes import Started, which
+from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
 from rekindle.fleet import pythons, sources
 from rekindle.fleet.announcement import Announcement
-from rekindle.fleet.job import JobKind
+from rekindle.fleet.job import JobKind, plain_name
 from rekindle.fleet.order import JobOrder, JobResult, MadeFile
 from rekindle.knowledge.builds import efforts
 from rekindle.stack import plan as plans
@@ -111,12 +112,13 @@ class Running:
         if program is not None:
             program.end(grace=_GRACE)
 
-    def _check(self, sha256: str) -> JobResult:
+    def _check(self, sha256: Sha256) -> JobResult:
         """Somebody else's wheel, on a card of this machine."""
         self._tell("check")
         place = self.folder / "check"
         place.mkdir(exist_ok=True)
-        wheel = place / Path(str(self.order.check_name)).name
+        assert self.order.check_name is not None
+        wheel = place / self.order.check_name
         if not wheel.exists():
             os.link(self._received(sha256), wheel)
         cards = [word for card in self.order.cards for word in ("--gpu", card)]
@@ -199,7 +201,7 @@ class Running:
 
         lock = self.order.lock
         name = f"{lock.torch}-{lock.variant or lock.cuda}-{lock.python}-{(self.order.torch_wheel or '')[:12]}"
-        place = self.folder.parent.parent / "envs" / name
+        place = self.folder.parent.parent / "envs" / plain_name(name)
         place.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(str(place) + ".lock"):
             if not (place / ".whole").is_file():
@@ -212,7 +214,8 @@ class Running:
         self._program_run(python.isolated(self._interpreter(), "-m", "venv", "--clear", str(place)))
         words = ["install", str(place), "--with", "pip"]
         if self.order.torch_wheel is not None:
-            wheel = self.folder / str(self.order.torch_wheel_name)
+            assert self.order.torch_wheel_name is not None
+            wheel = self.folder / self.order.torch_wheel_name
             if not wheel.exists():
                 os.link(self._received(self.order.torch_wheel), wheel)
             words += ["--wheel", str(wheel), *(word for card in self.order.cards for word in ("--gpu", card))]
@@ -380,7 +383,7 @@ class Running:
         )
 
     def _made(self, path: Path) -> MadeFile:
-        name = path.resolve().relative_to(self.folder.resolve()).as_posix()
+        name = InsidePath(path.resolve().relative_to(self.folder.resolve()).as_posix())
         return MadeFile(name=name, sha256=paths.sha256_of(path), size=path.stat().st_size)
 
 

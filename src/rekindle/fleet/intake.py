@@ -14,6 +14,7 @@ from rekindle.build.configure import request as build_request
 from rekindle.core import files, signing
 from rekindle.core.errors import ChecksFailed, NotFound
 from rekindle.core.paths import sha256_of
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.fleet import shelved, sources, work
 from rekindle.fleet.job import FleetJob, JobKind
 from rekindle.fleet.order import JobOrder, JobResult, MadeFile
@@ -35,7 +36,7 @@ class Intake:
         self.call = call
         self._one_at_a_time = asyncio.Lock()
         self._there: set[tuple[str, str]] = set()
-        self._packed: dict[str, tuple[str, bytes]] = {}
+        self._packed: dict[str, tuple[Sha256, bytes]] = {}
         self._build_files: dict[str, build_request.BuildFile] = {}
 
     async def order(self, client: Any, address: str, job: FleetJob, cache: str | None) -> JobOrder:
@@ -45,7 +46,7 @@ class Intake:
         source = await self._send_source(client, address, folder, job) if folder else None
         wheel = await self._send_wheel(client, address, job.needs[0]) if job.needs else None
         return JobOrder(
-            key=job.key,
+            key=job.lock.key,
             name=job.name,
             lock=job.lock,
             cards=job.cards,
@@ -63,10 +64,10 @@ class Intake:
             self._build_files[folder] = build_request.read(Path(folder))
         return build_file_of(job, self._build_files[folder])
 
-    async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> str:
+    async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> Sha256:
         if folder not in self._packed:
             data = sources.pack(sources.root_of(Path(folder), job))
-            self._packed[folder] = (hashlib.sha256(data).hexdigest(), data)
+            self._packed[folder] = (Sha256(hashlib.sha256(data).hexdigest()), data)
         sha256, data = self._packed[folder]
         if (address, sha256) in self._there:
             return sha256
@@ -83,9 +84,9 @@ class Intake:
         """The order to check the wheel of a finished job on a card; the wheel is there when this returns."""
         assert job.key is not None and job.lock is not None
         sha256, name = await self._send_wheel(client, address, job.key)
-        return JobOrder(key=job.key, name=job.name, lock=job.lock, cards=job.cards, check=sha256, check_name=name)
+        return JobOrder(key=job.lock.key, name=job.name, lock=job.lock, cards=job.cards, check=sha256, check_name=name)
 
-    async def _send_wheel(self, client: Any, address: str, key: str) -> tuple[str, str]:
+    async def _send_wheel(self, client: Any, address: str, key: str) -> tuple[Sha256, PlainFileName]:
         """What a job built, from the shelf: its hash and its name."""
         done = shelved.jobs_on(self.shelf).get(key)
         if done is None:
@@ -141,7 +142,7 @@ class Intake:
     async def _fetch(self, client: Any, address: str, key: str, made: MadeFile, place: Path) -> Path:
         """In pieces; what came before a connection broke is kept."""
         place.mkdir(parents=True, exist_ok=True)
-        path = place / Path(made.name).name
+        path = place / made.name.name
         part = place / f"{made.sha256[:16]}.part"
         if path.is_file() and sha256_of(path) == made.sha256:
             return path

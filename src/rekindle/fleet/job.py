@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from rekindle.core import codec
+from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.knowledge.gpu.capability import Target
@@ -58,10 +59,10 @@ class FleetLock(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str:
+    def key(self) -> Sha256:
         """One line of sorted JSON, hashed: the same on every machine."""
         plain = json.dumps(codec.to_builtins(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(plain.encode("ascii")).hexdigest()
+        return Sha256(hashlib.sha256(plain.encode("ascii")).hexdigest())
 
     @property
     def compiles_like(self) -> str:

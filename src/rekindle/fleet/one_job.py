@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.build.configure import request as build_request
 from rekindle.core.errors import RekindleError, StepFailed, UsageError
+from rekindle.core.untrusted import Sha256
 from rekindle.fleet import announcement, carry_out, planning, shelved, sources
 from rekindle.fleet.factory import site as published
 from rekindle.fleet.intake import build_file_of
@@ -126,7 +127,7 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
         _copy(place.shelf / "wheels" / wheel.wheel, place.work / "received" / wheel.sha256)
     cmake = job.lock.kind is JobKind.CMAKE
     return JobOrder(
-        key=job.key,
+        key=job.lock.key,
         name=job.name,
         lock=job.lock,
         cards=job.cards,
@@ -138,9 +139,9 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
     )
 
 
-def _packed(folder: Path, job: FleetJob, place: JobPlace) -> str:
+def _packed(folder: Path, job: FleetJob, place: JobPlace) -> Sha256:
     data = sources.pack(sources.root_of(folder, job))
-    sha256 = hashlib.sha256(data).hexdigest()
+    sha256 = Sha256(hashlib.sha256(data).hexdigest())
     (place.work / "received").mkdir(parents=True, exist_ok=True)
     (place.work / "received" / sha256).write_bytes(data)
     return sha256

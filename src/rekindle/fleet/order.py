@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.build.configure.request import BuildFile
+from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.fleet.job import FleetLock
 from rekindle.stack.plan import Plan
@@ -15,27 +16,27 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A job as a worker gets it. `source` and `torch_wheel` are files that were sent before, by their SHA-256."""
 
     schema: str = "rekindle.fleet-order/1"
-    key: str
+    key: Sha256
     name: str
     lock: FleetLock
     cards: tuple[str, ...] = ()
     plan: Plan | None = None
     build: BuildFile | None = None
-    source: str | None = None
-    torch_wheel: str | None = None
-    torch_wheel_name: str | None = None
+    source: Sha256 | None = None
+    torch_wheel: Sha256 | None = None
+    torch_wheel_name: PlainFileName | None = None
     cache: str | None = None
     """The address of the shared compile cache."""
-    check: str | None = None
+    check: Sha256 | None = None
     """Build nothing: check this wheel, which was sent before, on a card. By its SHA-256."""
-    check_name: str | None = None
+    check_name: PlainFileName | None = None
 
 
 class MadeFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the result, below the job's folder."""
 
-    name: str
-    sha256: str
+    name: InsidePath
+    sha256: Sha256
     size: int
 
 
@@ -46,7 +47,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schema: str = "rekindle.fleet-result/1"
-    key: str
+    key: Sha256
     done: bool
     seconds: float
     wheel: MadeFile | None = None

@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.core.errors import NotFound
 from rekindle.fleet import matrix_file, shelved
-from rekindle.fleet.job import FleetJob, JobEstimate, JobKind, JobState, cell_name, name_of
+from rekindle.fleet.job import FleetJob, FleetLock, JobEstimate, JobKind, JobState, cell_name, name_of
 from rekindle.fleet.matrix_file import MatrixCell, MatrixFile
 from rekindle.fleet.resolving import Outcome, Resolving
 from rekindle.fleet.shelved import ShelvedJob
@@ -120,7 +120,7 @@ def _job(cell: MatrixCell, outcome: Outcome, done: ShelvedJob | None) -> FleetJo
 
 def _with_needs(jobs: list[FleetJob], outcomes: list[tuple[MatrixCell, Outcome]]) -> list[FleetJob]:
     """An extension of a torch that has to be built comes after that job; without such a job it is impossible."""
-    wants = {each.lock.key: each.torch for _, each in outcomes if each.lock and each.torch}
+    wants: dict[str, FleetLock] = {each.lock.key: each.torch for _, each in outcomes if each.lock and each.torch}
     by_key = {job.key: job for job in jobs if job.key}
     found = []
     for job in jobs:

@@ -14,6 +14,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import ChecksFailed, RekindleError
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.fleet.job import FleetJob, FleetLock
 from rekindle.stack.typed import python_of
 from rekindle.wheels.shelf import shelf
@@ -27,9 +28,9 @@ _KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
 
 class ShelvedJob(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.shelved-job/1"
-    key: str
-    wheel: str
-    sha256: str
+    key: Sha256
+    wheel: PlainFileName
+    sha256: Sha256
     lock: FleetLock
     minutes: float | None = None
     """How long it took, for the next estimate."""
@@ -63,7 +64,7 @@ def shelve(folder: Path, job: FleetJob, wheel: Path, seconds: float, **how: Any)
         raise ChecksFailed(message, hint="name the `backend` in the build file as the project is built")
     (entry,) = shelf.add(folder, [wheel], msgspec.structs.replace(addition(folder, job.key, job.lock), **how))
     minutes = round(seconds / 60, 2)
-    record(folder, ShelvedJob(key=job.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=minutes))
+    record(folder, ShelvedJob(key=job.lock.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=minutes))
     return entry
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
-from rekindle.core import paths
+from rekindle.core import paths, untrusted
 from rekindle.core.errors import BadInput, NotFound, NotWritable
 from rekindle.core.files import told
 from rekindle.fleet.job import FleetJob, JobKind
-from rekindle.formats import member_names, tar
+from rekindle.formats import tar
 from rekindle.formats.budget import Unpacking
 
 MOST = 256 * 1024 * 1024
@@ -78,14 +78,12 @@ def _count_folders(data: bytes) -> None:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    odd = member_names.problem(member.name)
-    if odd is None and paths.system() == "windows":
-        odd = member_names.impossible_on_windows(member.name)
+    odd = untrusted.refusal(member.name, windows=paths.system() == "windows")
     if odd:
         raise BadInput(f"the source holds {odd}", hint="rename the file, and run the matrix again")
     # A sparse file is larger than what was sent.
     if not member.isreg() or member.issparse():
-        shown = member_names.printable(member.name)
+        shown = untrusted.printable(member.name)
         raise BadInput(f"the source holds `{shown}`, which is no plain file", hint="send it again")
     content = archive.extractfile(member)
     target = into.joinpath(*member.name.split("/"))

@@ -6,7 +6,6 @@ These functions are called by Dask on the worker. Orders and results are JSON; f
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -14,15 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, paths
+from rekindle.core import codec, paths, untrusted
 from rekindle.core.errors import BadInput, RekindleError
+from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.fleet import carry_out
 from rekindle.fleet.announcement import Announcement
 from rekindle.fleet.order import JobOrder, JobResult, JobStep
 
 PIECE = 8 * 1024 * 1024
 TOPIC = "rekindle"
-_SHA = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class _Place:
@@ -51,11 +50,11 @@ def end_all() -> None:
 
 
 def job_folder(key: str) -> Path:
-    return _Place.folder / "jobs" / _checked(key)[:16]
+    return _Place.folder / "jobs" / untrusted.checked(Sha256, key, "the order")[:16]
 
 
 def received_file(sha256: str) -> Path:
-    return _Place.folder / "received" / _checked(sha256)
+    return _Place.folder / "received" / untrusted.checked(Sha256, sha256, "the order")
 
 
 def has_file(sha256: str) -> int:
@@ -83,11 +82,7 @@ def take_piece(sha256: str, offset: int, data: bytes, last: bool) -> None:
 
 def give_piece(key: str, name: str, offset: int) -> bytes:
     """The next bytes of a file below the job's folder."""
-    root = job_folder(key).resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root):
-        raise BadInput("the file is not of this job", hint="ask for a file of the result")
-    with path.open("rb") as stream:
+    with untrusted.checked(InsidePath, name, "the question").below(job_folder(key)).open("rb") as stream:
         stream.seek(offset)
         return stream.read(PIECE)
 
@@ -168,9 +163,3 @@ def _teller(key: str) -> Callable[[str], None]:
             get_worker().log_event(TOPIC, msgspec.to_builtins(said))
 
     return tell
-
-
-def _checked(sha256: str) -> str:
-    if not _SHA.match(sha256):
-        raise BadInput("not a SHA-256", hint="the fleet's machines run different versions")
-    return sha256

@@ -14,8 +14,9 @@ from typing import Protocol
 
 import msgspec
 
+from rekindle.core import untrusted
 from rekindle.core.errors import BadInput, NotFound
-from rekindle.formats import binary, member_names
+from rekindle.formats import binary
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
@@ -134,7 +135,7 @@ def unpack(wheel: Path, folder: Path) -> None:
     with File(wheel) as file:
         archive = Archive(file)
         for name, member in archive.members.items():
-            why = member_names.impossible_on_windows(name) if os.name == "nt" else None
+            why = untrusted.impossible_on_windows(name) if os.name == "nt" else None
             if why:
                 message = f"cannot unpack `{wheel.name}`: {why}"
                 raise BadInput(message, hint="have the wheel built again without that file")

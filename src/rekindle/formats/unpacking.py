@@ -19,8 +19,9 @@ from typing import IO, Any, NoReturn, cast
 
 import msgspec
 
+from rekindle.core import untrusted
 from rekindle.core.errors import BadInput
-from rekindle.formats import member_names, tar
+from rekindle.formats import tar
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.budget import Unpacking
@@ -156,7 +157,7 @@ def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Un
             plain = _plain(member.name)
             if member.isdir() or not plain:
                 continue
-            if wrong := member_names.problem(plain):
+            if wrong := untrusted.problem(plain):
                 _hostile(name, wrong)
             if member.issym():
                 link = _kept_inside(plain, member.linkname)
@@ -164,7 +165,7 @@ def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Un
             elif member.islnk():
                 # A second name of a file before it: as a link it is the same file.
                 target = _plain(member.linkname)
-                if wrong := member_names.problem(target):
+                if wrong := untrusted.problem(target):
                     _hostile(name, wrong)
                 link = posixpath.relpath(target, posixpath.dirname(plain) or ".")
                 yield ArchiveEntry(name=plain, size=0, executable=False, link=link, data=iter(()))
@@ -176,7 +177,7 @@ def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Un
                     name=plain, size=member.size, executable=executable, link=None, data=_chunks(source, member.size)
                 )
             else:
-                _hostile(name, f"`{member_names.printable(plain)}`, which is neither a file nor a link")
+                _hostile(name, f"`{untrusted.printable(plain)}`, which is neither a file nor a link")
 
 
 def _plain(name: str) -> str:
@@ -191,7 +192,7 @@ def _kept_inside(name: str, link: str) -> str:
         link = posixpath.relpath(link.lstrip("/") or ".", posixpath.dirname(name) or ".")
     meant = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
     if meant.startswith("..") or "\\" in link or "\0" in link:
-        _hostile(name, f"a link that leaves its folder, `{member_names.printable(link)}`")
+        _hostile(name, f"a link that leaves its folder, `{untrusted.printable(link)}`")
     return link
 
 

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rekindle.core import untrusted
 from rekindle.core.errors import BadInput
-from rekindle.formats import member_names
+from rekindle.core.untrusted import printable
 from rekindle.formats import zip_layout as layout
 from rekindle.formats.access import Bytes, broken, exactly
 from rekindle.formats.budget import Unpacking
-from rekindle.formats.member_names import printable
 
 _LARGEST_DIRECTORY = 64 << 20
 _LARGEST_MEMBER = 16 << 30
@@ -248,7 +248,7 @@ def _check(source: Bytes, members: Sequence[Member], begin: int) -> None:
     last: Member | None = None
     for member in members:
         shown = printable(member.name)
-        problem = member_names.problem(member.name)
+        problem = untrusted.problem(member.name)
         if problem:
             raise _refused(source, problem)
         if stat.S_ISLNK(member.mode):
@@ -269,7 +269,7 @@ def _check(source: Bytes, members: Sequence[Member], begin: int) -> None:
             raise broken(source, f"`{shown}` is stored and has two sizes")
     if last is None and begin:
         raise _refused(source, f"{begin} bytes before an empty directory")
-    both = member_names.conflict(names)
+    both = untrusted.conflict(names)
     if both:
         raise _refused(source, f"`{printable(both[0])}` as a file and as the folder of `{printable(both[1])}`")
 

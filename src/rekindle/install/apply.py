@@ -133,7 +133,7 @@ def undo(environment: Environment) -> InstallReport:
     """The environment as it was before the last install."""
     with _alone(environment):
         folder = record.latest(environment)
-        kind = record.read(folder).route
+        kind = record.read(environment, folder).route
         changes = record.restore(environment, folder)
     _forget_if_empty(environment)
     return InstallReport(state="undone", environment=environment, route=RouteKind(kind), changes=changes)
@@ -171,7 +171,7 @@ def _install(
             if route.settings:
                 hook.write(environment, route.settings)
             changes = _changes(before, after)
-            record.finish(folder, changes)
+            record.finish(environment, folder, changes)
         except BaseException:
             record.restore(environment, folder)
             raise
@@ -216,7 +216,7 @@ def _by_conda(
             shutil.rmtree(folder, ignore_errors=True)
             raise
         changes = _changes(before, distributions.installed(site))
-        record.finish(folder, changes)
+        record.finish(environment, folder, changes)
         try:
             coverage = _serves(site / "torch", capabilities)
         except ChecksFailed:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.errors import NotWritable
+from rekindle.core.errors import BadInput, NotWritable
 from rekindle.core.files import told
+from rekindle.core.untrusted import leads_inside
 
 _INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
 
@@ -57,7 +58,8 @@ def files_of(distribution: Distribution, site: Path, prefix: Path) -> list[Path]
         named = [Path(os.path.normpath(site / row[0])) for row in rows if row and row[0]]
     own = [path for path in (site / distribution.info).rglob("*") if path.is_file()]
     inside = [path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix)]
-    return [path for path in inside if path.is_file() or path.is_symlink()]
+    folders = {folder for folder in {path.parent for path in inside} if leads_inside(folder, prefix)}
+    return [path for path in inside if path.parent in folders and (path.is_file() or path.is_symlink())]
 
 
 def keep(distributions: Iterable[Distribution], site: Path, prefix: Path, store: Path) -> None:
@@ -73,6 +75,9 @@ def put_back(store: Path, prefix: Path) -> int:
     for path in sorted(store.rglob("*")):
         if path.is_file() or path.is_symlink():
             target = prefix / path.relative_to(store)
+            if not leads_inside(target.parent, prefix):
+                message = f"`{target}` leads out of the environment through a link"
+                raise BadInput(message, hint=f"replace the link by the folder itself; the files are in `{store}`")
             target.unlink(missing_ok=True)
             _link(path, target)
             count += 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rekindle.core import codec, files
-from rekindle.core.errors import NotFound, StepFailed
+from rekindle.core.errors import BadInput, NotFound, StepFailed
+from rekindle.core.untrusted import InsidePath, leads_inside
 from rekindle.install import conda, distributions
 from rekindle.install.distributions import Distribution
 from rekindle.model.environment import Environment
@@ -34,7 +37,7 @@ class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Replaced, ...] = ()
     conda_revision: int | None = None
     """For conda's own way back."""
-    files: dict[str, str | None] = {}
+    files: dict[InsidePath, str | None] = {}
     entries: tuple[str, ...] = ()
     """What lay in site-packages and beside the Python: an installer that is stopped leaves files without a name."""
 
@@ -47,6 +50,7 @@ def begin(
     conda_revision: int | None = None,
 ) -> Path:
     """Keep everything that will be replaced, and write down what there was. The folder of the record."""
+    _check_links(environment)
     site, prefix = environment.site, Path(environment.root)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
     folder = environment.folder / f"undo-{stamp}"
@@ -59,7 +63,7 @@ def begin(
             kept=tuple(replaced),
             conda_revision=conda_revision,
             entries=tuple(sorted(_entries(environment))),
-            files={str(path): path.read_text(encoding="utf-8") if path.is_file() else None for path in configuration},
+            files={InsidePath(path.relative_to(prefix).as_posix()): _text(path) for path in configuration},
         )
         _write(folder, record)
     except BaseException:
@@ -68,8 +72,8 @@ def begin(
     return folder
 
 
-def finish(folder: Path, changes: tuple[Replaced, ...]) -> InstallRecord:
-    record = msgspec.structs.replace(read(folder), changes=changes)
+def finish(environment: Environment, folder: Path, changes: tuple[Replaced, ...]) -> InstallRecord:
+    record = msgspec.structs.replace(read(environment, folder), changes=changes)
     _write(folder, record)
     return record
 
@@ -88,10 +92,11 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     Only what the install touched is put back; what a person has added since stays.
     """
     site, prefix = environment.site, Path(environment.root)
-    record = read(folder)
+    _check_links(environment)
+    record = read(environment, folder)
     if record.conda_revision is not None:
         return _restore_conda(environment, folder, record)
-    before = dict(line.split("==", 1) for line in record.freeze)
+    before = {name: version for name, _, version in (line.partition("==") for line in record.freeze)}
     touched = {each.name for each in record.changes} | {each.name for each in record.kept}
     now = distributions.installed(site)
     if not record.changes:  # it failed before it could say what changed: everything new is its own
@@ -107,7 +112,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
         _remove_new(environment, record)
     if (folder / "files").is_dir():
         distributions.put_back(folder / "files", prefix)
-    _put_back_files(record)
+    _put_back_files(prefix, record)
     again = distributions.installed(site)
     wrong = [name for name in touched if (again[name].version if name in again else None) != before.get(name)]
     if wrong:
@@ -115,6 +120,18 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
         raise StepFailed(message, hint=f"their files are kept in `{folder}`")
     shutil.rmtree(folder, ignore_errors=True)
     return tuple(undone)
+
+
+def _check_links(environment: Environment) -> None:
+    """What is removed and put back must be the environment's own; one that was handed over may lead anywhere."""
+    for place in (environment.site, environment.folder, Path(environment.program).parent):
+        if not leads_inside(place, Path(environment.root)):
+            message = f"`{place}` leads out of the environment through a link"
+            raise BadInput(message, hint="replace the link by the folder itself")
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 def _entries(environment: Environment) -> set[str]:
@@ -147,22 +164,32 @@ def _remove_new(environment: Environment, record: InstallRecord) -> None:
 
 def _restore_conda(environment: Environment, folder: Path, record: InstallRecord) -> tuple[Replaced, ...]:
     """conda undoes its own work; only its file of pins is ours to put back, before it looks at that."""
-    _put_back_files(record)
+    _put_back_files(Path(environment.root), record)
     conda.go_back(environment, record.conda_revision or 0)
     shutil.rmtree(folder, ignore_errors=True)
     return tuple(Replaced(name=each.name, before=each.after, after=each.before) for each in record.changes)
 
 
-def _put_back_files(record: InstallRecord) -> None:
-    for spelled, text in record.files.items():
+def _put_back_files(prefix: Path, record: InstallRecord) -> None:
+    for path, text in record.files.items():
+        place = path.below(prefix)
         if text is None:
-            Path(spelled).unlink(missing_ok=True)
+            place.unlink(missing_ok=True)
         else:
-            files.write_text(Path(spelled), text)
+            files.write_text(place, text)
 
 
-def read(folder: Path) -> InstallRecord:
-    return codec.from_json(files.read_bytes(folder / "record.json"), InstallRecord, name=f"`{folder}`")
+def read(environment: Environment, folder: Path) -> InstallRecord:
+    """The record in a folder. The environment may be a stranger's: what it names lies inside, or it is refused."""
+    name = f"`{folder}`"
+    table = codec.from_json(files.read_bytes(folder / "record.json"), dict[str, Any], name=name)
+    if isinstance(table.get("files"), dict):  # 0.1 wrote whole paths
+        table["files"] = {_relative(key, environment.root): text for key, text in table["files"].items()}
+    return codec.from_json(codec.to_json(table), InstallRecord, name=name)
+
+
+def _relative(path: str, root: str) -> str:
+    return Path(os.path.relpath(path, root)).as_posix() if Path(path).is_absolute() else path
 
 
 def _write(folder: Path, record: InstallRecord) -> None:

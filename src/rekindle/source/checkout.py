@@ -35,6 +35,7 @@ from rekindle.core.errors import (
 )
 from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
+from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, submodules, tree
 from rekindle.source.origin import Origin, copy
 
@@ -77,8 +78,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = "rekindle.source-mark/1"
     tag: str
-    commit: str
-    without: tuple[str, ...] = ()
+    commit: Commit
+    without: tuple[InsidePath, ...] = ()
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +125,8 @@ def assemble(
                 raise BadInput(message, hint="the tag was moved; fetch the source from another place")
             commit = found
         assert commit is not None
-        mark = Mark(tag=tag, commit=commit, without=wanted.without or (known.without if known else ()))
+        left_out = tuple(map(InsidePath, wanted.without)) or (known.without if known else ())
+        mark = Mark(tag=tag, commit=Commit(commit), without=left_out)
         _admit(root, known, mark)
         files.write_text(root / STATE_FOLDER / "source.json", codec.to_json(mark) + "\n")
         top = _Job(path=".", git_dir=git_dir, commit=mark.commit, url=url, name="", parent=None)

@@ -23,6 +23,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked, NotWritable
 from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
+from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.source import tree
 
 
@@ -33,11 +34,11 @@ class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
     patched file before a later patch came, so that its original still holds both.
     """
 
-    path: str
-    original: str
-    current: str
+    path: InsidePath
+    original: Sha256
+    current: Sha256
     patches: tuple[str, ...]
-    earlier: str | None = None
+    earlier: Sha256 | None = None
     edited: bool = False
 
     def ours(self, hash: str) -> bool:
@@ -56,7 +57,7 @@ class PatchJournal:
         self.root = root
         self.folder = root / STATE_FOLDER / "patches"
         self._path = self.folder / "journal.json"
-        self._entries = {entry.path: entry for entry in self._read().files}
+        self._entries: dict[str, PatchedFile] = {entry.path: entry for entry in self._read().files}
 
     @classmethod
     @contextlib.contextmanager
@@ -104,7 +105,7 @@ class PatchJournal:
             originals[path] = now
             known = self._entries.get(path)
             entries[path] = PatchedFile(
-                path=path,
+                path=InsidePath(path),
                 original=_hash(original),
                 current=_hash(data),
                 patches=patches,
@@ -239,5 +240,5 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _hash(data: bytes) -> Sha256:
+    return Sha256(hashlib.sha256(data).hexdigest())

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rekindle.core import untrusted
 from rekindle.core.errors import BadInput
+from rekindle.core.untrusted import InsidePath
 from rekindle.source import git
 
 
@@ -100,8 +102,8 @@ def _gitmodules(repository: Path, commit: str) -> dict[str, tuple[str, str]]:
     for name, fields in rows.items():
         path, url = fields.get("path", ""), fields.get("url", "")
         for text in (path, name):
-            if {"", ".", ".."} & set(text.split("/")) or "\\" in text or ":" in text or ".git" in text.split("/"):
-                message = f"`.gitmodules` names a submodule `{text[:80]}`, which leads out of the tree"
+            if ".git" in untrusted.checked(InsidePath, text, "`.gitmodules`").lower().split("/"):
+                message = f"`.gitmodules` names a submodule `{text[:80]}`, which is git's own folder"
                 raise BadInput(message, hint="this is not a tree of PyTorch's; do not trust it")
         if url.startswith("-") or "::" in url or not url:
             message = f"`.gitmodules` gives `{url[:80]}` as an address, which git would run as a command"

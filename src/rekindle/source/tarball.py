@@ -11,10 +11,11 @@ from typing import NoReturn
 
 import msgspec
 
-from rekindle.core import fetch, files
+from rekindle.core import fetch, files, untrusted
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
 from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER, sha256_of
+from rekindle.core.untrusted import PlainFileName
 from rekindle.formats import tar as tar_files
 from rekindle.source import tree
 
@@ -95,7 +96,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
 
 
 def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None]) -> Path:
-    target = root.with_name(url.rstrip("/").rsplit("/", 1)[-1].split("?")[0] or "pytorch.tar.gz")
+    target = root.parent / untrusted.checked(PlainFileName, url.split("?")[0].rpartition("/")[2], f"`{url}`")
     if target.is_file() and sha256 and sha256_of(target) == sha256.lower():
         return target
     say(f"fetching {url}")

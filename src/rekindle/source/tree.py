@@ -8,9 +8,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from rekindle.core import files
+from rekindle.core import files, untrusted
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.paths import STATE_FOLDER
+from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 
 LARGEST = 128 * 1024 * 1024
@@ -111,16 +112,7 @@ def is_cmake(name: str) -> bool:
 
 def place(root: Path, relative: str) -> Path:
     """The file of that name inside the tree; refused when it leads outside, by `..` or by a link on the way."""
-    path = root
-    for part in relative.split("/"):
-        if part in ("", ".", "..") or "\\" in part or ":" in part:
-            message = f"`{relative}` is not a path inside the tree"
-            raise BadInput(message, hint="only what lies below the root may be named")
-        path = path / part
-        if files.is_link(path) and not path.resolve().is_relative_to(root.resolve()):
-            message = f"`{relative}` leads out of the tree through the link `{path}`"
-            raise BadInput(message, hint="replace the link by the folder itself, or name the tree that it leads to")
-    return path
+    return untrusted.checked(InsidePath, relative, "what names files of the tree").below(root)
 
 
 def check_state(root: Path) -> None:

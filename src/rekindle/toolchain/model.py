@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
 from rekindle.core import paths
 from rekindle.core.errors import UsageError
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version, typed
 
 TOOLS = ("cuda", "cudnn", "gcc", "mkl", "nccl", "openblas")
@@ -41,11 +43,15 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.version is None or any(each.starts_with(self.version) for each in known)
 
 
+Word = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9_]*\Z")]
+"""A part of a folder's name."""
+
+
 class KitPlatform(msgspec.Struct, frozen=True, kw_only=True):
     """The computer that a toolchain is for."""
 
-    system: str
-    arch: str
+    system: Word
+    arch: Word
 
     @classmethod
     def here(cls) -> KitPlatform:
@@ -62,9 +68,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: str
-    file: str
+    file: PlainFileName
     size: int
-    sha256: str
+    sha256: Sha256
     origin: str
     licence: str = ""
 
@@ -78,11 +84,11 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider has: the parts of one tool. `layout` says how they are put together."""
 
     provider: str
-    name: str
+    name: Word
     version: Version
     release: Version | None = None
     """The number of the release it came with, where that is another: nvcc 13.0.88 is of CUDA 13.0.2."""
-    variant: str = ""
+    variant: Word = ""
     """The CUDA that a cuDNN or NCCL is made for, `cu11`: two of one version can lie side by side."""
     place: KitPlatform
     layout: str
@@ -116,10 +122,10 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     """One tool that is there, as its own record says. `root` is where it was found."""
 
     schema: str = KIT_SCHEMA
-    name: str
+    name: Word
     version: Version
     release: Version | None = None
-    variant: str = ""
+    variant: Word = ""
     place: KitPlatform
     provider: str
     full: bool = False
@@ -139,7 +145,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     made_at: str = ""
 
     @property
-    def id(self) -> str:
+    def id(self) -> PlainFileName:
         return kit_id(self)
 
     @property
@@ -153,8 +159,8 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def kit_id(kit: Kit | Offering) -> str:
+def kit_id(kit: Kit | Offering) -> PlainFileName:
     """The folder's name: short, without spaces."""
     words = [kit.name, str(kit.version), kit.variant]
     words += [kit.place.system, kit.place.arch] if kit.place != KitPlatform.here() else []
-    return "-".join([word for word in words if word] + (["full"] if kit.full else []))
+    return PlainFileName("-".join([word for word in words if word] + (["full"] if kit.full else [])))

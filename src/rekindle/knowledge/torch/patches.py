@@ -11,7 +11,9 @@ from enum import Enum
 
 import msgspec
 
+from rekindle.core import untrusted
 from rekindle.core.errors import BadInput, UnknownName
+from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 
@@ -249,10 +251,7 @@ def _catalogue() -> tuple[Patch, ...]:
 
 def _check_path(patch: str, path: str) -> None:
     """A patch names files inside the tree, and nothing else on the machine."""
-    parts = path.split("/")
-    if not path or "\\" in path or ":" in path or path.startswith("/") or {"", ".", ".."} & set(parts) or "\0" in path:
-        message = f"the patch `{patch}` names `{path[:80]}`, which is not a path inside the tree"
-        raise BadInput(message, hint="a patch may only name files below the root, with `/` between folders")
+    untrusted.checked(InsidePath, path, f"the patch `{patch}`")
 
 
 def _holds(version: Version, operator: str, bound: Version) -> bool:

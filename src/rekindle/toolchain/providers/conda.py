@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core import fetch as fetching
-from rekindle.core import files
+from rekindle.core import files, untrusted
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -85,7 +86,7 @@ def choose(records: dict[str, Record], package: str, version: Version | None) ->
         if record.get("name") == package
         and (number := Version.find(str(record.get("version", "")) + ".0"))
         and (version is None or number.starts_with(version))
-        and re.fullmatch(r"[0-9a-f]{64}", str(record.get("sha256", "")))
+        and record.get("sha256")
         and re.fullmatch(r"[\w.+-]+\.(conda|tar\.bz2)", file)
     ]
     return max(fitting)[3] if fitting else None
@@ -137,9 +138,9 @@ def _part(row: CondaSet, folder: str, file: str, record: Record) -> Part:
     return Part(
         name=str(record["name"]),
         version=str(record["version"]),
-        file=file,
+        file=untrusted.checked(PlainFileName, file, "the list of the channel"),
         size=int(record.get("size", 0)),
-        sha256=str(record["sha256"]).lower(),
+        sha256=untrusted.checked(Sha256, str(record["sha256"]), "the list of the channel"),
         origin=f"conda:{folder}/{file}",
         licence=row.licence,
     )

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from rekindle.core import fetch as fetching
-from rekindle.core import files, run
+from rekindle.core import files, run, untrusted
 from rekindle.core.errors import FetchFailed, MissingTool, NotFound
 from rekindle.core.processes import which
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import DebianSet, debian_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -274,9 +275,9 @@ def _offering(row: DebianSet, place: KitPlatform, packages: list[dict[str, str]]
         Part(
             name=stanza["Package"],
             version=stanza["Version"],
-            file=stanza["Filename"].rpartition("/")[2],
+            file=untrusted.checked(PlainFileName, stanza["Filename"].rpartition("/")[2], "apt's index"),
             size=int(stanza["Size"]),
-            sha256=stanza["SHA256"],
+            sha256=untrusted.checked(Sha256, stanza["SHA256"], "apt's index"),
             origin=f"apt:{row.suite}/{stanza['Package']}={stanza['Version']}:{_ARCH[place.arch]}",
             licence=row.licence if _source(stanza) == "nvidia-cuda-toolkit" else "",
         )
@@ -319,7 +320,7 @@ def _depends(stanza: dict[str, str]) -> Iterator[list[str]]:
 
 
 def _read_origin(origin: str) -> tuple[str, str, str, str]:
-    match = re.fullmatch(r"apt:([^/]+)/([^=]+)=(.+):([a-z0-9]+)", origin)
+    match = re.fullmatch(r"apt:([^/]+)/([a-z0-9][a-z0-9+.-]+)=([A-Za-z0-9][A-Za-z0-9.+:~-]*):([a-z0-9]+)", origin)
     if not match:
         raise NotFound(f"`{origin[:80]}` does not name a Debian package", hint="the manifest was changed")
     suite, name, version, arch = match.groups()

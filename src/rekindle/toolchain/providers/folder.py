@@ -7,9 +7,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from rekindle.core import untrusted
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.paths import sha256_of
+from rekindle.core.untrusted import PlainFileName
 from rekindle.core.version import Version
 from rekindle.formats.unpacking import ENDINGS
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -35,7 +37,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
         Part(
             name=re.split(r"[-_]\d", path.name)[0],
             version=str(Version.find(path.name) or wanted.version),
-            file=path.name,
+            file=untrusted.checked(PlainFileName, path.name, "the folder of `--from`"),
             size=path.stat().st_size,
             sha256=sha256_of(path),
             origin=f"file:{path.name}",

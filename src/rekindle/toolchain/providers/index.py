@@ -22,6 +22,7 @@ from rekindle.core import fetch as fetching
 from rekindle.core import python
 from rekindle.core.errors import FetchFailed, NotFound
 from rekindle.core.run import Result, call
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, library_packages
 from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
@@ -66,7 +67,10 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
 def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
     """Download one wheel. pip has no half a wheel: what it has begun, it begins again."""
     (part,) = parts
-    name, _, version = part.origin.removeprefix("index:").partition("==")
+    named = re.fullmatch(r"index:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)", part.origin, re.ASCII)
+    if named is None or part.file.count("-") < 4:
+        raise FetchFailed(f"`{part.origin[:100]}` names no package of an index", hint="the manifest was changed")
+    name, version = named.groups()
     words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     said = _pip(*words, *_tags(part.file), f"{name}=={version}", timeout=3600)
     found = folder / part.file
@@ -163,9 +167,9 @@ def _part(row: dict[str, Any]) -> Part:
     return Part(
         name=name,
         version=version,
-        file=unquote(urlsplit(address).path.rpartition("/")[2]),
+        file=PlainFileName(unquote(urlsplit(address).path.rpartition("/")[2])),
         size=_size(address),
-        sha256=info["archive_info"]["hashes"]["sha256"],
+        sha256=Sha256(info["archive_info"]["hashes"]["sha256"]),
         origin=f"index:{name}=={version}",
     )
 

@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 
 from rekindle.core import fetch as fetching
+from rekindle.core import untrusted
 from rekindle.core.errors import BadInput, FetchFailed, RekindleError
+from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
@@ -34,8 +36,9 @@ class RedistribArchive(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     platform: str
     variant: str | None
-    path: str
-    sha256: str
+    path: InsidePath
+    file: PlainFileName
+    sha256: Sha256
     size: int
     licence: str
 
@@ -83,7 +86,7 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
     (part,) = parts
     tool, _, path = part.origin.removeprefix("redistrib:").partition("/")
     row = next((row for row in redistrib_sets() if row.tool == tool), None)
-    if row is None or ".." in path.split("/"):
+    if row is None or untrusted.problem(path) is not None:
         raise FetchFailed(f"`{part.origin[:100]}` names no archive of NVIDIA's", hint="the manifest was changed")
     address = f"{settings.mirror or row.address}/{path}"
     return [fetching.download(address, folder / part.file, sha256=part.sha256, most=part.size or None)]
@@ -121,11 +124,15 @@ def _archives(component: str, about: dict[str, Any]) -> Iterator[RedistribArchiv
 
 
 def _archive(common: dict[str, str], platform: str, variant: str | None, value: dict[str, str]) -> RedistribArchive:
-    path, sha256 = value["relative_path"], value["sha256"].lower()
-    if ".." in path.split("/") or path.startswith("/") or "://" in path or not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise ValueError(f"`{path[:80]}` is no path of an archive")
+    path = InsidePath(value["relative_path"])
     return RedistribArchive(
-        platform=platform, variant=variant, path=path, sha256=sha256, size=int(value["size"]), **common
+        platform=platform,
+        variant=variant,
+        path=path,
+        file=PlainFileName(path.name),
+        sha256=Sha256(value["sha256"]),
+        size=int(value["size"]),
+        **common,
     )
 
 
@@ -146,7 +153,7 @@ def _offering(
         Part(
             name=one.component,
             version=one.version,
-            file=one.path.rpartition("/")[2],
+            file=one.file,
             size=one.size,
             sha256=one.sha256,
             origin=f"redistrib:{row.tool}/{one.path}",

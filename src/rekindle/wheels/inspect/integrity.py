@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from rekindle.core import untrusted
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.formats import member_names, package
+from rekindle.core.untrusted import printable
+from rekindle.formats import package
 from rekindle.formats.binary import Binary, is_binary
-from rekindle.formats.member_names import printable
 from rekindle.formats.package import Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 
@@ -69,10 +70,8 @@ def name_findings(found: Package) -> list[Finding]:
     """Names that cannot lie on a disk as they lie in the wheel: on Windows, or beside one another."""
     if found.kind != "wheel":
         return []
-    problems = [text for name in found.files if (text := member_names.impossible_on_windows(name))]
-    problems += [
-        f"`{printable(one)}` and `{printable(two)}` are one file" for one, two in member_names.twins(found.files)
-    ]
+    problems = [text for name in found.files if (text := untrusted.impossible_on_windows(name))]
+    problems += [f"`{printable(one)}` and `{printable(two)}` are one file" for one, two in untrusted.twins(found.files)]
     if not problems:
         return []
     linux = all("linux" in tag.rpartition("-")[2] for tag in package.headers(found, "WHEEL").get("Tag", ["any"]))

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.findings import Finding, State
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.wheel import WheelIdentity
 
@@ -20,10 +21,10 @@ class ShelvedWheel(WheelIdentity, frozen=True, kw_only=True):
 
     project: str
     version: str
-    file: str
-    sha256: str
+    file: PlainFileName
+    sha256: Sha256
     size: int
-    metadata_sha256: str
+    metadata_sha256: Sha256
     requires_python: str | None = None
     python: str | None = None
     platform: str | None = None

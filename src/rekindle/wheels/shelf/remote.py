@@ -15,6 +15,7 @@ import msgspec
 from rekindle.core import codec, fetch, signing
 from rekindle.core.errors import FetchFailed, RekindleError
 from rekindle.core.signing import PublicKey
+from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import provenance, store
 from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.index import LISTING
@@ -24,9 +25,16 @@ _LIMIT, _MOST = 16 << 20, 400
 _PATIENCE = 120
 
 
+class _ListedWheel(WheelIdentity, frozen=True, kw_only=True):
+    """A listing is not signed: it says which statements to ask for, and one odd name does not hide the others."""
+
+    file: str
+    yanked: str | None = None
+
+
 class _Listing(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
-    wheels: tuple[ShelvedWheel, ...] = ()
+    wheels: tuple[_ListedWheel, ...] = ()
     base: str | None = None
     """Where the wheels lie, if not beside their statements: their hashes are signed, their place need not be."""
 

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from rekindle.core import codec, files, paths, signing
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.knowledge.gpu.capability import Capability, Coverage
@@ -288,11 +289,11 @@ def _entry(
             if name.startswith((f"{info}/sboms/", f"{info}/licenses/"))
         }
     entry = ShelvedWheel(
-        file=source.name,
+        file=PlainFileName(source.name),
         # Read off once, by the verification; the copy on the shelf is held against it.
-        sha256=paths.sha256_of(source) if original else str(verification.sha256),
+        sha256=paths.sha256_of(source) if original else Sha256(str(verification.sha256)),
         size=source.stat().st_size,
-        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        metadata_sha256=Sha256(hashlib.sha256(metadata).hexdigest()),
         requires_python=next(iter(fields.get("Requires-Python", [])), None),
         **{**identity_fields(known), "project": known.project or "?", "version": known.version or "0"},
         python=verification.python or known.python,

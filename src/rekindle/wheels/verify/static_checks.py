@@ -17,9 +17,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.untrusted import printable
 from rekindle.core.version import Version
 from rekindle.formats import package
-from rekindle.formats.member_names import printable
 from rekindle.formats.package import Package, Wheel
 from rekindle.formats.zip_writer import spelled
 from rekindle.knowledge.gpu.capability import Coverage

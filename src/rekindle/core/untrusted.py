@@ -1,0 +1,198 @@
+"""What a stranger wrote and we use as a hash, as a file's name or as a path: types that are made only by checking.
+
+Records, manifests, lists and messages decode into them (`core/codec.py`), so a check that was forgotten is a type error
+where the file is opened. The rules for names are those for the members of an archive.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from rekindle.core.errors import BadInput
+
+T = TypeVar("T")
+
+_RESERVED = frozenset(
+    ["con", "prn", "aux", "nul", "conin$", "conout$"]
+    + [f"{port}{number}" for port in ("com", "lpt") for number in "0123456789\u00b9\u00b2\u00b3"]
+)
+_FORBIDDEN = frozenset('<>:"|?*')
+_LONGEST = 4096
+_LONGEST_PART = 255
+"""Bytes of a file's or folder's own name: what the file systems of Linux take, and no fewer than those of Windows."""
+
+
+class Sha256(str):
+    """64 hexadecimal digits, in lower case."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Sha256:
+        if not re.fullmatch(r"[0-9A-Fa-f]{64}", text, re.ASCII):
+            raise ValueError(f"`{printable(text)}` is not a SHA-256")
+        return super().__new__(cls, text.lower())
+
+    @classmethod
+    def parse(cls, text: str) -> Sha256:
+        return cls(text)
+
+
+class Commit(str):
+    """The hash of a commit of git's, whole."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Commit:
+        if not re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", text, re.ASCII):
+            raise ValueError(f"`{printable(text)}` is not a commit")
+        return super().__new__(cls, text)
+
+    @classmethod
+    def parse(cls, text: str) -> Commit:
+        return cls(text)
+
+
+class PlainFileName(str):
+    """A file's own name, which every system can have: no folder, no drive, no stream, no device, not hidden."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> PlainFileName:
+        why = problem(text) or impossible_on_windows(text)
+        if why is None and ("/" in text or text.startswith(".")):
+            why = f"a name with more in it than a file's own, `{printable(text)}`"
+        if why is not None:
+            raise ValueError(why)
+        return super().__new__(cls, text)
+
+    @classmethod
+    def parse(cls, text: str) -> PlainFileName:
+        return cls(text)
+
+
+class InsidePath(str):
+    """A path below some folder, with `/` between its parts."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> InsidePath:
+        why = refusal(text, windows=os.name == "nt")
+        if why is None and text.endswith("/"):
+            why = f"a folder, `{printable(text)}`"
+        if why is not None:
+            raise ValueError(why)
+        return super().__new__(cls, text)
+
+    @classmethod
+    def parse(cls, text: str) -> InsidePath:
+        return cls(text)
+
+    @property
+    def name(self) -> str:
+        return self.rpartition("/")[2]
+
+    def below(self, root: Path) -> Path:
+        """The place of that name below `root`; an error where a link on the way leads out of it."""
+        place = root.joinpath(*self.split("/"))
+        if not leads_inside(place, root):
+            message = f"`{self}` leads out of `{root}` through a link"
+            raise BadInput(message, hint="replace the link by the folder itself, or name the folder that it leads to")
+        return place
+
+
+def checked(kind: Callable[[str], T], text: str, name: str) -> T:
+    """A value of a file that is called `name`, or an error that says so."""
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise BadInput(f"{name} holds {error}", hint="do not use it; get it again") from error
+
+
+def leads_inside(place: Path, root: Path) -> bool:
+    """Whether a path ends below `root` once all links are followed."""
+    try:
+        return place.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def refusal(name: str, *, windows: bool) -> str | None:
+    """Why a file of that name is not written on such a system; None if it may be."""
+    return problem(name) or (impossible_on_windows(name) if windows else None)
+
+
+def problem(name: str) -> str | None:
+    """What is wrong with a member's name on every system; None for one that stays inside its folder."""
+    if not name or len(name) > _LONGEST or "\\" in name or _has_invisible(name):
+        return f"an unusable name, `{printable(name)}`"
+    parts = name.removesuffix("/").split("/")
+    if name.startswith("/") or name[1:2] == ":" or ".." in parts:
+        return f"a name that leaves its folder, `{printable(name)}`"
+    if len(name) > _LONGEST_PART // 4 and any(len(part.encode()) > _LONGEST_PART for part in parts):
+        return f"a name too long for a file system, `{printable(name)}`"
+    if "" in parts or "." in parts:
+        return f"a name with an empty part, `{printable(name)}`"
+    return None
+
+
+def conflict(names: Collection[str]) -> tuple[str, str] | None:
+    """A name that is a file and, as part of another name, a folder: only one of the two can be on a disk."""
+    files = {name for name in names if not name.endswith("/")}
+    for name in sorted(names):
+        folder = name.removesuffix("/").rpartition("/")[0] if not name.endswith("/") else name.removesuffix("/")
+        while folder:
+            if folder in files:
+                return folder, name
+            folder = folder.rpartition("/")[0]
+    return None
+
+
+def twins(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs that are one file where letters of either case, or two spellings of one letter, are the same."""
+    seen: dict[str, str] = {}
+    found = []
+    for name in names:
+        first = seen.setdefault(_folded(name), name)
+        if first != name:
+            found.append((first, name))
+    return found
+
+
+def impossible_on_windows(name: str) -> str | None:
+    """Why Windows cannot have a file of that name; None if it can."""
+    for part in name.removesuffix("/").split("/"):
+        if part.partition(".")[0].rstrip(" ").casefold() in _RESERVED:
+            return f"`{printable(name)}` is the name of a device on Windows"
+        if _FORBIDDEN & set(part):
+            letter = next(letter for letter in part if letter in _FORBIDDEN)
+            return f"`{printable(name)}` has a `{letter}` in it, which Windows does not allow"
+        if part.endswith((".", " ")):
+            return f"`{printable(name)}` ends with a dot or a space, which Windows drops"
+    return None
+
+
+def printable(name: str) -> str:
+    """The name as it can be shown: short, and without letters that cannot be seen."""
+    short = name[:100]
+    return short if short.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in short)
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _has_invisible(name: str) -> bool:
+    # Nearly every name is plain ASCII, and a torch wheel has eleven thousand: one question for the whole name first.
+    return not (name.isascii() and name.isprintable()) and any(_invisible(letter) for letter in name)
+
+
+def _invisible(letter: str) -> bool:
+    """Control characters, and those that turn the direction of writing or have no width of their own."""
+    return unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
