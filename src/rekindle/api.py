@@ -57,26 +57,35 @@ class LogFacts(TypedDict, total=False):
     machine: Path
 
 
+def _names(said: str | Sequence[str]) -> tuple[str, ...]:
+    """One text is one name, not its letters."""
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
 def plan(
     *,
-    gpus: Sequence[str] = (),
+    gpus: str | Sequence[str] = (),
     os: str | None = None,
-    python: str | None = None,
+    python: str | float | None = None,
     driver: str | None = None,
     torch: str | None = None,
     cuda: str | None = None,
     machine: Path | None = None,
     **wishes: Unpack[PlanWishes],
 ) -> Verdict:
-    """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer."""
+    """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer.
+
+    Python 3.10 as a number is 3.1: write `python="3.10"`.
+    """
     from rekindle.core.codec import from_builtins
     from rekindle.stack.from_machine import asked
     from rekindle.stack.situation import TypedWish
 
     typed = from_builtins({"torch": torch, "cuda": cuda, **wishes}, TypedWish, name="the question")
-    wish = typed.wish
-    situation = asked(gpus=gpus, system=os, machine=wishes.get("arch"), driver=driver, python=python, snapshot=machine)
-    return _resolved(situation, wish, wishes.get("why_not"))
+    version = None if python is None else str(python)
+    arch = wishes.get("arch")
+    situation = asked(gpus=_names(gpus), system=os, machine=arch, driver=driver, python=version, snapshot=machine)
+    return _resolved(situation, typed.wish, wishes.get("why_not"))
 
 
 def _resolved(situation: Situation, wish: Wish, other: str | None) -> Verdict:
@@ -100,7 +109,7 @@ def gpu(name: str) -> CardAnswer:
 
 
 def inspect(
-    where: str | Path, *, gpus: Sequence[str] = (), require: Sequence[str] = (), against: Path | None = None
+    where: str | Path, *, gpus: str | Sequence[str] = (), require: str | Sequence[str] = (), against: Path | None = None
 ) -> Inspection:
     """Which GPUs a wheel, library, folder or address serves, and what it needs to load. Nothing is run.
 
@@ -112,20 +121,20 @@ def inspect(
     from rekindle.wheels.inspect.inspection import inspect as look
     from rekindle.wheels.inspect.required import required_findings, targets_of
 
-    wanted = targets_of(tuple(require))
-    found = look(where, cards=gpus, against=read_torch(against) if against else None)
+    wanted = targets_of(_names(require))
+    found = look(where, cards=_names(gpus), against=read_torch(against) if against else None)
     return msgspec.structs.replace(found, findings=(*found.findings, *required_findings(found, wanted)))
 
 
 def diagnose(
-    where: str | Path, *, gpus: Sequence[str] = (), os: str | None = None, **known: Unpack[LogFacts]
+    where: str | Path, *, gpus: str | Sequence[str] = (), os: str | None = None, **known: Unpack[LogFacts]
 ) -> Diagnosis | Diagnoses:
     """What went wrong in a log, or in every log of a folder, and what to do; user names are left out."""
     from rekindle.diagnose import facts, source
 
     machine = known.get("machine")
     spelled: dict[str, str] = {name: str(value) for name, value in known.items() if name != "machine"}
-    said = facts.told(gpus=tuple(gpus), system=os, **spelled)
+    said = facts.told(gpus=_names(gpus), system=os, **spelled)
     if machine is not None:
         from rekindle.machine import snapshot
 
@@ -145,24 +154,25 @@ def doctor(machine: Path | None = None, *, only: Sequence[str] = ()) -> DoctorRe
 def audit(
     environment: Path | None = None,
     *,
-    gpus: Sequence[str] = (),
+    gpus: str | Sequence[str] = (),
     driver: str | None = None,
     machine: Path | None = None,
 ) -> Audit:
     """Which compiled modules of an environment will fail on these GPUs, and why."""
     from rekindle.audit.cache import audit as look
 
-    return look(environment, names=tuple(gpus), machine=machine, driver=driver, cache=None)
+    return look(environment, names=_names(gpus), machine=machine, driver=driver, cache=None)
 
 
 def review(
-    scripts: Sequence[Path], *, gpus: Sequence[str] = (), torch: str | None = None, os: str | None = None
+    scripts: Sequence[Path], *, gpus: str | Sequence[str] = (), torch: str | None = None, os: str | None = None
 ) -> Review:
     """What is wrong with build scripts, before they run for hours. Nothing is run."""
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.review import review as room
 
-    return room.review(tuple(map(Path, scripts)), gpus=capabilities_of(gpus), torch=room.release(torch), system=os)
+    release, place = room.told(torch, os)
+    return room.review(tuple(map(Path, scripts)), gpus=capabilities_of(_names(gpus)), torch=release, system=place)
 
 
 def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: str | None = None) -> str | None:

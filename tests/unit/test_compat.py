@@ -17,7 +17,7 @@ from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.doctor.cuda import driven
-from rekindle.inputs.driver import read as read_driver
+from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.cuda import toolkits
 from rekindle.model.driver import Driver
 from rekindle.stack.driver import Driving, drive, window_of

@@ -141,7 +141,7 @@ def test_a_release_that_deals_with_it_itself_is_left_alone(root: Path, capsys: p
     [
         (["/no/such/folder"], 14),
         (["{root}", "--only", "cmake-minimun"], 3),
-        (["{root}", "--torch", "latest"], 2),
+        (["{root}", "--torch", "banana"], 2),
         (["{root}", "--cmake", "four"], 2),
         (["{root}", "--list", "--undo"], 2),
         (["{root}", "--undo", "--only", "cmake-minimum"], 2),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rekindle.audit.answer import AuditedCard
 from rekindle.core import paths
-from rekindle.inputs.driver import read as read_driver
+from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.gpu import gpus
 from rekindle.model.driver import Driver
 

@@ -20,7 +20,7 @@ from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.torch import companions
-from rekindle.stack.offers import PYTORCH_INDEX
+from rekindle.model.cuda_line import CudaLine, index_of
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
@@ -85,9 +85,9 @@ def _companions(place: AuditContext) -> Iterator[Finding]:
 def _from_its_index(name: str, version: str, place: AuditContext) -> tuple[str, ...]:
     """Of the same CUDA line as the torch: the configured index may hold another one under the same version."""
     line = (place.torch or "").partition("+")[2]
-    if not re.fullmatch(r"cu\d{2,3}|cpu", line):
+    if line != "cpu" and CudaLine.parse(line) is None:
         return (f"{name}=={version}", "--no-deps")
-    return (f"{name}=={version}+{line}", "--no-deps", "--index-url", f"{PYTORCH_INDEX}/{line}")
+    return (f"{name}=={version}+{line}", "--no-deps", "--index-url", index_of(line))
 
 
 def _driver(place: AuditContext) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from rekindle.build.run.folders import folder_of, without_spaces
 from rekindle.core import console, files
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding
-from rekindle.core.version import typed
+from rekindle.inputs.torch import read_torch, with_cuda
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import Machine
 
@@ -97,7 +97,7 @@ def environment(command: EnvCommand) -> tuple[EnvReport, BuildEnvironment]:
 def list_options(command: EnvCommand) -> OptionsReport:
     """The options of the plan's release, of the one that was named, or of the newest."""
     planned = request.read(command.plan).torch if command.plan is not None else None
-    torch = command.torch or planned or torch_releases()[-1].minor
+    torch = read_torch(command.torch).release if command.torch else planned or torch_releases()[-1].minor
     return OptionsReport(torch=torch, options=options.describe(torch))
 
 
@@ -161,11 +161,11 @@ def _wanted(command: EnvCommand, seen: Machine) -> BuildFile:
 
     named = capabilities_of(command.gpus)
     listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
-    cuda = typed(command.cuda, "`--cuda`", "11.8") if command.cuda else None
+    torch, cuda = with_cuda(command.torch, command.cuda)
     chosen = seen.toolkit if cuda is None and seen.toolkit else None
     return BuildFile(
         source=".",
-        torch=command.torch,
+        torch=torch.release if command.torch else None,
         cuda=cuda or (chosen.version.major_minor if chosen and chosen.version else None),
         arch_list=listed,
         python=command.python,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @options.gpus
 @options.system
 @options.python
-@click.option("--torch", metavar="X.Y.Z", help="The PyTorch release that failed; a fix keeps it where that helps.")
-@options.cuda
+@options.torch("The PyTorch release that failed; a fix keeps it where that helps.")
+@options.cuda()
 @options.driver
 @options.toolset
 @options.machine

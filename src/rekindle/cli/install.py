@@ -16,8 +16,8 @@ from rekindle.stack.situation import Prefer, TypedWish
 @click.command("install")
 @click.argument("environment", metavar="[ENV]", required=False, type=click.Path(path_type=Path))
 @options.gpus
-@options.torch
-@options.cuda
+@options.any_torch
+@options.cuda()
 @options.driver
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True,
               help="What matters most when several ways work.")  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -26,8 +28,41 @@ def complete_card(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return sorted(name for name in plain - {"gpu"} if name.startswith(begun))
 
 
+class Typed(click.ParamType):  # type: ignore[type-arg]
+    """What people type, read by the one reader of its kind: every verb takes and refuses the same.
+
+    A verb gets it as it was typed, or `plain`, as the reader spells it.
+    """
+
+    def __init__(self, reader: str, *, plain: bool = False) -> None:
+        self.name = reader
+        self.plain = plain
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        room, _, name = self.name.partition(".")
+        read = getattr(importlib.import_module(f"rekindle.inputs.{room}"), name)(value)
+        return str(read if self.plain else value)
+
+
+_TORCH, _CUDA = Typed("torch.read_torch"), Typed("tools.read_cuda", plain=True)
+_SYSTEM, _PYTHON = Typed("system.read_system"), Typed("python.read_python", plain=True)
+_PROCESSOR, TOOLSET = Typed("system.read_processor", plain=True), Typed("tools.read_toolset", plain=True)
+
+
+def _typed(option: str, type: Typed, metavar: str, help: str) -> Callable[[F], F]:
+    return click.option(option, type=type, metavar=metavar, help=help)
+
+
+def torch(help: str) -> Callable[[F], F]:
+    return _typed("--torch", _TORCH, "X.Y.Z", help)
+
+
+def cuda(help: str = "A CUDA toolkit version, e.g. 12.6.") -> Callable[[F], F]:
+    return _typed("--cuda", _CUDA, "X.Y", help)
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-gpus = click.option(
+_gpus = click.option(
     "--gpu",
     "gpus",
     multiple=True,
@@ -35,20 +70,30 @@ gpus = click.option(
     shell_complete=complete_card,
     help="A GPU by name, PCI id or sm_XX, or a list: '8x A100', 'V100,P100'. May be repeated.",
 )
-arch = click.option("--arch", metavar="ARCH", help="Answer for this processor: x86_64 or aarch64.")
-any_system = click.option("--os", "system", metavar="OS", help="The system to answer for: windows or linux.")
+
+
+def gpus(command: F) -> F:
+    """`--gpu`, read once the rest of the line is: words that follow a name may be the rest of it without its quotes."""
+
+    @functools.wraps(command)
+    def known(*args: Any, **given: Any) -> Any:
+        from rekindle.knowledge.gpu.gpus import find_all
+
+        find_all(given["gpus"])
+        return command(*args, **given)
+
+    return _gpus(known)  # type: ignore[return-value]
+
+
+any_torch = torch("A PyTorch release, or a range: '>=2.6,<2.9'.")
+arch = _typed("--arch", _PROCESSOR, "ARCH", "Answer for this processor: x86_64 or aarch64.")
+system = click.option("--os", "system", type=_SYSTEM, metavar="OS", help="Answer for this system: windows or linux.")
 torchvision = click.option("--torchvision", metavar="X.Y", help="A torchvision version that must work with it.")
-system = click.option("--os", "system", type=click.Choice(["windows", "linux"]), help="Answer for this system.")
-python = click.option("--python", metavar="X.Y", help="Answer for this Python, e.g. 3.11.")
-torch = click.option("--torch", metavar="X.Y.Z", help="A PyTorch release, or a range: '>=2.6,<2.9'.")
-release = click.option("--torch", metavar="X.Y.Z", help="The PyTorch release, e.g. 2.7.1.")
-cuda = click.option("--cuda", metavar="X.Y", help="A CUDA toolkit version, e.g. 12.6.")
-driver = click.option(
-    "--driver", metavar="VERSION", help="Answer for this NVIDIA driver, e.g. 550.54.14 or a branch: 550."
-)
-toolset = click.option(
-    "--toolset", metavar="14.X", help="An MSVC toolset: a version of Visual Studio's compiler, e.g. 14.29."
-)
+python = _typed("--python", _PYTHON, "X.Y", "Answer for this Python, e.g. 3.11.")
+_driver_help = "Answer for this NVIDIA driver, e.g. 550.54.14 or a branch: 550."
+driver = _typed("--driver", Typed("driver.read_driver"), "VERSION", _driver_help)
+_toolset_help = "An MSVC toolset: a version of Visual Studio's compiler, e.g. 14.29."
+toolset = _typed("--toolset", TOOLSET, "14.X", _toolset_help)
 profile = click.option(
     "--profile",
     type=click.Choice(["fast", "compat", "minimal"]),
@@ -83,8 +128,8 @@ _BUILD_QUESTION = (
     ),
     click.option("--allow-unknown", is_flag=True, help="Pass on options that this release does not have."),
     gpus,
-    torch,
-    cuda,
+    any_torch,
+    cuda(),
     python,
     toolset,
     profile,

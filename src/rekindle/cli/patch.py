@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("patch")
 @click.argument("root", type=click.Path(path_type=Path), required=False)
 @click.option("--root", "named", type=click.Path(path_type=Path), metavar="DIR", hidden=True)
-@options.release
+@options.torch("The PyTorch release, e.g. 2.7.1.")
 @click.option("--list", "listing", is_flag=True, help="List the patches that apply, and why the others do not.")
 @options.dry_run
 @click.option("--undo", is_flag=True, help="Restore the exact bytes of every patched file.")
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cmake", metavar="X.Y", help="The CMake version of the build [any].")
 @click.option("--setuptools", metavar="X.Y", help="The setuptools version of the build [any].")
-@options.cuda
+@options.cuda()
 @options.as_json
 def command(
     root: Path | None, named: Path | None, torch: str | None, listing: bool, dry_run: bool, undo: bool,

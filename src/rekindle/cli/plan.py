@@ -26,12 +26,12 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
 
 @click.command("plan")
 @options.gpus
-@options.any_system
+@options.system
 @options.arch
 @options.python
-@options.torch
+@options.any_torch
 @options.torchvision
-@options.cuda
+@options.cuda()
 @options.driver
 @options.toolset
 @options.profile

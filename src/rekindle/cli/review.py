@@ -14,7 +14,7 @@ from rekindle.core.errors import UsageError
 @click.command("review")
 @click.argument("scripts", metavar="SCRIPT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.gpus
-@options.release
+@options.torch("The PyTorch release that it is for, e.g. 2.7.1.")
 @options.system
 @click.option("--fix", is_flag=True, help="Show the corrections that are certain; with -o, write the corrected script.")
 @options.output("Where --fix writes the corrected script.")
@@ -47,8 +47,8 @@ def command(
         message = "`-o` only goes with `--fix`"
         raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
     cards = capabilities_of(gpus)
-    release = review.release(torch)
-    answer = review.review(scripts, gpus=cards, torch=release, system=system)
+    release, place = review.told(torch, system)
+    answer = review.review(scripts, gpus=cards, torch=release, system=place)
     if sarif:
         console.out_json(report.sarif(answer))
     elif as_json:
@@ -58,7 +58,7 @@ def command(
     if fix:
         from rekindle.review import correct
 
-        result = correct.corrected(scripts[0], gpus=cards, torch=release, system=system)
+        result = correct.corrected(scripts[0], gpus=cards, torch=release, system=place)
         console.say(result.difference or "nothing to correct that is certain")
         if output is not None:
             correct.write(result, output)

@@ -86,8 +86,8 @@ def list_(shelf: Path | None, as_json: bool) -> int:
 @command.command("find")
 @click.argument("project", required=False)
 @options.gpus
-@options.torch
-@options.cuda
+@options.any_torch
+@options.cuda()
 @options.python
 @options.shelf
 @options.as_json
@@ -102,21 +102,18 @@ def find(
 ) -> int:
     """Find the wheel to install for these GPUs, this torch and this Python. Exits with 5 if there is none."""
     from rekindle.core.errors import NoRoute
+    from rekindle.inputs.python import read_python
+    from rekindle.inputs.torch import with_cuda
     from rekindle.knowledge.gpu.gpus import capabilities_of
-    from rekindle.stack.typed import python_of, version_of
     from rekindle.wheels.shelf import report as shelf_report
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
     folder = _place(shelf)
-    found = shelves.find(
-        folder,
-        capabilities_of(gpus),
-        project=project,
-        torch=torch,
-        python=python_of(python)[0],
-        cuda=version_of(cuda, "--cuda"),
-    )
+    meant, toolkit = with_cuda(torch, cuda)
+    version = read_python(python).version if python else None
+    fitting = shelves.find(folder, capabilities_of(gpus), project=project, python=version, cuda=toolkit)
+    found = tuple(entry for entry in fitting if torch is None or (entry.torch and meant.admits(entry.torch)))
     _answer(Shelf(folder=folder, wheels=found), as_json, gpus)
     if found:
         console.say(shelf_report.install_command(folder, found[0]))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("source")
-@options.release
+@options.torch("The PyTorch release, e.g. 2.7.1 [the newest].")
 @options.output("The folder to fetch it into (default: `pytorch-X.Y.Z` here).")
 @click.option(
     "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Fetch everything from the repositories in DIR."

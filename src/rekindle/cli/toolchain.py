@@ -30,11 +30,7 @@ def command() -> None:
 @click.option("--full", is_flag=True, help="Everything, not only what a build needs.")
 @click.option("--offline", is_flag=True, help="Ask nobody: use what an earlier run has downloaded.")
 @click.option("--mirror", metavar="URL", help="Ask this address instead of the provider's own.")
-@click.option(
-    "--cuda",
-    metavar="X.Y",
-    help="The CUDA that a cuDNN or NCCL is made for, or that a `gcc` without a version must suit.",
-)
+@options.cuda("The CUDA that a cuDNN or NCCL is made for, or that a `gcc` without a version must suit.")
 @options.gpus
 @click.option("--again", is_flag=True, help="Make it anew, even if it is there.")
 @click.option("--accept-licence", is_flag=True, help="You have read and accept the terms that are shown.")
@@ -159,7 +155,7 @@ def manifest(tools: tuple[str, ...], output: Path, as_json: bool) -> int:
 
 
 @command.command("msvc")
-@click.argument("toolset", metavar="14.X")
+@click.argument("toolset", metavar="14.X", type=options.TOOLSET)
 @click.option("--layout", default="C:\\vs-layout", show_default=True, metavar="DIR", help="For an offline computer.")
 @options.as_json
 def msvc(toolset: str, layout: str, as_json: bool) -> int:
@@ -168,11 +164,11 @@ def msvc(toolset: str, layout: str, as_json: bool) -> int:
     Only Microsoft's installer brings MSVC, and it needs an administrator: Rekindle does not run it.
     """
     from rekindle.core.findings import exit_code, worst
-    from rekindle.core.version import typed
+    from rekindle.core.version import Version
     from rekindle.toolchain import report
     from rekindle.toolchain.msvc import recipe
 
-    found = recipe(typed(toolset, "the toolset", "14.39"), folder=layout)
+    found = recipe(Version(toolset), folder=layout)
     console.out_json(found) if as_json else report.show_msvc(found)
     return exit_code(worst(found.findings))
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command("verify")
 @click.argument("subjects", metavar="[WHEEL|DIR|ENV]...", nargs=-1, type=click.Path(path_type=Path))
 @options.gpus
-@click.option("--torch", metavar="X.Y.Z", help="The PyTorch release it should be.")
-@click.option("--cuda", metavar="X.Y", help="The CUDA it should be built with.")
+@options.torch("The PyTorch release it should be.")
+@options.cuda("The CUDA it should be built with.")
 @click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Check it against this plan.")
 @click.option("--python", metavar="PATH", help="The Python for the temporary environment of a wheel.")
 @click.option(
@@ -111,6 +111,7 @@ def command(
     if no_run and (bench or all_gpus):
         raise UsageError("`--no-run` does not go with `--bench` or `--all-gpus`", hint="leave one of them out")
     from rekindle.core import findings
+    from rekindle.inputs.torch import with_cuda
     from rekindle.wheels import batch
     from rekindle.wheels.verify import report, verify
 
@@ -119,8 +120,10 @@ def command(
         raise UsageError(
             "`--output`, `--junit` and `--share` go with one wheel", hint="each wheel's report is written beside it"
         )
+    meant, toolkit = with_cuda(torch, cuda)
+    release, built = meant.release if torch else None, str(toolkit) if toolkit else None
     expected = (
-        verify.Expected(torch=torch, cuda=cuda, cards=gpus, bench=bench, all_gpus=all_gpus)
+        verify.Expected(torch=release, cuda=built, cards=gpus, bench=bench, all_gpus=all_gpus)
         if plan is None
         else verify.expected_of(plan, bench=bench, all_gpus=all_gpus)
     )

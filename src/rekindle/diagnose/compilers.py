@@ -9,11 +9,11 @@ from rekindle.compat.host_compiler import takes_gcc, toolset_range
 from rekindle.compat.judgement import Fits
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import host_compilers, toolkits
 from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.torch import releases
+from rekindle.model.cuda_line import CudaLine
 
 # Where Visual Studio keeps the files by which MSBuild knows CUDA.
 _CUSTOMIZATIONS = {
@@ -181,8 +181,8 @@ def _tool(program: str) -> dict[str, str]:
 
 def _built_with(facts: Facts) -> dict[str, str]:
     """`torch_cuda_line`: the CUDA of the torch that is installed."""
-    cuda = coverage.cuda_of(facts.variant)
-    return {"torch_cuda_line": str(cuda)} if cuda else {}
+    line = CudaLine.parse(facts.variant)
+    return {"torch_cuda_line": str(line.cuda)} if line else {}
 
 
 def _wanted(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
@@ -261,6 +261,6 @@ def _torch_lines(toolkit: str, facts: Facts) -> dict[str, str]:
         return {}
     if gone:
         return {"found_lacks": min(facts.gpus).sm, "found_major": major}
-    having = sorted(name for name in names if re.fullmatch(rf"cu{major}\d", name))
+    having = sorted(name for name in names if (line := CudaLine.parse(name)) and line.cuda.major == int(major))
     listed = ", ".join(f"`{name}`" for name in having)
     return {"torch_lines": listed, "found_major": major} if having else {"found_major": major}

@@ -9,6 +9,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import served
 from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.releases import newest_cuda
+from rekindle.model.cuda_line import CudaLine
 from rekindle.stack import offers
 
 _SYSTEMS = ("linux", "windows")
@@ -33,19 +34,14 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
 
 def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | None:
     """True where no CUDA of that time knew the card's generation; code of another card of it would run."""
-    newest = cuda_of(variant) or newest_cuda(Version(torch))
+    line = CudaLine.parse(variant)
+    newest = line.cuda if line else newest_cuda(Version(torch))
     if newest is None:
         return None
     able = [row.version for row in toolkits.toolkits() if row.compiles_for(card)]
     first = min(able, default=None)
     oldest = toolkits.toolkits()[0].version
     return True if first is not None and first > max(newest, oldest) else None
-
-
-def cuda_of(variant: str | None) -> Version | None:
-    """`cu102` is CUDA 10.2."""
-    digits = (variant or "").removeprefix("cu")
-    return Version(f"{digits[:-1]}.{digits[-1]}") if digits.isdigit() and len(digits) > 1 else None
 
 
 def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:

@@ -15,6 +15,7 @@ from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
+from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
 
 
@@ -78,8 +79,8 @@ def _of_toolkit(facts: Facts) -> dict[str, str]:
 
 def _of_torch(facts: Facts) -> dict[str, str]:
     """The least driver for the CUDA that torch brings: minor-version compatibility is enough for it."""
-    cuda = coverage.cuda_of(facts.variant)
-    row = toolkit(str(cuda)) if cuda else None
+    line = CudaLine.parse(facts.variant)
+    row = toolkit(str(line.cuda)) if line else None
     linux, windows = _need(row, "linux"), _need(row, "windows")
     if row is None or linux is None or windows is None:
         return {}
@@ -114,7 +115,7 @@ def _said(number: str, facts: Facts) -> dict[str, str]:
         (release.newest, variant.name)
         for release in releases.torch_releases()
         for variant in release.variants
-        if variant.name.startswith(f"cu{major}") and len(variant.name) == 5
+        if variant.cuda.major == int(major)
         if not _lacks(release.newest, variant.name, facts)
     ]
     if not lines:
@@ -123,7 +124,7 @@ def _said(number: str, facts: Facts) -> dict[str, str]:
     return {
         "driver_said": cuda,
         "driver_said_major": major,
-        "driver_lines": f"the newest is torch {torch} of `--index-url https://download.pytorch.org/whl/{name}`",
+        "driver_lines": f"the newest is torch {torch} of `--index-url {index_of(name)}`",
     }
 
 

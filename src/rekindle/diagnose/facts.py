@@ -13,10 +13,17 @@ from typing import Any
 import msgspec
 
 from rekindle.core.regex import re2
+from rekindle.core.version import Version
 from rekindle.diagnose import cards, coverage
+from rekindle.inputs.driver import read_driver
+from rekindle.inputs.python import read_python
+from rekindle.inputs.system import read_system
+from rekindle.inputs.tools import read_cuda, read_toolset
+from rekindle.inputs.torch import read_torch
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
 from rekindle.machine.model import Machine
+from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.stack.from_machine import situation_of
 from rekindle.stack.situation import Situation
 
@@ -98,7 +105,7 @@ _LINUX = (
 )
 _TORCH = (
     r"(?i)(?:^|[^\w.-])(?:py)?torch(?:\.__version__|[ _-]version)?[ :='\"(-]{1,5}"
-    r"v?(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?"
+    rf"v?(\d+\.\d+\.\d+)(?:\+({LINE}|cpu))?"
 )
 _PACKAGE = (
     r"(?i)(?:failed building (?:wheel|editable) for|building (?:wheel|editable) for|failed to (?:download and )?build"
@@ -116,14 +123,14 @@ _READS_CL = (
 )
 _SEEN: tuple[tuple[str, str], ...] = (
     ("torch", _TORCH),
-    ("torch", r"^torch\s+(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?(?:\s|$)"),
-    ("torch", r"^'?(\d+\.\d+\.\d+)\+(cu\d{2,3}|cpu)'?$"),
-    ("torch", r"^Version: ([1-9]\d*\.\d+\.\d+)\+(cu\d{2,3}|cpu)$"),
-    ("torch", r"^PyTorch\s{2,}(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}|cpu))?(?:\s|$)"),
+    ("torch", rf"^torch\s+(\d+\.\d+\.\d+)(?:\+({LINE}|cpu))?(?:\s|$)"),
+    ("torch", rf"^'?(\d+\.\d+\.\d+)\+({LINE}|cpu)'?$"),
+    ("torch", rf"^Version: ([1-9]\d*\.\d+\.\d+)\+({LINE}|cpu)$"),
+    ("torch", rf"^PyTorch\s{{2,}}(\d+\.\d+\.\d+)(?:\+({LINE}|cpu))?(?:\s|$)"),
     ("variant", r"CUDA used to build PyTorch: (\d+\.\d+)"),
     # How torch.__config__.show() says it.
     ("variant", r"^- CUDA Runtime (\d+\.\d+)$"),
-    ("index", r"download\.pytorch\.org/whl/(?:nightly/)?(cu\d{2,3})\b"),
+    ("index", rf"download\.pytorch\.org/whl/(?:nightly/)?({LINE})\b"),
     ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
     ("cuda", r"(?i)\bCUDA[/\\]+v(\d+\.\d+)"),
     ("cuda", r"/cuda-(\d+\.\d+)"),
@@ -187,17 +194,20 @@ def told(
     driver: str | None = None,
 ) -> Facts:
     """What the caller knows, as the command line spells it."""
-    version, _, local = (torch or "").partition("+")
+    place = read_system(system) if system else None
+    meant = read_torch(torch) if torch else None
+    counting = place.driver_system if place else "linux"
     return Facts(
         gpus=capabilities_of(gpus),
         gpu_name=_name(gpus),
-        os=system,
-        torch=version or None,
-        variant=local or None,
-        cuda=cuda,
-        toolset=toolset,
-        python=python,
-        driver=driver,
+        os=place.system if place else None,
+        wsl=True if place and place.wsl else None,
+        torch=meant.release if meant else None,
+        variant=meant.variant if meant else None,
+        cuda=str(read_cuda(cuda)) if cuda else None,
+        toolset=str(read_toolset(toolset)) if toolset else None,
+        python=read_python(python).version if python else None,
+        driver=str(read_driver(driver, counting).driver) if driver else None,
     )
 
 
@@ -263,7 +273,7 @@ def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "bits":
         return {name: int(value)}
     if name == "variant":
-        return {name: "cu" + value.replace(".", "")}
+        return {name: CudaLine(Version(value)).name}
     if name == "torch":
         local = match.groups()[1] if len(match.groups()) > 1 else None
         return {name: value} | ({"variant": local} if local else {})

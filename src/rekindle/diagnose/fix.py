@@ -11,6 +11,7 @@ from rekindle.compat import driver_card
 from rekindle.core.command import Command
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
+from rekindle.core.version import Version
 from rekindle.diagnose import (
     advice,
     architectures,
@@ -31,6 +32,7 @@ from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep
 from rekindle.knowledge.torch.options import options
+from rekindle.model.cuda_line import CudaLine
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # Several projects put their modules below these names.
@@ -128,7 +130,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS, "cudnn_package": f"nvidia-cudnn-cu{_cuda_major(facts)}"}
+    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
     for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "driver", "toolkit"):
         value = getattr(facts, name)
         if value is not None:
@@ -143,11 +145,11 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return values | _spelled(values)
 
 
-def _cuda_major(facts: Facts) -> str:
-    """By the torch that is there, else by the toolkit; 12 is what most have."""
-    if facts.variant and facts.variant.startswith("cu"):
-        return facts.variant[2:4]
-    return facts.cuda.partition(".")[0] if facts.cuda else "12"
+def _cudnn_package(facts: Facts) -> dict[str, str]:
+    """By the torch that is there, else by the toolkit; 12 is what most have. There is none for a CUDA before 11."""
+    line = CudaLine.parse(facts.variant)
+    cuda = line.cuda if line else Version(facts.cuda or "12")
+    return {"cudnn_package": f"nvidia-cudnn-cu{cuda.major}"} if cuda.major >= 11 else {}
 
 
 def _of_cards(facts: Facts) -> dict[str, str]:

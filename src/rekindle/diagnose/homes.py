@@ -10,6 +10,7 @@ from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution
+from rekindle.model.cuda_line import CudaLine
 
 _ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'
 _OWN = frozenset({"torch", "torchvision", "torchaudio"})
@@ -47,7 +48,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if before is not None:
         found["bnb_before"] = before
     if "torch_cuda_said" in fields:
-        found["said_line"] = "cu" + fields["torch_cuda_said"].replace(".", "")
+        found["said_line"] = CudaLine(Version(fields["torch_cuda_said"])).name
     if "wheel_cp" in fields:
         found["wheel_python"] = f"{fields['wheel_cp'][0]}.{fields['wheel_cp'][1:]}"
     row = home(fields.get("owner") or fields.get("failing", ""))
@@ -70,9 +71,10 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 def _cuda_before(digits: str) -> str | None:
     """The CUDA before this one, of the same major version: there was no 12.7, so `126` goes before `128`."""
-    if not digits:
+    line = CudaLine.parse(f"cu{digits}")
+    if line is None:
         return None
-    asked = Version(f"{digits[:2]}.{digits[2:]}")
+    asked = line.cuda
     older = [each.version for each in toolkits() if each.version.major == asked.major and each.version < asked]
     return str(max(older).major_minor).replace(".", "") if older else None
 

@@ -10,6 +10,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.torch import companions, releases
+from rekindle.model.cuda_line import LINE, index_of
 
 _SYSTEMS = ("linux", "windows")
 
@@ -82,7 +83,7 @@ def _companions(torch: str, variant: str, system: str | None) -> str | None:
 
 def _index(package: str, facts: Facts) -> str | None:
     """What PyTorch's index of the log's name has, where that is why nothing was found."""
-    asked = re.fullmatch(r"torch(?:==(\d+\.\d+\.\d+)(?:\+(cu\d{2,3}))?)?", package)
+    asked = re.fullmatch(rf"torch(?:==(\d+\.\d+\.\d+)(?:\+({LINE}))?)?", package)
     if asked is None:
         return None
     if asked[1] and (asked[2] or facts.index is None):
@@ -120,7 +121,7 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
     if told and facts.python in known:
         told = ""
     where = (
-        f"`+{variant}` is in PyTorch's own index only (`--index-url https://download.pytorch.org/whl/{variant}`), for "
+        f"`+{variant}` is in PyTorch's own index only (`--index-url {index_of(variant)}`), for "
         "Linux and Windows; macOS has no CUDA"
         if variant and facts.index != variant
         else ""

@@ -15,6 +15,7 @@ from rekindle.core.version import Version
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.cuda_line import CudaLine
 from rekindle.stack.plan import Pinned
 
 
@@ -118,7 +119,7 @@ def name_of(lock: FleetLock) -> str:
         lock.project,
         version,
         f"torch{lock.torch}" if lock.kind is JobKind.EXTENSION else None,
-        f"cu{lock.cuda.replace('.', '')}" if lock.cuda else "cpu",
+        CudaLine(Version(lock.cuda)).name if lock.cuda else "cpu",
         ".".join(targets) or None,
         f"py{lock.python.replace('.', '')}" if lock.python else None,
         lock.system,

@@ -19,9 +19,13 @@ from rekindle.core.version import Version
 from rekindle.fleet import sources
 from rekindle.fleet.job import FleetLock, JobEstimate, JobKind, JobState
 from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, matches
+from rekindle.inputs.python import read_python
+from rekindle.inputs.system import read_processor, read_system
+from rekindle.inputs.torch import with_cuda
 from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.companions import PROJECTS, version_for
 from rekindle.machine import snapshot
+from rekindle.model.cuda_line import CudaLine
 from rekindle.stack import source_build
 from rekindle.stack.driver import window_of
 from rekindle.stack.from_machine import situation_of
@@ -31,7 +35,6 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, spread
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish, cards_named
-from rekindle.stack.typed import arch_of, python_of, system_of, version_of
 from rekindle.stack.verdict import Verdict
 
 _INSTALLED = (RouteKind.SHELF, RouteKind.OFFICIAL_WHEEL)
@@ -98,14 +101,14 @@ class Resolving:
     # -- the question ---------------------------------------------------------------------------------------------
 
     def _wanted(self, cell: MatrixCell) -> _Wanted:
-        python = python_of(cell.python)[0]
+        python = read_python(cell.python).version if cell.python else None
         if cell.machine is not None:
             situation = self._machine(cell.machine)
             python = python or situation.python
         else:
-            place = system_of(cell.os)
+            place = read_system(cell.os)
             cards = () if cell.cuda == CPU and not cell.gpu else self._alike(cell.gpu)
-            machine = arch_of(cell.arch) or "x86_64"
+            machine = read_processor(cell.arch)
             situation = Situation(
                 system=place.system,
                 release=place.release,
@@ -117,9 +120,10 @@ class Resolving:
             )
         overrides = [each for each in self.matrix.override if matches(cell, each.when)]
         options = {name: value for each in overrides for name, value in each.options.items()}
+        torch, cuda = with_cuda(cell.torch, cell.cuda if cell.cuda != CPU else None)
         wish = Wish(
-            torch=cell.torch,
-            cuda=version_of(cell.cuda, "--cuda") if cell.cuda != CPU else None,
+            torch=torch.wanted,
+            cuda=cuda,
             profile=cell.profile if cell.machine is None else None,
             configured_index=self.matrix.configured_index,
         )
@@ -333,7 +337,7 @@ def _labelled(version: str | None, cuda: Version | None, cards: tuple[str, ...])
     """`1.0+cu118.sm35`: builds of one release lie side by side on the shelf."""
     if version is None or "+" in version:
         return version
-    parts = [f"cu{cuda.major}{cuda.minor}", *(card.replace("_", "") for card in cards)] if cuda else ["cpu"]
+    parts = [CudaLine(cuda).name, *(card.replace("_", "") for card in cards)] if cuda else ["cpu"]
     return f"{version}+{'.'.join(parts)}"
 
 

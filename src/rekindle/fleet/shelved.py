@@ -16,7 +16,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.fleet.job import FleetJob, FleetLock
-from rekindle.stack.typed import python_of
+from rekindle.inputs.python import read_python
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.shelf import Addition
@@ -58,7 +58,7 @@ def shelve(folder: Path, job: FleetJob, wheel: Path, seconds: float, **how: Any)
     """
     assert job.key is not None and job.lock is not None
     tags = tuple(map(str, wheel_tags(wheel)))
-    pythons = dict.fromkeys(python for cell in job.cells if (python := python_of(cell.python)[0]))
+    pythons = dict.fromkeys(read_python(cell.python).version for cell in job.cells if cell.python)
     if without := [each for each in pythons if not shelf.runs_on(tags, each)]:
         message = f"`{wheel.name}` is not for Python {', '.join(without)}"
         raise ChecksFailed(message, hint="name the `backend` in the build file as the project is built")

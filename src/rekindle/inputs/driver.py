@@ -23,7 +23,7 @@ class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
     """How a bare branch was read."""
 
 
-def read(text: str, counting: str) -> TypedDriver:
+def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     """A bare branch means its newest release."""
     version = typed(_AROUND.sub("", text.strip()).strip(), "`--driver`", "550.54.14")
     if version.major >= 1000:

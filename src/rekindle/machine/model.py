@@ -192,6 +192,12 @@ class FoundPython(msgspec.Struct, frozen=True, kw_only=True):
     """The versions of the packages that matter to a build."""
     trouble: str | None = None
 
+    @property
+    def minor(self) -> str | None:
+        """`3.11`; `3.13t` of a free-threaded one."""
+        free = "t" if (self.tag or "").endswith("t") else ""
+        return f"{self.version.major_minor}{free}" if self.version else None
+
 
 class FoundTorch(msgspec.Struct, frozen=True, kw_only=True):
     version: str

@@ -10,7 +10,9 @@ import msgspec
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
-from rekindle.core.version import Version, typed
+from rekindle.core.version import Version
+from rekindle.inputs.system import read_system
+from rekindle.inputs.torch import read_torch
 from rekindle.knowledge.builds.script_rules import rule, script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.document import Document, load
@@ -90,9 +92,9 @@ def review_script(
     return _reviewed(subject, every(subject))
 
 
-def release(text: str | None) -> Version | None:
-    """`--torch` as a number; an error with what to write when it is none."""
-    return typed(text, "`--torch`", "2.7.1") if text is not None else None
+def told(torch: str | None, system: str | None) -> tuple[Version | None, str | None]:
+    """`--torch` and `--os` as values."""
+    return Version(read_torch(torch).release) if torch else None, read_system(system).system if system else None
 
 
 def every(subject: Subject) -> list[Raised]:

@@ -15,6 +15,7 @@ import msgspec
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release
+from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.review.builds import ScriptBuilds
 from rekindle.review.packages import Install
 from rekindle.review.trace import Invocation
@@ -227,7 +228,8 @@ def toolkit_in(text: str) -> Version | None:
 
 
 def image_cuda(name: str) -> Version | None:
-    match = re.search(r"nvidia/cuda:(\d+\.\d+)|[-:_]cuda[-_]?(\d+\.\d+)|[-:]cu(\d{2})(\d)\b", name)
+    match = re.search(rf"nvidia/cuda:(\d+\.\d+)|[-:_]cuda[-_]?(\d+\.\d+)|[-:]({LINE})\b", name)
     if match is None:
         return None
-    return Version(match[1] or match[2] or f"{match[3]}.{match[4]}")
+    line = CudaLine.parse(match[3])
+    return line.cuda if line else Version(match[1] or match[2])

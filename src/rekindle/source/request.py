@@ -11,6 +11,9 @@ import msgspec
 from rekindle.core import paths
 from rekindle.core.errors import NotFound, UsageError
 from rekindle.core.version import Version, typed
+from rekindle.inputs.system import read_system
+from rekindle.inputs.tools import read_cuda
+from rekindle.inputs.torch import read_torch
 from rekindle.knowledge import tables
 from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.source import checkout, tarball, tree
@@ -85,15 +88,11 @@ def size_of(release: str) -> Size:
 
 
 def _release(torch: str | None) -> str:
-    if torch is None:
-        from rekindle.knowledge.torch.releases import full_version, torch_releases
-
-        return full_version(str(torch_releases()[-1].minor))
-    match = re.fullmatch(r"v?(\d{1,3}\.\d{1,3}\.\d{1,3})", torch)
-    if match is None:
-        message = f"`--torch {torch[:40]}` is not a release"
+    release = read_torch(torch or "latest").release
+    if len(Version(release).parts) != 3:
+        message = f"which releases PyTorch {release} has is not in Rekindle's data"
         raise UsageError(message, hint="write all three numbers: `--torch 2.0.1`")
-    return match.group(1)
+    return release
 
 
 def setting(
@@ -107,15 +106,15 @@ def setting(
     cuda: str | None = None,
 ) -> PatchSetting:
     """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
-    system = system or paths.system()
+    system = read_system(system).system if system else paths.system()
     return PatchSetting(
-        torch=tree.release(root, torch),
+        torch=tree.release(root, read_torch(torch).release if torch else None),
         os=system,
         arch=paths.architecture(),
         compiler=compiler or ("msvc" if system == "windows" else "gcc"),
         cmake=_version("--cmake", cmake),
         setuptools=_version("--setuptools", setuptools),
-        cuda=_version("--cuda", cuda),
+        cuda=read_cuda(cuda) if cuda else None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rekindle.core import files, untrusted
-from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
@@ -32,11 +32,7 @@ def release(root: Path, stated: str | None = None) -> Version:
             message, hint="pass the root of PyTorch's source; fetch one with `rekindle source --torch X.Y.Z`"
         )
     if stated is not None:
-        found = _RELEASE.match(stated.removeprefix("v"))
-        if found is None:
-            message = f"`{stated[:40]}` is not a PyTorch release"
-            raise UsageError(message, hint="write it like `--torch 1.13.1`")
-        return Version(found.group())
+        return Version(stated)
     try:
         text = (root / "version.txt").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -11,13 +11,14 @@ from rekindle.core import paths
 from rekindle.core.console import clean
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.inputs.driver import read as read_driver
+from rekindle.inputs.driver import read_driver
+from rekindle.inputs.python import read_python
+from rekindle.inputs.system import old_windows, read_processor, read_system
 from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, Machine
 from rekindle.stack.situation import Card, Installed, Situation, cards_named, machine_of, named
-from rekindle.stack.typed import arch_of, old_windows, python_of, system_of
 
 _ARM_BOARD = "Linux is assumed: this GPU comes on a board with an Arm processor, and its software is for Linux"
 
@@ -35,7 +36,7 @@ def situation_of(
     typed = read_driver(driver, machine.driver_system) if driver is not None else None
     # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
     running = None if gpus and not machine.gpus else found
-    version, bits = python_of(python)
+    chosen = read_python(python) if python is not None else None
     here = machine.python
     return Situation(
         system=machine.os,
@@ -43,8 +44,8 @@ def situation_of(
         cards=cards,
         driver=typed.driver.version if typed else running,
         driver_note=typed.note if typed else None,
-        python=version or _python(machine),
-        bits=bits if python is not None else here.bits if here else None,
+        python=chosen.version if chosen else here.minor if here else None,
+        bits=chosen.bits if chosen else here.bits if here else None,
         release=old_windows(machine.surroundings.release or ""),
         glibc=machine.surroundings.glibc,
         libc=machine.surroundings.libc,
@@ -102,14 +103,6 @@ def _installed(machine: Machine) -> Installed | None:
     )
 
 
-def _python(machine: Machine) -> str | None:
-    found = machine.python
-    if found is None or found.version is None:
-        return None
-    free = "t" if (found.tag or "").endswith("t") else ""
-    return f"{found.version.major}.{found.version.minor}{free}"
-
-
 def _program(machine: Machine, name: str) -> Version | None:
     program = machine.program(name)
     return program.version if program else None
@@ -129,10 +122,11 @@ def asked(
         found = situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
         return msgspec.structs.replace(found, recorded=str(snapshot))
     own = paths.system()
-    elsewhere = system is not None and system_of(system).system != own
+    elsewhere = system is not None and read_system(system).system != own
     if gpus or elsewhere or machine is not None:
         place = system or _system_of(gpus, own)
-        found = named(gpus, system=place, machine=arch_of(machine), driver=driver, python=python)
+        arch = read_processor(machine) if machine is not None else None
+        found = named(gpus, system=place, machine=arch, driver=driver, python=python)
         if system is None and place != own:
             return msgspec.structs.replace(found, machine_note=_ARM_BOARD)
         return found if machine is not None else _assumed(found)

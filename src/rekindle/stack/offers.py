@@ -19,12 +19,12 @@ from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.other_builds import community_wheels, conda_builds
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, printed_list, torch_wheels
+from rekindle.model.cuda_line import index_of
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 
 # What an x86-64 level asks for, in the words of a situation's `cpu`.
 _CPU_FLOORS = {"avx": "avx", "v2": "sse4.1", "v3": "avx2", "v4": "avx512"}
-PYTORCH_INDEX = "https://download.pytorch.org/whl"
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ def _confirmed(release: releases.TorchRelease, variant: releases.Variant, seen: 
         pythons=release.pythons(seen.system),
         code=tuple(own(seen.gpu_code)),
         glibc=seen.glibc,
-        index_url=f"{PYTORCH_INDEX}/{variant.name}",
+        index_url=index_of(variant.name),
         on_configured_index=variant.index_default_linux,
         default_variant=variant.index_default_linux,
         experimental=variant.experimental,
@@ -276,7 +276,7 @@ def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, v
         machine="aarch64",
         pythons=release.pythons("linux"),
         code=(listed(releases.parse_arch_list(line.arch_list)),),
-        index_url=f"{PYTORCH_INDEX}/{line.variant}",
+        index_url=index_of(line.variant),
         experimental=variant.experimental if variant else False,
         source=line.source,
         evidence=line.evidence,
@@ -303,7 +303,7 @@ def _official(
         pythons=release.pythons(system),
         code=tuple(own(sibling.gpu_code)) if sibling else (listed(targets),) if targets else (),
         glibc=platform.glibc if platform else None,
-        index_url=f"{PYTORCH_INDEX}/{variant.name}",
+        index_url=index_of(variant.name),
         on_configured_index=system == "linux" and variant.index_default_linux,
         default_variant=variant.index_default_linux,
         experimental=variant.experimental,

@@ -13,14 +13,17 @@ from functools import lru_cache
 import msgspec
 
 from rekindle.core.version import Range, Version
-from rekindle.inputs.driver import read as read_driver
+from rekindle.inputs.driver import read_driver
+from rekindle.inputs.python import read_python
+from rekindle.inputs.system import read_system
+from rekindle.inputs.tools import read_toolset
+from rekindle.inputs.torch import with_cuda
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease
 from rekindle.model.driver import Driver
-from rekindle.stack.typed import python_of, system_of, torch_of, version_of
 
 SYSTEMS = ("windows", "linux")
 
@@ -197,12 +200,12 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wish(self) -> Wish:
-        release, line = torch_of(self.torch, self.cuda)
+        torch, line = with_cuda(self.torch, self.cuda)
         return Wish(
-            torch=release,
+            torch=torch.wanted,
             torchvision=self.torchvision,
             cuda=line,
-            toolset=version_of(self.toolset, "--toolset"),
+            toolset=read_toolset(self.toolset) if self.toolset is not None else None,
             profile=self.profile,
             needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
             prefer=Prefer(self.prefer),
@@ -261,9 +264,9 @@ def named(
 ) -> Situation:
     """The situation of cards that were only named: nothing else is known of the machine."""
     cards = cards_named(queries)
-    place = system_of(system)
+    place = read_system(system)
     asked = read_driver(driver, place.driver_system) if driver is not None else None
-    version, bits = python_of(python)
+    chosen = read_python(python) if python is not None else None
     return Situation(
         system=place.system,
         release=place.release,
@@ -277,8 +280,8 @@ def named(
         cards=cards,
         driver=asked.driver.version if asked else None,
         driver_note=asked.note if asked else None,
-        python=version,
-        bits=bits,
+        python=chosen.version if chosen else None,
+        bits=chosen.bits if chosen else None,
     )
 
 

@@ -7,14 +7,15 @@ import re
 import msgspec
 
 from rekindle.core.errors import UsageError
-from rekindle.core.version import Version, typed
+from rekindle.core.version import Version
+from rekindle.inputs.python import read_python
+from rekindle.inputs.tools import read_cuda
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, spread
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
-from rekindle.stack.typed import python_of
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 _QUESTION = re.compile(r"(torch|cuda|python)\s*(?:={1,2}|\s)\s*([\w.+]+)\Z|v?(\d[\w.+]*)\Z", re.IGNORECASE)
@@ -54,7 +55,7 @@ def against(version: str, asked: Verdict) -> list[Rejection]:
 
 
 def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
-    wanted = typed(value, "the CUDA version", "12.6")
+    wanted = read_cuda(value)
     toolkits.toolkit(wanted)
     asked = resolve(situation, msgspec.structs.replace(wish, cuda=wanted))
     chain = [
@@ -67,7 +68,7 @@ def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: 
 
 
 def _python(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
-    python = python_of(value)[0] or value
+    python = read_python(value).version
     asked = resolve(msgspec.structs.replace(situation, python=python), wish)
     chain = [
         broken(

@@ -11,7 +11,8 @@ from rekindle.compat.host_compiler import gcc_majors, takes_gcc
 from rekindle.compat.judgement import Fits
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
-from rekindle.core.version import Version, typed
+from rekindle.core.version import Version
+from rekindle.inputs.tools import read_cuda
 from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
@@ -53,7 +54,7 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
             offline=self.offline,
             source=self.source,
             mirror=self.mirror,
-            cuda=typed(self.cuda, "the CUDA version", "11.8") if self.cuda else cuda,
+            cuda=read_cuda(self.cuda) if self.cuda else cuda,
         )
         return Installation(
             place=platform_of(self.platform), provider=self.provider, settings=settings, again=self.again

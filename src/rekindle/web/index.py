@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from rekindle import __version__
-from rekindle.inputs.driver import read as read_driver
+from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.gpu import drivers, gpus, names
 from rekindle.stack.situation import SYSTEMS, Card
 from rekindle.web import answers, spellings

@@ -18,6 +18,7 @@ from rekindle.build.configure.options import Options, switch
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
+from rekindle.model.cuda_line import CudaLine
 
 REPOSITORY = "https://github.com/NVIDIA/nccl"
 _FIRST_CLONED = Version("2.7")
@@ -56,8 +57,7 @@ def source_of_nccl(request: BuildRequest, options: Options, tree: Path) -> NcclS
 def pinned(tree: Path, cuda: Version) -> str | None:
     """The release that the tree names for this CUDA, as its own build looks it up; None when it names none."""
     folder = tree.joinpath(*_PINS)
-    suffix = f"cu{cuda.major}{cuda.minor}"
-    for name in (f"nccl-{suffix}.txt", f"nccl-cu{cuda.major}.txt", "nccl.txt"):
+    for name in (f"nccl-{CudaLine(cuda).name}.txt", f"nccl-cu{cuda.major}.txt", "nccl.txt"):
         path = folder / name
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace").strip()[:80]

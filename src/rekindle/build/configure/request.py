@@ -20,7 +20,9 @@ from rekindle.compat.judgement import Fits
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
-from rekindle.core.version import Version, typed
+from rekindle.core.version import Version
+from rekindle.inputs.python import read_python
+from rekindle.inputs.tools import read_toolset
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.toolchains import install_gcc
@@ -28,6 +30,7 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
+from rekindle.model.cuda_line import CudaLine
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
@@ -387,8 +390,9 @@ def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
             return found.path, found.version
     if "/" in wanted.python or "\\" in wanted.python:
         return wanted.python, None
+    minor = read_python(wanted.python).version
     for found in machine.pythons:
-        if found.version and found.version.starts_with(typed(wanted.python, "the Python version", "3.11")):
+        if found.minor == minor:
             return found.path, found.version
     have = ", ".join(str(found.version) for found in machine.pythons if found.version) or "none"
     message = f"Python {wanted.python} is not on this machine (found: {have})"
@@ -447,7 +451,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     fitting = [each for each in machine.toolsets if each.x64]
     taken = [each for each in fitting if cuda is None or isinstance(takes_msvc(cuda.version, each.version), Fits)]
     if wanted.toolset:
-        asked_for = typed(wanted.toolset, "the toolset", "14.29")
+        asked_for = read_toolset(wanted.toolset)
         named = [each for each in fitting if each.version.starts_with(asked_for)]
         fitting = named or (taken if wanted.toolsets else [])
     else:
@@ -480,7 +484,7 @@ def wheel_version(request: BuildRequest) -> str:
 def local_version(request: BuildRequest) -> str:
     if request.cuda is None:
         return "cpu"
-    parts = [f"cu{request.cuda.version.major}{request.cuda.version.minor}"]
+    parts = [CudaLine(request.cuda.version).name]
     if request.cudnn and request.cudnn.version:
         parts.append("cudnn" + "".join(request.cudnn.version.text.split(".")[:3]))
     targets = request.gpu_targets

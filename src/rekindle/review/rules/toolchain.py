@@ -14,6 +14,7 @@ from rekindle.knowledge.cuda import cudnn, host_compilers, toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
+from rekindle.model.cuda_line import CudaLine
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install
@@ -98,9 +99,9 @@ def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Ra
     """An extension is compiled with the CUDA of its torch."""
     last: tuple[Install, Version] | None = None
     for found in subject.installs:
-        variant = re.search(r"/whl/(?:nightly/)?cu(\d{2})(\d)\b", found.index or "")
-        if found.named("torch") and variant and found.item.order < step.item.order:
-            last = (found, Version(f"{variant[1]}.{variant[2]}"))
+        line = CudaLine.of_index(found.index)
+        if found.named("torch") and line and found.item.order < step.item.order:
+            last = (found, line.cuda)
     if last is not None and last[1].major != cuda.version.major:
         yield raised("toolkit-not-torchs", cuda.line, cuda=cuda.version, torch_cuda=last[1])
 

@@ -14,6 +14,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions, wheel_platforms
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
+from rekindle.model.cuda_line import index_of, variant_of
 from rekindle.review.packages import Install, Wanted
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
@@ -41,10 +42,8 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
         torch = found.named("torch")
         if torch is None or found.tool == "conda" or found.verb != "install":
             continue
-        variant = re.search(r"/whl/(nightly/|test/)?(cu\d{3}|cpu)\b", found.index or "")
-        local = re.search(r"\+(cu\d{3}|cpu)\b", torch.requirement or "")
-        name = local[1] if local else variant[2] if variant else None
-        if name is None or (variant and variant[1]):
+        name = variant_of(torch.requirement, found.index)
+        if name is None:
             continue
         if name == "cpu":
             if subject.gpus and subject.builds:
@@ -239,13 +238,11 @@ def _replaced(subject: Subject) -> Iterator[Raised]:
 def _chosen(found: Install) -> _Chosen | None:
     torch = found.named("torch")
     exact = exact_version(torch.requirement) if torch is not None else None
-    address = re.search(r"/whl/(?:nightly/|test/)?(cu\d{3})\b", found.index or "")
-    local = re.search(r"\+(cu\d{3})\b", torch.requirement or "") if torch is not None else None
-    variant = local or address
-    if torch is None or exact is None or variant is None or found.item.conditional:
+    variant = variant_of(torch.requirement, found.index) if torch is not None else None
+    if torch is None or exact is None or variant in (None, "cpu") or found.item.conditional:
         return None
     return _Chosen(
-        version=str(exact), variant=variant[1], index=found.index or "", found=found, line=torch.line,
+        version=str(exact), variant=str(variant), index=found.index or "", found=found, line=torch.line,
         names=frozenset(each.name for each in found.wanted),
     )  # fmt: skip
 
@@ -321,7 +318,7 @@ def _fitting(name: str, torch: str) -> str | None:
 
 
 def _told(chosen: _Chosen, wanted: Wanted, lost: str, *, fails: bool) -> Raised:
-    index = chosen.index or f"https://download.pytorch.org/whl/{chosen.variant}"
+    index = chosen.index or index_of(chosen.variant)
     fitting = _fitting(wanted.name, chosen.version)
     if wanted.name == "torch":
         again = f"leave this line out, or add --index-url {index}"

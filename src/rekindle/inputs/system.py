@@ -1,4 +1,4 @@
-"""What people type on a command line, read into values: a system, a processor, a version, a Python, a release."""
+"""A system or a processor as people write it: `win11`, `Ubuntu 22.04`, `WSL2`; `amd64`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from rekindle.core.errors import UsageError
 from rekindle.core.paths import ARCHITECTURES
-from rekindle.core.version import Version, typed
-from rekindle.knowledge.torch import releases, wheel_platforms
+from rekindle.core.version import Version
+from rekindle.knowledge.torch import wheel_platforms
 
 _WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?(?:[ _-]?(?:\d[\d.]*|xp|vista|server.*)(?: r2)?)?")
 # As people write them and as Python's `platform` does: `Windows 7`, `win8.1`, `Windows-2012ServerR2-6.3.9600`.
@@ -40,7 +40,7 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
         return "windows" if self.wsl else self.system
 
 
-def system_of(text: str) -> TypedSystem:
+def read_system(text: str) -> TypedSystem:
     """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`."""
     name = text.strip().lower().replace("_", " ")
     if name.split(" ")[0] in _MACS:
@@ -71,7 +71,7 @@ def _inside_windows(version: str | None, distribution: str | None) -> TypedSyste
     if version == "1":
         message = "WSL 1 has no access to the GPU"
         raise UsageError(message, hint="convert it with `wsl --set-version DISTRIBUTION 2`, then write `--os wsl2`")
-    linux = system_of(distribution or "linux")
+    linux = read_system(distribution or "linux")
     if linux.system != "linux":
         raise UsageError(f"`{distribution}` does not run in WSL", hint="write `--os wsl2`")
     # The driver is Windows' own, so no package of the distribution brings it.
@@ -88,59 +88,8 @@ def old_windows(name: str) -> str | None:
     return match[1] if match[1][0].isdigit() else {"xp": "XP", "vista": "Vista"}[match[1].lower()]
 
 
-def arch_of(text: str | None) -> str | None:
+def read_processor(text: str) -> str:
     """`x86_64` or `aarch64`, however a system calls it."""
-    if text is None:
-        return None
     if text.strip().lower() not in ARCHITECTURES:
         raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")
     return ARCHITECTURES[text.strip().lower()]
-
-
-def version_of(text: str | None, option: str) -> Version | None:
-    """What an option says, or None where it was not given. A CUDA may be written as PyTorch's lines are: `cu126`."""
-    if text is None:
-        return None
-    example = {"--driver": "550.54.14", "--cuda": "12.6", "--toolset": "14.39"}.get(option, "11.8")
-    line = re.fullmatch(r"(?:cuda[ -]?)?(?:cu(\d+)(\d)|(\d.*))", text.strip().lower()) if option == "--cuda" else None
-    plain = (f"{line[1]}.{line[2]}" if line[1] else line[3]) if line else text
-    return typed(plain, f"`{option}`", example)
-
-
-def torch_of(text: str | None, cuda: str | None) -> tuple[str | None, Version | None]:
-    """The release or range, and the CUDA, of `2.6`, `2.6.*`, `torch==2.6.0+cu118`, `torch>=2.6`, `latest`."""
-    wanted = version_of(cuda, "--cuda")
-    if text is None:
-        return None, wanted
-    plain = re.sub(r"^(?:py)?torch(?=[ =<>!~]|$)", "", text.strip().lower()).strip()
-    if plain in ("latest", "newest", ""):
-        return None, wanted
-    exact = re.fullmatch(r"={0,3}\s*v?(\d+(?:\.\d+)*)(?:\.\*)?(?:\+(\w+))?", plain)
-    if exact is None:
-        return plain, wanted
-    if exact[2] and re.fullmatch(r"cu\d{3,4}", exact[2]):
-        line = version_of(exact[2], "--cuda")
-        if wanted is not None and wanted.parts[:2] != (line.parts[:2] if line else ()):
-            message = f"`--torch {text[:40]}` is a build for CUDA {line}, and `--cuda` says {wanted}"
-            raise UsageError(message, hint="leave one of them out")
-        wanted = line
-    elif exact[2]:
-        message = f"`+{exact[2][:20]}` is not a CUDA build of PyTorch"
-        raise UsageError(message, hint="Rekindle looks for CUDA builds: write `--torch 2.7.1` or `--torch 2.7.1+cu126`")
-    return exact[1], wanted
-
-
-def python_of(text: str | None) -> tuple[str | None, int | None]:
-    """`3.11` of `3.11`, `3.11.9` or `cp311`; `3.13t` stays free-threaded; `3.7-32` is a 32-bit one."""
-    if text is None:
-        return None, None
-    plain = text.strip().lower().removeprefix("python").removeprefix("py").strip()
-    match = re.fullmatch(r"(?:cp)?(\d)\.?(\d{1,2})(?:\.\d+)?(t?)(?:-(32|64))?", plain)
-    if not match or match[1] not in "23" or (match[1] == "2" and match[2] != "7"):
-        message = f"`{text[:40]}` is not a Python version"
-        raise UsageError(message, hint="write `--python 3.11`")
-    newest = releases.newest_python()
-    if match[1] == "3" and int(match[2]) > newest.minor + 1:
-        message = f"there is no Python {match[1]}.{match[2]} in Rekindle's data (newest: {newest})"
-        raise UsageError(message, hint="write the Python you have, for example `--python 3.11`")
-    return f"{match[1]}.{int(match[2])}{match[3]}", int(match[4]) if match[4] else None

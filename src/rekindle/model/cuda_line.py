@@ -1,0 +1,47 @@
+"""A CUDA line of PyTorch: the `cu126` of `2.7.1+cu126` and of its index."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rekindle.core.version import Version
+
+# Two digits are a CUDA before 10; the `cu12` of `nvidia-cudnn-cu12` is no line but a whole major version.
+LINE = r"cu(?:[6-9]\d|1\d\d)"
+_VARIANT = re.compile(rf"(?:{LINE}|cpu)\b")
+_INDEX = re.compile(rf"/whl/(nightly/|test/)?({LINE}|cpu)\b")
+
+
+class CudaLine(msgspec.Struct, frozen=True):
+    cuda: Version
+
+    @classmethod
+    def parse(cls, text: str | None) -> CudaLine | None:
+        """`cu92` is CUDA 9.2, `cu130` is 13.0; None for what is no line."""
+        return cls(Version(f"{text[2:-1]}.{text[-1]}")) if text and re.fullmatch(LINE, text) else None
+
+    @classmethod
+    def of_index(cls, address: str | None) -> CudaLine | None:
+        """That of an index, of nightlies too."""
+        found = _INDEX.search(address or "")
+        return cls.parse(found[2]) if found else None
+
+    @property
+    def name(self) -> str:
+        return f"cu{self.cuda.major}{self.cuda.minor}"
+
+
+def index_of(variant: str) -> str:
+    """PyTorch's own index of `cu126` or `cpu`."""
+    return f"https://download.pytorch.org/whl/{variant}"
+
+
+def variant_of(requirement: str | None, address: str | None) -> str | None:
+    """The `cu126` or `cpu` of `==2.7.1+cu126`, else of the index; None of nightlies and of no index of PyTorch's."""
+    index = _INDEX.search(address or "")
+    if index and index[1]:
+        return None
+    local = _VARIANT.match((requirement or "").partition("+")[2])
+    return local[0] if local else index[2] if index else None

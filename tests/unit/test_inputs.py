@@ -1,0 +1,362 @@
+"""What people type, as they type it: one reader for each kind, and every verb takes and refuses the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+
+from rekindle import api
+from rekindle.cli import options
+from rekindle.cli.main import cli
+from rekindle.core.errors import UsageError
+from rekindle.diagnose.facts import told
+from rekindle.inputs.python import read_python
+from rekindle.inputs.system import old_windows, read_system
+from rekindle.inputs.tools import read_cuda, read_toolset
+from rekindle.inputs.torch import read_torch, with_cuda
+from rekindle.model.cuda_line import CudaLine, index_of, variant_of
+from support.command import Seen, rekindle_command
+
+_MACHINE = Path(__file__).parents[1] / "machines" / "k40c-ready-windows.json"
+_LOG = "nvcc fatal : Unsupported gpu architecture 'compute_35'\n"
+# Each verb with as little else as lets it come to its answer, or to a file that is not there. `{}` is a folder.
+_VERBS = {
+    "plan": "--gpu sm_86 --os linux",
+    "install": "{}/none --dry-run",
+    "env": "--machine {machine}",
+    "shell": "-o {}/prompt.sh",
+    "source": "--from {}/none",
+    "patch": "{}/tree --list",
+    "review": "{}/build.sh",
+    "diagnose": "{}/build.log",
+    "inspect": "{}/none.whl",
+    "repair": "{}/none.whl",
+    "verify": "{}/none.whl",
+    "audit": "{}/none",
+    "site": "-o {}/build.log",  # a real one takes a minute
+    "shelf find": "--shelf {}/shelf",
+    "shelf export": "--shelf {}/shelf -o {}/out",
+    "toolchain install": "cudnn==8.7.0 --offline --dry-run --platform linux-x86_64",
+    "toolchain smoke": "cuda==0.1",
+    "extension build": "{}/none --env {}/none",
+    "extension check": "--env {}/none",
+    "extension env": "--env {}/none",
+}
+_TAKEN = {
+    "--gpu": ["GTX 1080 Ti", "8x A100", "3.5;6.1+PTX", "10de:1b06"],
+    "--driver": ["R550", "580", "535.183.01 (CUDA 12.2)"],
+    "--torch": ["2.6", "v2.6.0", "2.6.0+cu118", ">=2.6", "torch==2.6.*", "latest"],
+    "--cuda": ["12.6", "cu126", "CUDA 12.4", "cu92", "cu12"],
+    "--os": ["windows", "win11", "Ubuntu 22.04", "wsl2"],
+    "--python": ["3.13t", "py311", "3.11.9", "cp312"],
+    "--arch": ["amd64", "arm64"],
+    "--toolset": ["14.29", "MSVC 14.39.33519"],
+}
+_REFUSED = {
+    "--gpu": ["banana", "RTX 9999"],
+    "--driver": ["banana", "11040"],
+    "--torch": ["banana", "nightly", ">=banana", "2.6.0+rocm6", "2.6..0"],
+    "--cuda": ["banana", "cu1210"],
+    "--os": ["banana", "macos", "wsl1"],
+    "--python": ["banana", "3.1", "3.99"],
+    "--arch": ["banana"],
+    "--toolset": ["banana", "v143"],
+}
+_OWN = {("verify", "--python")}  # a path
+
+
+def _commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for each in command.list_commands(context):
+        inner = command.get_command(context, each)
+        assert inner is not None
+        yield from _commands(inner, f"{name} {each}".strip())
+
+
+@cache
+def _having(option: str) -> tuple[str, ...]:
+    """The verbs with this option."""
+    return tuple(
+        name
+        for name, command in _commands(cli)
+        if any(option in each.opts for each in command.params) and (name, option) not in _OWN
+    )
+
+
+def _cases(spellings: dict[str, list[str]], *, without: str = "") -> list[tuple[str, str, str]]:
+    verbs = ((option, verb) for option in spellings for verb in _having(option) if verb != without)
+    return [(verb, option, said) for option, verb in verbs for said in spellings[option]]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("typed")
+    (root / "build.log").write_text(_LOG, encoding="utf-8")
+    (root / "build.sh").write_text("pip install torch\n", encoding="utf-8")
+    for name in ("tree", "shelf"):
+        (root / name).mkdir()
+    (root / "tree" / "version.txt").write_text("2.6.0a0\n", encoding="utf-8")
+    return root
+
+
+def _asked(place: Path, verb: str, option: str, said: str) -> Seen:
+    words = [word.replace("{machine}", str(_MACHINE)).replace("{}", str(place)) for word in _VERBS[verb].split()]
+    if option in words:
+        at = words.index(option)
+        words[at : at + 2] = []
+    return rekindle_command(*verb.split(), *words, option, said)
+
+
+@pytest.mark.parametrize("option", _TAKEN)
+def test_every_verb_reads_an_option_by_the_one_reader(option: str) -> None:
+    assert {*_having(option)} <= {*_VERBS}
+    for name, command in _commands(cli):
+        for each in command.params:
+            if option in each.opts and option != "--gpu" and (name, option) not in _OWN:
+                assert isinstance(each.type, options.Typed), name
+
+
+@pytest.mark.parametrize(("verb", "option", "said"), _cases(_TAKEN, without="site"))
+def test_what_one_verb_takes_every_verb_takes(verb: str, option: str, said: str, place: Path) -> None:
+    seen = _asked(place, verb, option, said)
+    assert seen.code not in (1, 2), seen.err
+
+
+@pytest.mark.parametrize(("verb", "option", "said"), _cases(_REFUSED))
+def test_what_one_verb_refuses_every_verb_refuses_with_one_sentence(
+    verb: str, option: str, said: str, place: Path
+) -> None:
+    seen = _asked(place, verb, option, said)
+    assert (seen.code, seen.err) == _refusal(place, option, said)
+    assert seen.code == (3 if option == "--gpu" else 2)
+    assert "hint: " in seen.err
+
+
+def _refusal(place: Path, option: str, said: str) -> tuple[int, str]:
+    seen = _asked(place, "plan", option, said)
+    return seen.code, seen.err
+
+
+def test_what_was_typed_reaches_the_facts_of_a_diagnosis_as_numbers() -> None:
+    facts = told(system="wsl2", torch="2.6.0+cu118", cuda="cu92", python="py311", driver="R550", toolset="MSVC 14.29")
+    assert (facts.os, facts.wsl, facts.torch, facts.variant) == ("linux", True, "2.6.0", "cu118")
+    assert (facts.cuda, facts.python, facts.toolset) == ("9.2", "3.11", "14.29")
+    assert facts.driver is not None and facts.driver.startswith("55")
+    assert told(torch="2.6").torch == "2.6.0"
+
+
+def test_a_line_has_the_cudnn_of_its_cuda_or_none() -> None:
+    from rekindle.diagnose import fix
+
+    assert "cudnn_package" not in fix._values({}, told(torch="1.5.0+cu92"))
+    assert "cudnn_package" not in fix._values({}, told(cuda="cu92"))
+    assert fix._values({}, told(torch="2.9.0+cu130"))["cudnn_package"] == "nvidia-cudnn-cu13"
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("cu92", "9.2"), ("cu102", "10.2"), ("cu118", "11.8"), ("cu130", "13.0"), ("cu100", "10.0")]
+)
+def test_a_line_is_a_cuda(name: str, number: str) -> None:
+    line = CudaLine.parse(name)
+    assert line is not None
+    assert (str(line.cuda), line.name) == (number, name)
+
+
+@pytest.mark.parametrize("name", ["cu12", "cu1210", "cpu", "cu", "", None, "rocm6.2", "cudnn870", "cu92x"])
+def test_what_is_no_line_is_none(name: str | None) -> None:
+    assert CudaLine.parse(name) is None
+
+
+def test_a_line_in_a_requirement_and_in_an_address() -> None:
+    assert read_torch("2.7.1+cu118.sm35").variant == "cu118"
+    assert variant_of("==1.5.0", index_of("cu92")) == "cu92"
+    assert variant_of("==2.7.1+cpu", index_of("cu126")) == "cpu"
+    assert variant_of("==2.7.1+cu12", None) is None
+    assert variant_of(None, index_of("nightly/cu130")) is None
+    assert CudaLine.of_index(index_of("nightly/cu130")) == CudaLine.parse("cu130")
+
+
+def test_the_library_takes_one_name_and_a_number() -> None:
+    answer = api.plan(gpus="GTX 1080 Ti", os="linux", python=3.11)
+    assert [card.name for card in answer.situation.cards] == ["GeForce GTX 1080 Ti"]
+    assert answer.situation.python == "3.11"
+    with pytest.raises(UsageError, match=r"Python 3\.1") as refused:
+        api.plan(gpus="GTX 1080 Ti", os="linux", python=3.10)
+    assert "3.10" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [("2.6", "2.6.0"), ("2.7.0", "2.7.0"), (">=2.6,<2.8", "2.7.1"), ("2.99", "2.99"), ("1.5.0", "1.5.0")],
+)
+def test_the_release_that_is_meant(said: str, release: str) -> None:
+    assert read_torch(said).release == release
+    assert read_torch("2.8").admits("2.8.0a0+git1234567") and not read_torch("<2.8").admits("2.8.0+cu126")
+
+
+def test_a_python_and_a_toolset_are_spelled_plainly() -> None:
+    assert [str(read_python(said)) for said in ("3.7-32", "cp313t", "Python 3.9")] == ["3.7-32", "3.13t", "3.9"]
+    assert str(read_toolset("msvc 14.29")) == "14.29"
+
+
+@pytest.mark.parametrize(
+    ("said", "system", "glibc"),
+    [
+        ("win11", "windows", None),
+        ("Windows 10", "windows", None),
+        ("windows server 2019", "windows", None),
+        ("Ubuntu 22.04", "linux", "2.35"),
+        ("ubuntu22.04 LTS", "linux", "2.35"),
+        ("centos7", "linux", "2.17"),
+        ("RHEL 8.6", "linux", "2.28"),
+        ("Rocky Linux 9", "linux", "2.34"),
+        ("arch", "linux", None),
+        ("WSL2", "linux", None),
+    ],
+)
+def test_systems_as_people_name_them(said: str, system: str, glibc: str | None) -> None:
+    found = read_system(said)
+    assert (found.system, str(found.glibc) if found.glibc else None) == (system, glibc)
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ("win7", "7"),
+        ("Windows-8.1-6.3.9600-SP0", "8.1"),
+        ("windows server 2012 r2", "Server 2012 R2"),
+        ("Windows-2012ServerR2-6.3.9600", "Server 2012 R2"),
+        ("windows 2008", "Server 2008"),
+        ("Windows-10-10.0.19045", None),
+        ("windows server 2022", None),
+    ],
+)
+def test_an_old_windows_is_known_however_it_is_named(said: str, release: str | None) -> None:
+    assert old_windows(said) == release
+
+
+def test_wsl_is_a_linux_on_the_driver_of_windows() -> None:
+    assert read_system("wsl2 ubuntu 22.04").glibc == read_system("ubuntu 22.04").glibc
+    assert read_system("wsl").driver_system == "windows"
+    with pytest.raises(UsageError, match="WSL 1"):
+        read_system("wsl1")
+    # 526.47 is too old for CUDA 12 on Windows, and new enough by Linux' numbers.
+    inside = rekindle_command("plan", "--gpu", "RTX 3060", "--os", "wsl2", "--driver", "526.47", "--json")
+    linux = rekindle_command("plan", "--gpu", "RTX 3060", "--os", "linux", "--driver", "526.47", "--json")
+    assert json.loads(inside.out)["recommended"]["cuda"] == "11.8"
+    assert json.loads(linux.out)["recommended"]["cuda"] == "12.6"
+    maxwell = rekindle_command("plan", "--gpu", "GTX 980", "--os", "wsl2")
+    assert "GTX 980 may not work there" in " ".join(maxwell.out.split())
+
+
+def test_alpine_is_musl_and_freebsd_is_unknown() -> None:
+    assert read_system("alpine 3.19").libc == "musl"
+    with pytest.raises(UsageError, match="freebsd"):
+        read_system("freebsd")
+
+
+@pytest.mark.parametrize(
+    ("said", "torch", "cuda"),
+    [
+        ("2.6", "2.6", None),
+        ("2.6.*", "2.6", None),
+        ("v2.6.0", "2.6.0", None),
+        ("torch==2.6.0+cu118", "2.6.0", "11.8"),
+        ("==2.6.0", "2.6.0", None),
+        ("torch>=2.6,<2.8", ">=2.6,<2.8", None),
+        ("latest", None, None),
+    ],
+)
+def test_a_release_as_pip_writes_it(said: str, torch: str | None, cuda: str | None) -> None:
+    read, line = with_cuda(said, None)
+    assert (read.wanted, str(line) if line else None) == (torch, cuda)
+
+
+def test_a_build_that_contradicts_the_cuda_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"CUDA 11\.8"):
+        with_cuda("2.6.0+cu118", "12.4")
+    with pytest.raises(UsageError, match=r"\+cpu"):
+        with_cuda("2.6.0+cpu", None)
+
+
+def test_a_cuda_line_is_a_cuda() -> None:
+    assert [str(read_cuda(said)) for said in ("cu126", "CUDA 12.4", "cu92", "12")] == ["12.6", "12.4", "9.2", "12"]
+
+
+def _answer(*args: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(rekindle_command("plan", *args, "--json").out)["recommended"]
+    return found
+
+
+def test_the_build_that_was_named_is_the_one_that_is_planned() -> None:
+    assert _answer("--gpu", "3090", "--os", "linux", "--torch", "2.6.0+cu118")["variant"] == "cu118"
+
+
+def test_the_number_in_pytorchs_message_is_no_driver() -> None:
+    seen = rekindle_command("plan", "--gpu", "3090", "--os", "linux", "--driver", "11040")
+    assert seen.code == 2
+    assert "CUDA (11.4)" in seen.err
+    assert "R470" in seen.err
+
+
+def test_a_driver_as_nvidia_smi_shows_it() -> None:
+    found = _answer("--gpu", "3090", "--os", "linux", "--driver", "535.183.01 (CUDA 12.2)")
+    assert (found["variant"], found["driver"]) == ("cu126", "525.60.13 or newer")
+
+
+def test_needs_with_a_comma() -> None:
+    seen = rekindle_command("plan", "--gpu", "P40", "--os", "linux", "--needs", "bf16,compile")
+    assert seen.code == 5
+    assert rekindle_command("plan", "--gpu", "P40", "--os", "linux", "--needs", "bf16,x").code == 2
+
+
+def test_why_not_takes_a_bare_version() -> None:
+    seen = rekindle_command("plan", "--gpu", "T4", "--os", "linux", "--why-not", "2.15")
+    assert seen.code == 0
+    assert "torch==2.15" in seen.out
+
+
+def test_thor_comes_with_an_arm_processor() -> None:
+    seen = json.loads(rekindle_command("plan", "--gpu", "Jetson AGX Thor", "--os", "linux", "--json").out)
+    assert seen["situation"]["machine"] == "aarch64"
+    assert seen["recommended"]["torch"] == "2.15.0"
+
+
+def test_nccl_is_not_promised_to_kepler() -> None:
+    seen = rekindle_command("plan", "--gpu", "2x K80", "--os", "linux")
+    assert "this build has NCCL" not in seen.out
+    assert "gloo" in seen.out
+
+
+def test_another_python_is_the_reason_where_it_is() -> None:
+    seen = rekindle_command("plan", "--gpu", "3090", "--os", "linux", "--python", "3.7")
+    assert "less tested" not in seen.out
+    assert "another Python" in seen.out
+
+
+def test_another_python_is_no_reason_where_the_release_takes_this_one_too() -> None:
+    seen = rekindle_command("plan", "--gpu", "GTX 650 Ti", "--os", "linux")
+    assert "another Python" not in seen.out
+    assert "not 1.13.1: it works by the same route and is less tested" in " ".join(seen.out.split())
+
+
+def test_the_headline_says_what_the_evidence_says() -> None:
+    seen = " ".join(rekindle_command("plan", "--gpu", "RTX A2000", "--os", "windows", "--torch", "2.7.1").out.split())
+    assert "reported from real machines" in seen
+    assert "(as real machines print it; not yet confirmed on the file)" in seen
+    assert "from its build script" not in seen
+
+
+@pytest.mark.parametrize("name", ["GeForce 9800 GT", "GTX 285", "gt 240", "Quadro FX 3700"])
+def test_cards_before_fermi_are_named_as_such(name: str) -> None:
+    seen = rekindle_command("gpu", name)
+    assert seen.code == 3
+    assert "older than Fermi" in seen.err
