@@ -17,7 +17,7 @@ from rekindle.fleet import matrix_file, planning, shelved, sources
 from rekindle.fleet.job import JobState
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.formats import unpacking
-from rekindle.inputs.tools import read_cuda
+from rekindle.inputs.versions import read_cuda
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Wish, named

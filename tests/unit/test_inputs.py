@@ -15,10 +15,9 @@ from rekindle.cli import options
 from rekindle.cli.main import cli
 from rekindle.core.errors import UsageError
 from rekindle.diagnose.facts import told
-from rekindle.inputs.python import read_python
 from rekindle.inputs.system import old_windows, read_system
-from rekindle.inputs.tools import read_cuda, read_toolset
 from rekindle.inputs.torch import read_torch, with_cuda
+from rekindle.inputs.versions import read_cuda, read_python, read_toolset
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
 from support.command import Seen, rekindle_command
 

@@ -102,8 +102,8 @@ def find(
 ) -> int:
     """Find the wheel to install for these GPUs, this torch and this Python. Exits with 5 if there is none."""
     from rekindle.core.errors import NoRoute
-    from rekindle.inputs.python import read_python
     from rekindle.inputs.torch import with_cuda
+    from rekindle.inputs.versions import read_python
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.wheels.shelf import report as shelf_report
     from rekindle.wheels.shelf import shelf as shelves

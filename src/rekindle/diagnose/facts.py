@@ -16,10 +16,9 @@ from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.diagnose import cards, coverage
 from rekindle.inputs.driver import read_driver
-from rekindle.inputs.python import read_python
 from rekindle.inputs.system import read_system
-from rekindle.inputs.tools import read_cuda, read_toolset
 from rekindle.inputs.torch import read_torch
+from rekindle.inputs.versions import read_cuda, read_python, read_toolset
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
 from rekindle.machine.model import Machine

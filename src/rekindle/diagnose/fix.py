@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rekindle.compat import driver_card
-from rekindle.core.command import Command
+from rekindle.core.command import Command, pip
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
@@ -22,12 +22,12 @@ from rekindle.diagnose import (
     pairs,
     steps,
     symbols,
-    too_old,
 )
 from rekindle.diagnose.conditions import holding, plain_name
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
+from rekindle.knowledge.logs.extension_homes import ExtensionHome, home
 from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep
@@ -45,6 +45,10 @@ _LOAD_VCVARS = r'call "%VCINSTALLDIR%Auxiliary\Build\vcvars64.bat"'
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
 
+_WHO = ("owner", "failing", "module", "package")
+# The fields that name whose the failure is.
+
+
 class _Filled(msgspec.Struct, frozen=True):
     text: str
     commands: tuple[Command, ...]
@@ -55,7 +59,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
-    never = too_old.fix(fields, facts)
+    never = _left_out(fields, facts)
     if never is not None:
         return msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands))
     values = _values(fields, facts)
@@ -70,6 +74,25 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     texts = dict.fromkeys(step.text for step in filled)
     commands = dict.fromkeys(command for step in filled for command in step.commands)
     return Fix(text=" ".join(texts), commands=tuple(commands), mechanical=bool(of_cause(cause.id)))
+
+
+def _left_out(fields: Mapping[str, str], facts: Facts) -> Fix | None:
+    """A package that no build of will ever run on this card is left out. None: the card is not known, or new enough."""
+    if not facts.gpus:
+        return None
+    newest = max(facts.gpus)
+    row = next((row for row in _named_packages(fields) if row.begins is not None and newest < row.begins), None)
+    if row is None:
+        return None
+    card = facts.gpu_name or newest.sm
+    text = f"Leave {row.package} out: it has code from {row.begins} on, and no build of it runs on this card ({card})."
+    told = f" {row.instead[:1].upper()}{row.instead[1:]}." if row.instead else ""
+    return Fix(text=text + told, commands=(pip("uninstall", "-y", row.package, system=facts.os),))
+
+
+def _named_packages(fields: Mapping[str, str]) -> list[ExtensionHome]:
+    found = (home(plain_name(fields[name])) for name in _WHO if name in fields)
+    return [row for row in found if row is not None]
 
 
 def _all(steps: Sequence[FixStep], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[_Filled]:

@@ -19,9 +19,9 @@ from rekindle.core.version import Version
 from rekindle.fleet import sources
 from rekindle.fleet.job import FleetLock, JobEstimate, JobKind, JobState
 from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, matches
-from rekindle.inputs.python import read_python
 from rekindle.inputs.system import read_processor, read_system
 from rekindle.inputs.torch import with_cuda
+from rekindle.inputs.versions import read_python
 from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.companions import PROJECTS, version_for
 from rekindle.machine import snapshot

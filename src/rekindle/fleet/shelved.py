@@ -16,7 +16,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.fleet.job import FleetJob, FleetLock
-from rekindle.inputs.python import read_python
+from rekindle.inputs.versions import read_python
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.shelf import Addition

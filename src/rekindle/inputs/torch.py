@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
-from rekindle.inputs.tools import read_cuda
+from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.cuda_line import CudaLine
 

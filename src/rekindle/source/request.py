@@ -12,8 +12,8 @@ from rekindle.core import paths
 from rekindle.core.errors import NotFound, UsageError
 from rekindle.core.version import Version, typed
 from rekindle.inputs.system import read_system
-from rekindle.inputs.tools import read_cuda
 from rekindle.inputs.torch import read_torch
+from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge import tables
 from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.source import checkout, tarball, tree

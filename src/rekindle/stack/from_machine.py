@@ -12,8 +12,8 @@ from rekindle.core.console import clean
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.inputs.driver import read_driver
-from rekindle.inputs.python import read_python
 from rekindle.inputs.system import old_windows, read_processor, read_system
+from rekindle.inputs.versions import read_python
 from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine import snapshot as snapshots

@@ -14,10 +14,9 @@ import msgspec
 
 from rekindle.core.version import Range, Version
 from rekindle.inputs.driver import read_driver
-from rekindle.inputs.python import read_python
 from rekindle.inputs.system import read_system
-from rekindle.inputs.tools import read_toolset
 from rekindle.inputs.torch import with_cuda
+from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target

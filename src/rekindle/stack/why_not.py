@@ -8,8 +8,7 @@ import msgspec
 
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
-from rekindle.inputs.python import read_python
-from rekindle.inputs.tools import read_cuda
+from rekindle.inputs.versions import read_cuda, read_python
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
 from rekindle.stack.resolver import resolve

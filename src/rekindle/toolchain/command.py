@@ -12,7 +12,7 @@ from rekindle.compat.judgement import Fits
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
-from rekindle.inputs.tools import read_cuda
+from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host

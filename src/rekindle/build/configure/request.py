@@ -21,8 +21,7 @@ from rekindle.core import codec, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.version import Version
-from rekindle.inputs.python import read_python
-from rekindle.inputs.tools import read_toolset
+from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.toolchains import install_gcc

@@ -18,7 +18,7 @@ from rekindle.core import paths
 from rekindle.core.errors import NotFound
 from rekindle.core.processes import may_run, which
 from rekindle.core.version import Version
-from rekindle.machine.python.order import in_order
+from rekindle.machine.python.interpreters import in_order
 from rekindle.model.environment import Environment
 
 # What ComfyUI and its relatives call the folder of the Python they bring along (the first spelling is theirs).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
 from rekindle.machine.model import FoundPython
-from rekindle.machine.python.order import in_order
 
 MATTERING = frozenset(
     {
@@ -135,3 +135,24 @@ def parse(run: Run, path: str, text: str) -> FoundPython:
         site_packages=site,
         packages=installed(run, site),
     )
+
+
+def in_order(
+    variable: Callable[[str], str | None],
+    join: Callable[..., str],
+    on_path: Callable[[], Sequence[str]],
+    own: Callable[[], str | None],
+    *,
+    windows: bool,
+) -> list[str]:
+    """Which Python counts when none is named: the active environment's, then PATH's, then Rekindle's own."""
+    name = "python.exe" if windows else "python"
+    found: list[str] = []
+    venv, conda = variable("VIRTUAL_ENV"), variable("CONDA_PREFIX")
+    if venv:
+        found.append(join(venv, "Scripts" if windows else "bin", name))
+    if conda:
+        found.append(join(conda, name) if windows else join(conda, "bin", name))
+    found += on_path()
+    mine = own()
+    return list(dict.fromkeys([*found, mine] if mine else found))

@@ -1,4 +1,4 @@
-"""A Python as people write it: `3.11`, `3.11.9`, `py311`, `cp311`, `3.13t`, `3.7-32`."""
+"""Versions as people write them: a Python, a CUDA, an MSVC toolset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import re
 import msgspec
 
 from rekindle.core.errors import UsageError
+from rekindle.core.version import Version, typed
 from rekindle.knowledge.torch import releases
+from rekindle.model.cuda_line import CudaLine
 
 
 class TypedPython(msgspec.Struct, frozen=True):
@@ -20,6 +22,7 @@ class TypedPython(msgspec.Struct, frozen=True):
 
 
 def read_python(text: str) -> TypedPython:
+    """`3.11`, `3.11.9`, `py311`, `cp311`, `3.13t`, `3.7-32`."""
     plain = text.strip().lower().removeprefix("python").removeprefix("py").strip()
     match = re.fullmatch(r"(?:cp)?([23])\.?(\d{1,2})(?:\.\d+)?(t?)(?:-(32|64))?", plain)
     if not match or (match[1] == "2" and match[2] != "7"):
@@ -33,3 +36,20 @@ def read_python(text: str) -> TypedPython:
         message = f"there is no Python {match[1]}.{match[2]} in Rekindle's data (newest: {newest})"
         raise UsageError(message, hint="write the Python you have, for example `--python 3.11`")
     return TypedPython(f"{match[1]}.{int(match[2])}{match[3]}", int(match[4]) if match[4] else None)
+
+
+def read_cuda(text: str) -> Version:
+    """`12.6`, `12`, `cu126`, `cu92`, `CUDA 12.4`."""
+    plain = re.sub(r"^cuda[ =-]*(?=v?\d)", "", text.strip().lower())
+    line = CudaLine.parse(plain)
+    # As NVIDIA's packages are called: `cu12` is any 12.x.
+    return line.cuda if line else typed(re.sub(r"^cu(?=1\d$)", "", plain), "`--cuda`", "12.6")
+
+
+def read_toolset(text: str) -> Version:
+    """`14.29`, `14.29.30133`, `MSVC 14.39`."""
+    plain = re.sub(r"^msvc[ -]*", "", text.strip().lower())
+    if re.fullmatch(r"v?14\d", plain):
+        message = f"`{plain}` is Visual Studio's word for several toolsets"
+        raise UsageError(message, hint="write `--toolset` like `14.39`")
+    return typed(plain, "`--toolset`", "14.39")
