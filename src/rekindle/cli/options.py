@@ -44,9 +44,9 @@ class Typed(click.ParamType):  # type: ignore[type-arg]
         return str(read if self.plain else value)
 
 
-_TORCH, _CUDA = Typed("torch.read_torch"), Typed("tools.read_cuda", plain=True)
-_SYSTEM, _PYTHON = Typed("system.read_system"), Typed("python.read_python", plain=True)
-_PROCESSOR, TOOLSET = Typed("system.read_processor", plain=True), Typed("tools.read_toolset", plain=True)
+_TORCH, _CUDA = Typed("torch.read_torch"), Typed("versions.read_cuda", plain=True)
+_SYSTEM, _PYTHON = Typed("system.read_system"), Typed("versions.read_python", plain=True)
+_PROCESSOR, TOOLSET = Typed("system.read_processor", plain=True), Typed("versions.read_toolset", plain=True)
 
 
 def _typed(option: str, type: Typed, metavar: str, help: str) -> Callable[[F], F]:
