@@ -12,7 +12,7 @@ from support.fatbins import container
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 
 
-def elf(machine: str, *containers: tuple[str, ...]) -> bytes:
+def elf(machine: str, *containers: tuple[str | bytes, ...]) -> bytes:
     """A shared library of three sections: none, `.nv_fatbin` with these containers, and the section names."""
     code = b"".join(container(*targets) for targets in containers)
     names = b"\0.nv_fatbin\0.shstrtab\0"
@@ -31,7 +31,7 @@ def elf(machine: str, *containers: tuple[str, ...]) -> bytes:
 def wheel(
     folder: Path,
     *,
-    libraries: Mapping[str, tuple[tuple[str, ...], ...]],
+    libraries: Mapping[str, tuple[tuple[str | bytes, ...], ...]],
     version: str = "2.7.1+cu118",
     cuda: str | None = "11.8",
     tag: str = "cp311-cp311-manylinux_2_28_x86_64",

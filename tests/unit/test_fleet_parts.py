@@ -296,7 +296,7 @@ def static_wheel(folder: Path, payload: bytes) -> Path:
     """A wheel with GPU code that says nothing of its CUDA: it is linked statically."""
     tag = "cp311-cp311-linux_x86_64"
     files = {
-        "demo/kernels.fatbin": fatbins.container(fatbins.entry("sm_86", payload=payload)),
+        "demo/kernels.fatbin": fatbins.container(fatbins.entry("sm_86", payload=fatbins.cubin(86) + payload)),
         "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
         "demo-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from rekindle.compat.gpu_code import overall, served
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served, sums
+from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
 
 
 def code(*containers: str, isa: str = "8.7") -> GpuCode:
@@ -60,11 +62,24 @@ def test_a_driver_that_does_not_know_the_ptx_does_not_compile_it() -> None:
 
 
 def test_entries_are_counted_not_only_targets() -> None:
-    found = code("sm_50 sm_70", "sm_70 compute_70", "")
+    found = code("sm_50 sm_70", "sm_70 compute_70")
     assert found.containers == 2
     assert found.targets == {"sm_50": 1, "sm_70": 2, "compute_70": 1}
     assert sums([found, found]) == {"sm_50": 2, "sm_70": 4, "compute_70": 2}
     assert list(sums([code("sm_120 sm_75"), code("sm_100")])) == ["sm_75", "sm_100", "sm_120"]
+
+
+def test_a_container_with_something_else_in_the_place_of_code_serves_nobody() -> None:
+    assert answer(code("sm_50 sm_70", ""), "7.0") == ("PARTIAL", 1, 2)
+    assert answer(code("sm_70", ""), "7.0") == ("PARTIAL", 1, 2)
+    assert answer(code(""), "7.0") == ("NO", 0, 1)
+
+
+def test_of_nvidias_libraries_some_code_is_enough() -> None:
+    found = msgspec.structs.replace(code("sm_50 sm_60", "sm_70 sm_80 compute_80"), file="nvidia/nccl/lib/libnccl.so.2")
+    assert answer(found, "7.0") == ("SERVES", 1, 2)
+    assert served(found, Capability(9, 0)).by_jit
+    assert answer(found, "3.5") == ("NO", 0, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from rekindle.compat.old_wheels import share, spoken
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.torch import old_wheels
+from rekindle.knowledge.torch.torch_wheels import old_wheels
 from support.command import rekindle_command
 
 
 def test_a_few_containers_are_no_wheel_for_the_card() -> None:
     """1.2.0 has sm_30 code, as lists of all its targets say; it is in 8 of 731 containers."""
-    row = next(row for row in old_wheels.old_wheels() if row.version == "1.2.0")
-    share = row.share(Capability(3, 0))
-    assert (share.coverage, share.runs, share.containers) == (Coverage.PARTIAL, 8, 731)
-    assert old_wheels.spoken(Capability(3, 0)).startswith("none; the most is 1.2.0 in 8 of 731")
-    assert old_wheels.spoken(Capability(3, 5)).startswith("1.2.0 (Python 3.5 to 3.7) in all but 15 of 731 containers")
-    assert old_wheels.spoken(Capability(6, 1)) == "1.9.1 (Python 3.6 to 3.9) and 9 more"
-    assert old_wheels.spoken(Capability(2, 1)).startswith("none of the ")
+    row = next(row for row in old_wheels() if row.version == "1.2.0")
+    found = share(row, Capability(3, 0))
+    assert (found.coverage, found.runs, found.containers) == (Coverage.PARTIAL, 8, 731)
+    assert spoken(Capability(3, 0)).startswith("none; the most is 1.2.0 in 8 of 731")
+    assert spoken(Capability(3, 5)).startswith("1.2.0 (Python 3.5 to 3.7) in all but 15 of 731 containers")
+    assert spoken(Capability(6, 1)) == "1.9.1 (Python 3.6 to 3.9) and 9 more"
+    assert spoken(Capability(2, 1)).startswith("none of the ")
 
 
 def test_the_stored_coverage_is_what_the_containers_say() -> None:
-    for row in old_wheels.old_wheels():
+    for row in old_wheels():
         for capability, coverage in row.coverage.items():
-            assert row.share(Capability.parse(capability)).coverage is coverage, (row.version, capability)
+            assert share(row, Capability.parse(capability)).coverage is coverage, (row.version, capability)
 
 
 def test_gpu_and_plan_tell_it() -> None:

@@ -15,12 +15,14 @@ from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import State
 from rekindle.formats import cubin, fatbin, gpu_payload
 from rekindle.formats.access import Buffer, File
+from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.launch_limits import limits
 from rekindle.wheels.verify import operators, stand_in, stand_in_reading, stand_in_report, stand_in_run, trial
 from rekindle.wheels.verify.operators import OperatorResult, Trip
 from rekindle.wheels.verify.stand_in import StandInRequest
 from rekindle.wheels.verify.trial import CardHere
+from support import fatbins
 from support.fatbins import container
 from support.small_wheels import make
 
@@ -81,9 +83,37 @@ def test_compressed_code_is_the_same_code() -> None:
     assert cubin.ptx_kernels(texts[0]) == {"_Z4turnPf", "_Z5heavyPd", "_Z5scaleIfEvPT_S0_i"}
 
 
+def test_code_packed_with_zstd_is_read_by_every_python() -> None:
+    """nvcc 12.8 and newer: below Python 3.14 it was "compressed with zstd, which this Python cannot read"."""
+    machine, text = (data for entry, data in entries("zstd") if entry.flags & 0x8000)
+    found = {kernel.name: kernel.registers for kernel in cubin.kernels(machine)}
+    assert found == {"_Z5heavyPd": 116, "_Z5scaleIfEvPT_S0_i": 8, "_Z4turnPf": 10}
+    assert cubin.ptx_kernels(text) == set(found)
+
+
+def test_launch_limits_are_read_from_code_packed_with_zstd(tmp_path: Path) -> None:
+    old = Target.parse("compute_75")
+    with open_package(small(tmp_path, "zstd")) as package:
+        kernels, unread = stand_in_reading.readable(package, stand_in_reading.own_code(package), old)
+    assert unread is None
+    found = stand_in_reading.launch_limits(kernels, limits(Capability(3, 5)), old)
+    assert found.state is State.PASS
+    assert found.found.startswith("all 3 kernels for sm_75 fit Tesla K40c: at most 116 registers")
+
+
+def test_zstd_that_asks_for_more_memory_than_its_code_has_is_refused() -> None:
+    """A frame of a few bytes that wants a window of a gigabyte."""
+    frame = bytes.fromhex("28b52ffd") + b"\x00" + bytes([20 << 3]) + b"\x01\x00\x00"
+    code = container(fatbins.entry("sm_75", payload=frame, flags=0x8000, unpacked=4096))
+    entry = fatbin.scan(code)[0].entries[0]
+    with pytest.raises(BadInput, match="does not decompress"):
+        gpu_payload.payload(Buffer(code), entry)
+
+
 @pytest.mark.parametrize("cut", [1, 7])
-def test_code_that_does_not_decompress_is_an_error(cut: int) -> None:
-    data = bytearray((DATA / "ptx.fatbin").read_bytes())
+@pytest.mark.parametrize("code", ["ptx", "zstd"])
+def test_code_that_does_not_decompress_is_an_error(code: str, cut: int) -> None:
+    data = bytearray((DATA / f"{code}.fatbin").read_bytes())
     entry = next(one for found in fatbin.scan(bytes(data)) for one in found.entries if one.compressed)
     data[entry.offset + 64 + cut : entry.offset + 64 + cut + 40] = b"\xff" * 40
     with pytest.raises(BadInput):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rekindle.compat import gpu_code
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import torch_wheel, torch_wheels
@@ -17,15 +18,16 @@ def figures(release: str, card: Capability) -> dict[str, tuple[str, int, int]]:
     wheel = torch_wheel(release)
     assert wheel is not None
     return {
-        name.rpartition("/")[2]: (answer.coverage.value, answer.native + answer.jit, answer.containers)
-        for name, answer in wheel.served(card).items()
+        code.file.rpartition("/")[2]: (answer.coverage.value, answer.native + answer.jit, answer.containers)
+        for code in gpu_code.own(wheel.gpu_code)
+        for answer in [gpu_code.served(code, card)]
     }
 
 
 def covers(release: str, card: Capability) -> str:
     wheel = torch_wheel(release)
     assert wheel is not None
-    return wheel.covers(card).value
+    return gpu_code.covers(wheel.gpu_code, card).value
 
 
 def test_every_minor_release_is_there_once() -> None:
@@ -63,5 +65,5 @@ def test_kernels_for_one_card_alone_do_not_spoil_the_answer() -> None:
 
 def test_the_stated_coverage_is_what_the_code_gives() -> None:
     for wheel in torch_wheels():
-        computed = {str(card): wheel.covers(card) for card in capabilities.known()}
+        computed = {str(card): gpu_code.covers(wheel.gpu_code, card) for card in capabilities.known()}
         assert computed == wheel.coverage, wheel.version

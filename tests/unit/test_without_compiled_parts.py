@@ -69,7 +69,7 @@ def test_diagnose_works_without_them(tmp_path: Path) -> None:
 def test_zlib_stands_in_for_isal() -> None:
     script = (
         "import sys; sys.modules['isal'] = None\n"
-        "from rekindle.formats.deflate import engine\n"
+        "from rekindle.formats.compression import engine\n"
         "assert engine().__name__ == 'zlib', engine()\n"
         "packer = engine().compressobj(2, 8, -15)\n"
         "sys.stdout.buffer.write(packer.compress(b'rekindle' * 99) + packer.flush())\n"
@@ -84,10 +84,10 @@ def test_zstandard_is_read_frame_after_frame_and_damage_is_told(frames: int) -> 
 
     import zstandard
 
-    from rekindle.formats.unpacking import zstandard_error, zstandard_opened
+    from rekindle.formats.compression import zstd_error, zstd_opened
 
     plain = bytes(range(256)) * 5000
     packed = zstandard.compress(plain)
-    assert zstandard_opened(io.BytesIO(packed * frames)).read() == plain * frames
-    with pytest.raises(zstandard_error()):
-        zstandard_opened(io.BytesIO(packed[:4] + b"\xff" * 40)).read()
+    assert zstd_opened(io.BytesIO(packed * frames)).read() == plain * frames
+    with pytest.raises(zstd_error()):
+        zstd_opened(io.BytesIO(packed[:4] + b"\xff" * 40)).read()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from rekindle.compat.gpu_code import served
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode, served
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.wheels.inspect.identity import read_binaries
 
 

@@ -18,12 +18,12 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
+from rekindle.compat.gpu_code import covers
 from rekindle.formats.archive import Archive
-from rekindle.formats.binary import is_binary
+from rekindle.formats.binary import codes, is_binary
 from rekindle.formats.package import Wheel
 from rekindle.formats.remote import Remote
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from tools.observe import table, web
@@ -76,7 +76,7 @@ def row(name: str, archive: Archive, found_pythons: list[str]) -> dict[str, Any]
     # Everything else in a wheel is read member by member, each one a request.
     package.files = {each: size for each, size in package.files.items() if is_binary(each) or ".dist-info/" in each}
     binaries = read_binaries(package)
-    codes = [found.code for found in binaries if found.containers]
+    code = codes(binaries)
     known = identity.identify(package, binaries)
     runtime = next((match[1] for each in archive.members if (match := _RUNTIME.search(each))), None)
     return {
@@ -87,10 +87,8 @@ def row(name: str, archive: Archive, found_pythons: list[str]) -> dict[str, Any]
         "pythons": found_pythons,
         "cuda": str(known.cuda) if known.cuda else runtime,
         "glibc": known.glibc and str(known.glibc),
-        "gpu_code": table.gpu_code(codes),
-        "coverage": {
-            str(c): overall(served(code, c).coverage for code in own(codes)).value for c in capabilities.known()
-        },
+        "gpu_code": table.gpu_code(code),
+        "coverage": {str(c): covers(code, c).value for c in capabilities.known()},
         "source": SOURCE,
         "observed_at": table.today(),
         "evidence": "binary",

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rekindle.compat.gpu_code import covers
 from rekindle.formats import fatbin
-from rekindle.formats.binary import Binary
+from rekindle.formats.binary import Binary, codes
 from rekindle.formats.package import Wheel, open_package
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
@@ -117,8 +117,7 @@ def download(release: str, folder: Path) -> Path:
 
 
 def row(release: str, path: Path, known: identity.Identity, binaries: list[Binary]) -> dict[str, Any]:
-    codes = [found.code for found in binaries if found.containers]
-    main = own(codes)
+    code = codes(binaries)
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while data := stream.read(1 << 20):
@@ -133,8 +132,8 @@ def row(release: str, path: Path, known: identity.Identity, binaries: list[Binar
         "cuda": known.cuda and str(known.cuda),
         "cudnn": known.cudnn,
         "glibc": known.glibc and str(known.glibc),
-        "gpu_code": table.gpu_code(codes),
-        "coverage": {str(c): overall(served(code, c).coverage for code in main).value for c in capabilities.known()},
+        "gpu_code": table.gpu_code(code),
+        "coverage": {str(c): covers(code, c).value for c in capabilities.known()},
         "source": SOURCE,
         "observed_at": table.today(),
         "evidence": "binary",

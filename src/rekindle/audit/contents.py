@@ -24,11 +24,8 @@ from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.environment import Environment
 
-_FORMAT = 8
+_FORMAT = 9
 _SUFFIXES = (".so", ".pyd", ".dll")
-_NVIDIAS = re.compile(
-    r"(?i)(?:lib)?(?:cudnn|cublas|cufft|cusparse|cusolver|curand|nccl|nvjpeg|npp|nvshmem|cutensor|cufile)"
-)
 _VERSIONED = re.compile(r"\.so\.\d[\w.]*\Z")
 _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
 
@@ -151,11 +148,6 @@ def is_module(name: str) -> bool:
     return name.endswith(_SUFFIXES) or (".so." in name and _VERSIONED.search(name) is not None)
 
 
-def is_nvidias(name: str) -> bool:
-    """Is it one of NVIDIA's libraries, which choose among tens of thousands of kernels at run time?"""
-    return _NVIDIAS.match(name) is not None
-
-
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -223,7 +215,7 @@ def _facts(source: File) -> dict[str, Any]:
         facts = {"format": "pe", "machine": image.machine, "needed": tuple(image.imports)}
     else:
         return {"format": "other"}
-    code = gpu_code(source, sample=is_nvidias(source.name))
+    code = gpu_code(source)
     numpy = numpy_abi(source) if _python_tag(source.name) or source.name.endswith(".pyd") else None
     return {**facts, "code": code if code.containers else None, "numpy": numpy}
 

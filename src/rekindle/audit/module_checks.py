@@ -8,15 +8,13 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.answer import AuditedCard, label
-from rekindle.audit.contents import Contents, Module, is_nvidias, normal
+from rekindle.audit.contents import Contents, Module, normal
 from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
 from rekindle.compat.driver_cuda import newest_ptx
+from rekindle.compat.gpu_code import Served, served
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
-from rekindle.formats.access import File
-from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.gpu.capability import Coverage
-from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, served
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 
@@ -81,16 +79,8 @@ def coverage(place: AuditContext, module: Module) -> dict[str, str]:
 
 
 def _served(place: AuditContext, module: Module, card: AuditedCard) -> Served:
-    """How far the module serves a card.
-
-    NVIDIA's libraries choose among kernels for each card at run time: cuDNN has 574 parts for other cards than an
-    H200. There, and there only, some code that runs is all that is asked for.
-    """
     assert module.code is not None
-    answer = served(module.code, card.capability, driver_ptx=place.driver_ptx)
-    if (answer.native or answer.jit) and is_nvidias(module.file):
-        return Served(coverage=Coverage.SERVES, native=answer.containers, jit=0, containers=answer.containers)
-    return answer
+    return served(module.code, card.capability, driver_ptx=place.driver_ptx)
 
 
 def stable(place: AuditContext, module: Module) -> bool:
@@ -112,14 +102,9 @@ def _unreadable(module: Module) -> Finding | None:
 
 def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Finding]:
     """One finding for all the cards that fare alike, so that a file is named once."""
-    # A lone container in a library of NVIDIA's is the stub that nvcc leaves where there are no kernels.
-    if module.code is None or (module.code.containers == 1 and is_nvidias(module.file)):
+    if module.code is None:
         return []
     answers = {card: _served(place, module, card) for card in place.cards}
-    if is_nvidias(module.file) and any(answer.coverage is Coverage.NO for answer in answers.values()):
-        # Only pieces of it were looked at; before it is accused, all of it is.
-        module = msgspec.structs.replace(module, code=_whole_code(place, module))
-        answers = {card: _served(place, module, card) for card in place.cards}
     by_jit = [card for card, answer in answers.items() if answer.coverage is Coverage.SERVES and answer.by_jit]
     alike: dict[str, list[AuditedCard]] = {}
     for card, answer in answers.items():
@@ -131,7 +116,7 @@ def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Fi
 
 def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCard]) -> Finding:
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
-    targets = ", ".join(module.code.targets if module.code else ())
+    targets = ", ".join(module.code.targets if module.code else ()) or "no code that any card runs"
     return Finding(
         id="audit.gpu-code",
         state=State.FAIL if essential else State.WARN,
@@ -144,11 +129,6 @@ def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCar
 
 def _named(cards: list[AuditedCard]) -> str:
     return " and ".join(f"the {card.name} ({card.capability.sm})" for card in cards)
-
-
-def _whole_code(place: AuditContext, module: Module) -> GpuCode:
-    with File(place.file(module), hops=True) as source:
-        return gpu_code(source)
 
 
 def _how_much(answer: Served) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from rekindle.cli import options
+from rekindle.compat.old_wheels import spoken
 from rekindle.core import console
 from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
-from rekindle.knowledge.torch.old_wheels import spoken
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.stack.card import CardAnswer, ServingWheel, describe
 

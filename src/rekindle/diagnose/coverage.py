@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rekindle.compat.gpu_code import served
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import served
 from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.releases import newest_cuda
 from rekindle.model.cuda_line import CudaLine

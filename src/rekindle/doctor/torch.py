@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rekindle.compat import driver_cuda
+from rekindle.compat.gpu_code import overall, own, served
 from rekindle.core.command import pip_install, rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
@@ -12,7 +13,6 @@ from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import driven, short
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import overall, own, served
 from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.wheel_platforms import needed_by
 from rekindle.machine.model import FoundTorch, Machine

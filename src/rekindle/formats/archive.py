@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from rekindle.core.errors import BadInput
 from rekindle.formats import zip_directory
 from rekindle.formats.access import CHUNK, Bytes, broken
-from rekindle.formats.deflate import engine
+from rekindle.formats.compression import engine
 from rekindle.formats.zip_directory import Member
 
 __all__ = ["Archive", "Inflated", "Member"]

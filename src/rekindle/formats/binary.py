@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -47,6 +47,12 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
     def file(self) -> str:
         """The file's own name, without its folder."""
         return self.name.rpartition("/")[2]
+
+
+def codes(binaries: Iterable[Binary]) -> list[GpuCode]:
+    """The GPU code of those of the files that have any."""
+    found = [each.code for each in binaries if each.containers]
+    return [code for code in found if code.containers or code.aside]
 
 
 def is_binary(name: str) -> bool:

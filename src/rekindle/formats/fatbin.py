@@ -1,8 +1,8 @@
-"""GPU code inside a file: every fatbin container and its entries, read from their headers alone.
+"""GPU code inside a file: every fatbin container and its entries, read from their headers and beginnings.
 
 A container begins with the magic 0xBA55ED50 and is followed by entries, each with a header of its own and a payload
-(a cubin, PTX text, LTO code), compressed or not; the headers never are. So it is enough to look for the magic and hop
-from header to header: the payloads, nearly all of a torch library, are not even read.
+(a cubin, PTX text, LTO code), compressed or not; the headers never are. So it is enough to look for the magic, hop from
+header to header and see that code begins there: most of the payloads, nearly all of a torch library, is not even read.
 
 Layout, established on real files and with nvcc 11.8 and 13.0 (`tests/real/test_inspect_gpu_code.py`):
 
@@ -25,6 +25,7 @@ from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.formats.access import Buffer, Bytes
 from rekindle.formats.budget import Budget
+from rekindle.formats.gpu_payload import LZ4, ZSTD, Content, content, wanted, work
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 
@@ -33,11 +34,12 @@ MAGIC = struct.pack("<I", 0xBA55ED50)
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQI4xHHI8xQ")
 _NEEDED = _CONTAINER.size + _ENTRY.size
-_COMPRESSED = 0x2000 | 0x8000
 _EXACT = 0x100000
 _FAMILY = 0x200000
 # Real files: 571 containers and 3,000 entries in the largest torch library, 24,000 containers in cuFFT.
 _MOST = 200_000
+# A container without kernels is never larger: an empty cubin takes up to 1,600 bytes, for each of a dozen targets.
+_STUB = 64 << 10
 # What one container or entry takes in memory.
 _OBJECTS = 400
 
@@ -68,10 +70,11 @@ class GpuEntry(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     size: int
     ptx_isa: Version | None = None
+    content: Content = Content.KERNELS
 
     @property
     def runnable(self) -> bool:
-        return self.kind in (Kind.PTX, Kind.CUBIN)
+        return self.kind in (Kind.PTX, Kind.CUBIN) and self.content is not Content.NOT_CODE
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +99,20 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
         return CodePlace.RELOCATABLE if self.section.startswith("__nv_rel") else CodePlace.EMBEDDED
 
     @property
+    def code(self) -> tuple[GpuEntry, ...]:
+        """The entries that can run. None of a stub, which the device linker leaves where there are no kernels."""
+        found = tuple(entry for entry in self.entries if entry.runnable)
+        return found if any(entry.content is Content.KERNELS for entry in found) else ()
+
+    @property
+    def broken(self) -> tuple[GpuEntry, ...]:
+        """The entries that say they can run and hold something else than code."""
+        return tuple(entry for entry in self.entries if entry.content is Content.NOT_CODE)
+
+    @property
     def targets(self) -> tuple[Target, ...]:
         """The targets of the code that can run, one per entry, in order."""
-        return tuple(sorted(entry.target for entry in self.entries if entry.runnable))
+        return tuple(sorted(entry.target for entry in self.code))
 
 
 def scan(source: Bytes | bytes | bytearray | memoryview) -> list[Container]:
@@ -109,7 +123,7 @@ def scan(source: Bytes | bytes | bytearray | memoryview) -> list[Container]:
     step = _NEAR
     while scanner.wanted < source.size:
         # Inside a container the next header is one hop away: read little. Searching, read more and more.
-        step = _NEAR if scanner.inside else min(step * 2, _FAR)
+        step = max(_NEAR, scanner.needs) if scanner.inside else min(step * 2, _FAR)
         at = scanner.wanted
         data = source.read(at, step)
         if not data:
@@ -130,9 +144,9 @@ def scan_stream(chunks: Iterable[bytes], size: int, name: str = "the data") -> l
 
 def gpu_code(file: str, containers: Iterable[Container]) -> GpuCode:
     """What the containers of one file amount to: the code that can run, per container, and what is set aside."""
-    launched, aside = sorted_out(containers)
+    launched, aside = sorted_out(container for container in containers if container.code or container.broken)
     sizes: dict[Target, int] = {}
-    for entry in (entry for container in launched for entry in container.entries if entry.runnable):
+    for entry in (entry for container in launched for entry in container.code):
         sizes[entry.target] = sizes.get(entry.target, 0) + entry.size
     return GpuCode.of(file, map(_code, launched), aside=map(_code, aside), sizes=sizes)
 
@@ -149,7 +163,7 @@ def sorted_out(containers: Iterable[Container]) -> tuple[list[Container], list[C
 
 
 def _code(container: Container) -> list[tuple[Target, Version | None]]:
-    return [(entry.target, entry.ptx_isa) for entry in container.entries if entry.runnable]
+    return [(entry.target, entry.ptx_isa) for entry in container.code]
 
 
 def in_sections(containers: Iterable[Container], sections: Sequence[tuple[str, int, int]]) -> list[Container]:
@@ -176,11 +190,14 @@ class Scanner:
         self.name = name
         self.budget = budget or Budget(name, size)
         self.wanted = 0
+        self.needs = _ENTRY.size
+        """How many bytes from `wanted` on the next entry takes."""
         self.inside = False
         self._found: list[Container] = []
         self._entries: list[GpuEntry] = []
         self._begin = 0
         self._end = 0
+        self._small = False
 
     def feed(self, offset: int, data: bytes) -> None:
         """Look at `data`, which lies at `offset` and includes the byte at `wanted` (or lies wholly before it)."""
@@ -222,6 +239,7 @@ class Scanner:
             return True
         self.inside = True
         self._begin, self._end = self.wanted, begin + size
+        self._small = size <= _STUB
         self.wanted = begin
         return True
 
@@ -241,10 +259,23 @@ class Scanner:
         if fields is None:
             self._close(whole=False)
             return True
-        entry, length = _entry(self.wanted, fields)
+        entry = _entry(self.wanted, fields)
+        if entry.runnable:
+            header, stored = fields[2], fields[3]
+            self.needs = header + wanted(entry.flags, stored)
+            if len(data) - at < self.needs:
+                return False
+            self.budget.spend(work(entry.flags, self.needs))
+            held = content(memoryview(data)[at : at + self.needs], entry.target, entry.flags, small=self._small)
+            if held is Content.KERNELS:
+                # It is no stub: of the others only the beginning matters.
+                self._small = False
+            else:
+                entry = msgspec.structs.replace(entry, content=held)
         self._entries.append(entry)
         self.budget.keep(_OBJECTS)
-        self.wanted += length
+        self.wanted += entry.size
+        self.needs = _ENTRY.size
         return True
 
     def _close(self, *, whole: bool) -> None:
@@ -292,17 +323,16 @@ def _plausible(data: bytes, at: int, room: int) -> tuple[int, ...] | None:
     return fields
 
 
-def _entry(offset: int, fields: tuple[int, ...]) -> tuple[GpuEntry, int]:
+def _entry(offset: int, fields: tuple[int, ...]) -> GpuEntry:
     kind, _, header, size, _, minor, major, arch, flags = fields
     suffix = "a" if flags & _EXACT else "f" if flags & _FAMILY else ""
     ptx = kind == Kind.PTX
-    entry = GpuEntry(
+    return GpuEntry(
         kind=kind,
         target=Target(Capability(arch // 10, arch % 10), ptx=ptx, suffix=suffix),
-        compressed=bool(flags & _COMPRESSED),
+        compressed=bool(flags & (LZ4 | ZSTD)),
         flags=flags,
         offset=offset,
         size=header + size,
         ptx_isa=Version(f"{major}.{minor}") if ptx else None,
     )
-    return entry, header + size

@@ -1,22 +1,46 @@
 """The code itself of one entry of a fatbin: a cubin or PTX text, decompressed where nvcc compressed it.
 
 nvcc up to 12.7 packs with LZ4 (flag 0x2000): one bare block, its length at +16 of the entry's header and the length of
-what comes out at +56. Newer ones use zstd (0x8000), which Python's standard library reads from 3.14 on.
+what comes out at +56. Newer ones can also use zstd (0x8000).
 """
 
 from __future__ import annotations
 
-import importlib
+import io
+import re
 import struct
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from rekindle.core.errors import BadInput
 from rekindle.formats.access import Bytes, broken, exactly
-from rekindle.formats.fatbin import GpuEntry
+from rekindle.formats.compression import lz4_block, zstd_error, zstd_opened
+from rekindle.knowledge.gpu.capability import Target
 
-_LZ4, _ZSTD = 0x2000, 0x8000
+if TYPE_CHECKING:
+    from rekindle.formats.fatbin import GpuEntry
+
+LZ4, ZSTD = 0x2000, 0x8000
 _HEADER = struct.Struct("<4xIQI4x32xQ")
 # The largest PTX of a torch library has 60 MB.
 _LARGEST = 1 << 30
+# What is looked at to tell code from something else: enough for the header of a cubin, or the comments before PTX.
+_BEGINNING = 4096 - _HEADER.size
+# zstd gives nothing before a whole block, which has this size at most.
+_BLOCK = (128 << 10) + 32
+# Entries without kernels are small: real ones have 100 to 1,600 bytes in the file.
+_SMALL = 64 << 10
+_CUBIN = struct.Struct("<4sBxxxB9xH28xI")
+_CUDA, _NEW_ABI = 190, 8
+_PTX = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*\.version\s", re.DOTALL)
+
+
+class Content(str, Enum):
+    """What an entry really holds: kernels, none (what a linker leaves where there are none), or no code at all."""
+
+    KERNELS = "kernels"
+    NO_KERNELS = "no kernels"
+    NOT_CODE = "not code"
 
 
 def payload(source: Bytes, entry: GpuEntry) -> bytes:
@@ -30,69 +54,69 @@ def payload(source: Bytes, entry: GpuEntry) -> bytes:
         return data
     if unpacked > _LARGEST or packed > len(data):
         raise broken(source, "compressed GPU code has an impossible size")
-    if entry.flags & _LZ4:
-        return lz4_block(data[:packed], unpacked, source.name)
-    return _zstd(data[:packed], unpacked, source.name)
-
-
-def lz4_block(data: bytes, size: int, name: str = "the data") -> bytes:
-    """One LZ4 block: literals and copies of what came before, up to `size` bytes."""
-    out = bytearray()
-    at, end = 0, len(data)
-    try:
-        while at < end:
-            token = data[at]
-            at, literals = _length(data, at + 1, token >> 4)
-            if literals > end - at or len(out) + literals > size:
-                raise IndexError
-            out += data[at : at + literals]
-            at += literals
-            if at >= end:
-                break
-            back = data[at] | data[at + 1] << 8
-            at, copied = _length(data, at + 2, token & 15)
-            copied += 4
-            if not 0 < back <= len(out) or len(out) + copied > size:
-                raise IndexError
-            _copy(out, back, copied)
-    except IndexError:
-        raise BadInput(f"`{name}` is broken: GPU code that does not decompress", hint="build the file again") from None
-    if len(out) != size:
-        raise BadInput(f"`{name}` is broken: GPU code is cut short", hint="build the file again")
-    return bytes(out)
-
-
-def _length(data: bytes, at: int, length: int) -> tuple[int, int]:
-    """A length of 15 goes on in the following bytes, as long as they are 255."""
-    if length == 15:
-        while True:
-            more = data[at]
-            at += 1
-            length += more
-            if more != 255:
-                break
-    return at, length
-
-
-def _copy(out: bytearray, back: int, length: int) -> None:
-    begin = len(out) - back
-    if length <= back:
-        out += out[begin : begin + length]
-        return
-    # The copy reads what it has just written: a pattern that repeats.
-    pattern = bytes(out[begin:])
-    out += (pattern * (length // back + 1))[:length]
-
-
-def _zstd(data: bytes, size: int, name: str) -> bytes:
-    try:
-        zstd = importlib.import_module("compression.zstd")
-    except ImportError:
-        raise BadInput(
-            f"the GPU code of `{name}` is compressed with zstd, which this Python cannot read",
-            hint="run Rekindle with Python 3.14 or newer",
-        ) from None
-    out: bytes = zstd.ZstdDecompressor().decompress(data, max_length=size + 1)
-    if len(out) != size:
-        raise BadInput(f"`{name}` is broken: GPU code is cut short", hint="build the file again")
+    out = _unpacked(data[:packed], entry.flags, unpacked, source.name)
+    if len(out) != unpacked:
+        raise BadInput(f"`{source.name}` is broken: GPU code is cut short", hint="build the file again")
     return out
+
+
+def wanted(flags: int, stored: int) -> int:
+    """How many bytes of the payload `content` needs."""
+    return min(stored, _BLOCK if flags & ZSTD else _BEGINNING)
+
+
+def work(flags: int, looked_at: int) -> int:
+    """What `content` costs, in steps of a budget."""
+    return 16 if flags & ZSTD else looked_at // 16 if flags & LZ4 else 1
+
+
+def content(entry: memoryview, target: Target, flags: int, *, small: bool) -> Content:
+    """What an entry holds, by its header and the beginning of its payload (`wanted` bytes).
+
+    Kernels are looked for only in a `small` container, and where all of an entry is at hand.
+    """
+    if len(entry) < _HEADER.size:
+        return Content.NOT_CODE
+    header, stored, packed, unpacked = _HEADER.unpack_from(entry)
+    data = bytes(entry[header:])
+    whole = len(data) == stored
+    if flags & (LZ4 | ZSTD):
+        if unpacked > _LARGEST:
+            return Content.NOT_CODE
+        whole = whole and unpacked <= _SMALL
+        try:
+            most = unpacked if small and whole else _BEGINNING if target.ptx else _CUBIN.size
+            data = _beginning(data[:packed], flags, unpacked, most)
+        except BadInput:
+            return Content.NOT_CODE
+    if not (_PTX.match(data) if target.ptx else _is_cubin(data, target)):
+        return Content.NOT_CODE
+    if small and whole and (b".entry" if target.ptx else b".text.") not in data:
+        return Content.NO_KERNELS
+    return Content.KERNELS
+
+
+def _is_cubin(data: bytes, target: Target) -> bool:
+    """The header of an ELF file for CUDA that says the same target: in the flags, a byte higher from CUDA 13 on."""
+    if len(data) < _CUBIN.size:
+        return False
+    magic, _, abi, machine, flags = _CUBIN.unpack_from(data)
+    capability = target.capability
+    number = (flags >> 8 if abi >= _NEW_ABI else flags) & 0xFF
+    return bool(magic == b"\x7fELF" and machine == _CUDA and number == capability.major * 10 + capability.minor)
+
+
+def _unpacked(data: bytes, flags: int, size: int, name: str) -> bytes:
+    return lz4_block(data, size, name) if flags & LZ4 else _zstd(data, size, size + 1, name)
+
+
+def _beginning(data: bytes, flags: int, size: int, most: int) -> bytes:
+    """Up to `most` of the `size` bytes that come out, of packed code of which `data` is the beginning."""
+    return lz4_block(data, most, whole=False) if flags & LZ4 else _zstd(data, size, most)
+
+
+def _zstd(data: bytes, size: int, most: int, name: str = "the data") -> bytes:
+    try:
+        return zstd_opened(io.BytesIO(data), largest=size).read(most)
+    except (zstd_error(), EOFError):
+        raise BadInput(f"`{name}` is broken: GPU code that does not decompress", hint="build the file again") from None

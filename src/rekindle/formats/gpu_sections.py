@@ -15,38 +15,20 @@ from rekindle.knowledge.gpu.gpu_code import GpuCode
 _NAMES = (".nv_fatb", "__nv_rel")
 # cuFFT keeps 23,983 of its 23,984 containers in `.data`; nobody else's `.data` is that large.
 _LARGE_DATA = 8 << 20
-_WORTH_SAMPLING = 64 << 20
-_PIECES, _PIECE = 256, 32 << 10
 
 
-def gpu_code(source: Bytes, *, sample: bool = False) -> GpuCode:
-    """The GPU code of an ELF or PE file. A file without a section table is searched from end to end.
-
-    With `sample`, of a section larger than 64 MB only pieces are looked at, evenly spread: enough to know which cards
-    a library of tens of thousands of kernels was made for, not to count them.
-    """
+def gpu_code(source: Bytes) -> GpuCode:
+    """The GPU code of an ELF or PE file. A file without a section table is searched from end to end."""
     found = regions(source)
     if found is None:
         return fatbin.gpu_code(source.name, fatbin.scan(source))
     containers: list[fatbin.Container] = []
     for name, offset, size in found:
         part = Slice(source, offset, size, source.name)
-        inside = _some(part) if sample and part.size > _WORTH_SAMPLING else fatbin.scan(part)
         # What lies in `.data` is nearly all that cuFFT has: there it counts.
         section = name if name.startswith(_NAMES) else None
-        containers += [msgspec.structs.replace(container, section=section) for container in inside]
+        containers += [msgspec.structs.replace(container, section=section) for container in fatbin.scan(part)]
     return fatbin.gpu_code(source.name, containers)
-
-
-def _some(part: Bytes) -> list[fatbin.Container]:
-    found: dict[int, fatbin.Container] = {}
-    for number in range(_PIECES):
-        at = part.size * number // _PIECES
-        scanner = fatbin.Scanner(part.size, part.name, part.budget)
-        scanner.wanted = at
-        scanner.feed(at, part.read(at, _PIECE))
-        found |= {container.offset: container for container in scanner.finish()}
-    return list(found.values())
 
 
 def regions(source: Bytes) -> list[tuple[str, int, int]] | None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib
 import lzma
 import posixpath
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -25,37 +23,12 @@ from rekindle.formats import tar
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.budget import Unpacking
+from rekindle.formats.compression import zstd_error, zstd_opened
 
-
-@lru_cache(maxsize=1)
-def _own_zstandard() -> Any:
-    """Python's own module, which it has from 3.14 on; None before that: the package `zstandard` then."""
-    try:
-        return importlib.import_module("compression.zstd")
-    except ModuleNotFoundError:
-        return None
-
-
-def zstandard_error() -> type[Exception]:
-    """What a damaged stream raises."""
-    return cast("type[Exception]", (_own_zstandard() or importlib.import_module("zstandard")).ZstdError)
-
-
-def zstandard_opened(stream: Any) -> IO[bytes]:
-    """The unpacked bytes of a stream that has `read`, one frame after the other."""
-    own = _own_zstandard()
-    if own:
-        options = {own.DecompressionParameter.window_log_max: _WINDOW}
-        return cast("IO[bytes]", own.ZstdFile(stream, options=options))
-    unpacker = importlib.import_module("zstandard").ZstdDecompressor(max_window_size=1 << _WINDOW)
-    return cast("IO[bytes]", unpacker.stream_reader(stream, read_across_frames=True))
-
-
-_WINDOW = 31  # Archives packed with `--long=31` are read, too: two gigabytes of window.
 _CHUNK = 1 << 20
 _AR = b"!<arch>\n"
 _AR_HEADER = 60
-_BROKEN = (*tar.DAMAGE, lzma.LZMAError, OSError, zstandard_error())
+_BROKEN = (*tar.DAMAGE, lzma.LZMAError, OSError, zstd_error())
 _EXECUTABLE = 0o100
 ENDINGS = (".deb", ".whl", ".zip", ".conda", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".tar")
 
@@ -213,7 +186,7 @@ def _opened(stream: IO[bytes] | _Window | _Pieces, kind: str) -> IO[bytes]:
     if kind == ".tar.bz2":
         return bz2.open(raw)
     if kind == ".tar.zst":
-        return zstandard_opened(raw)
+        return zstd_opened(raw)
     if kind == ".tar":
         return cast("IO[bytes]", stream)
     raise ValueError(f"{kind} is not a known compression")

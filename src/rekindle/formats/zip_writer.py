@@ -21,7 +21,7 @@ import msgspec
 
 from rekindle.core.errors import UsageError
 from rekindle.formats import zip_layout as layout
-from rekindle.formats.deflate import engine
+from rekindle.formats.compression import engine
 
 # Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.
 _LEVEL = 2

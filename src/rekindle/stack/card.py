@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from rekindle.compat import old_wheels
+from rekindle.compat.old_wheels import OldShare
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
@@ -16,8 +18,6 @@ from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.torch import old_wheels
-from rekindle.knowledge.torch.old_wheels import OldShare
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer

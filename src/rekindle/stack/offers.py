@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rekindle.compat.gpu_code import own
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode, Group, own
+from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.other_builds import community_wheels, conda_builds

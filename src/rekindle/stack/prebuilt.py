@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rekindle.compat.driver_card import Window
+from rekindle.compat.gpu_code import overall, served
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, served
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates

@@ -8,11 +8,13 @@ import msgspec
 
 from rekindle.compat import driver_cuda
 from rekindle.compat.feature_card import has
+from rekindle.compat.old_wheels import spoken
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
-from rekindle.knowledge.torch import old_wheels, projects
+from rekindle.knowledge.torch import projects
+from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
@@ -55,10 +57,8 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What was assumed, what a newer driver would open, where the data ends, and how several cards are told apart."""
     found = [*_assumed(situation), *several_cards(situation, best)]
     if best.route is RouteKind.SOURCE_BUILD and wish.torch is None and situation.system == "linux":
-        opened = f"official Linux wheels before 1.10 ({len(old_wheels.old_wheels())} opened)"
-        found += [
-            f"{opened} with code for {one}: {old_wheels.spoken(one)}" for one in sorted(set(situation.capabilities))
-        ]
+        opened = f"official Linux wheels before 1.10 ({len(old_wheels())} opened)"
+        found += [f"{opened} with code for {one}: {spoken(one)}" for one in sorted(set(situation.capabilities))]
     if situation.driver is None:
         return tuple(found)
     if driver_cuda.is_newer_than_tables(situation.driver):

@@ -1,6 +1,7 @@
 // nvcc 11.8 -gencode arch=compute_35,code=[sm_35,compute_35] -fatbin -o ptx.fatbin kernels.cu
 // nvcc 11.8 -gencode arch=compute_35,code=sm_35 -fatbin -o bare.fatbin kernels.cu
 // nvcc 11.8 -gencode arch=compute_35,code=[sm_35,compute_35] -gencode arch=compute_90,code=sm_90 -fatbin -o native.fatbin
+// nvcc 13.0 -gencode arch=compute_75,code=[sm_75,compute_75] -Xfatbin -compress-all -fatbin -o zstd.fatbin kernels.cu
 template <typename T> __global__ void scale(T *x, T factor, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] = x[i] * factor;

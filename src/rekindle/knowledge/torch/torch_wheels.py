@@ -7,8 +7,8 @@ What people printed on real machines stands beside it.
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served
+from rekindle.knowledge.gpu.capability import Coverage, Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Row, cached, decided, observed
 
 
@@ -26,13 +26,6 @@ class TorchWheel(Row, frozen=True, kw_only=True):
     glibc: Version | None
     gpu_code: tuple[GpuCode, ...]
     coverage: dict[str, Coverage]
-
-    def served(self, card: Capability) -> dict[str, Served]:
-        """How far each of torch's own libraries serves a card."""
-        return {code.file: served(code, card) for code in own(self.gpu_code)}
-
-    def covers(self, card: Capability) -> Coverage:
-        return overall(answer.coverage for answer in self.served(card).values())
 
 
 @cached
@@ -67,3 +60,27 @@ def printed_list(torch: str, variant: str | None, system: str) -> PrintedList | 
     """The report on a wheel; None: nobody's is in the tables."""
     wanted = (torch, variant, system)
     return next((row for row in printed_lists() if (row.torch, row.variant, row.system) == wanted), None)
+
+
+class OldWheel(Row, frozen=True, kw_only=True):
+    """A Linux wheel of torch 1.0 to 1.9: the last patch of a minor release, which is no route of a plan.
+
+    `pythons` are all that this release has a Linux wheel for.
+    """
+
+    version: str
+    wheel: str
+    system: str
+    machine: str
+    pythons: tuple[str, ...]
+    cuda: Version | None
+    glibc: Version | None
+    gpu_code: tuple[GpuCode, ...]
+    coverage: dict[str, Coverage]
+
+
+@cached
+def old_wheels() -> tuple[OldWheel, ...]:
+    """Oldest first."""
+    rows = observed("old_wheels", dict[str, tuple[OldWheel, ...]])["wheels"]
+    return tuple(sorted(rows, key=lambda row: Version(row.version)))

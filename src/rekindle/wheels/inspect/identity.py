@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.formats import package
-from rekindle.formats.binary import Binary, is_binary
+from rekindle.formats.binary import Binary, codes, is_binary
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.model.wheel import WheelIdentity
@@ -89,7 +89,7 @@ def of_binaries(binaries: Sequence[Binary]) -> Identity:
         cudnn=_cudnn((), binaries),
         glibc=_floor(binaries, "GLIBC"),
         glibcxx=_floor(binaries, "GLIBCXX"),
-        targets=sums([found.code for found in binaries if found.containers]),
+        targets=sums(codes(binaries)),
         cpu=max((found.elf.isa for found in binaries if found.elf and found.elf.isa), default=None),
     )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.compat.driver_cuda import DriverNeed, need
+from rekindle.compat.gpu_code import Served, overall, own, served
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.findings import Finding
@@ -21,7 +22,7 @@ from rekindle.formats.package import Package
 from rekindle.formats.remote import Remote
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
-from rekindle.knowledge.gpu.gpu_code import GpuCode, Served, overall, own, served
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.closure import linkage, search_path
 from rekindle.wheels.closure.closure import Elsewhere
@@ -148,7 +149,7 @@ class InspectedCode(NamedTuple):
 def inspect_with_code(where: Path) -> InspectedCode:
     with package.open_package(where) as opened:
         binaries = read_binaries(opened)
-        code = own([found.code for found in binaries if found.containers])
+        code = own(binary.codes(binaries))
         return InspectedCode(_of_package(opened, binaries, (), kernels=False), tuple(code), cuda_linked(binaries))
 
 
@@ -246,7 +247,7 @@ class _Read(msgspec.Struct, frozen=True, kw_only=True):
 
 def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspection:
     known, closure = read.known, read.closure
-    codes = [found.code for found in read.binaries if found.containers]
+    codes = binary.codes(read.binaries)
     lists = {found.name: _kernels(found) for found in read.binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}

@@ -106,7 +106,7 @@ def info_findings(found: Package) -> list[Finding]:
 
 
 def header_findings(binaries: Iterable[Binary]) -> list[Finding]:
-    """Files that call themselves libraries and cannot be read as such, and containers of GPU code cut short."""
+    """Files that call themselves libraries and cannot be read as such, and GPU code that is none or is cut short."""
     findings = [
         Finding(
             id="header",
@@ -119,6 +119,19 @@ def header_findings(binaries: Iterable[Binary]) -> list[Finding]:
         if found.problem
     ]
     for found in binaries:
+        broken = [entry for container in found.containers for entry in container.broken]
+        if broken:
+            named = ", ".join(dict.fromkeys(str(entry.target) for entry in broken))
+            findings.append(
+                Finding(
+                    id="header",
+                    state=State.FAIL,
+                    found=f"`{found.name}`: what it calls code for {named} is neither a cubin nor PTX of that target "
+                    f"({len(broken)} times, first at offset {broken[0].offset:#x})",
+                    why="the driver loads none of it",
+                    fix=Fix(text="download or build it again"),
+                )
+            )
         cut = [container for container in found.containers if not container.whole]
         if cut:
             findings.append(

@@ -7,13 +7,14 @@ from fnmatch import fnmatch
 
 import msgspec
 
+from rekindle.compat.gpu_code import own, served
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
-from rekindle.formats.binary import Binary
+from rekindle.formats.binary import Binary, codes
 from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
-from rekindle.knowledge.gpu.gpu_code import own, served, sums
+from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
@@ -110,7 +111,7 @@ def complete(
 
 def own_cards(binaries: Sequence[Binary]) -> tuple[Capability, ...]:
     """The cards for which the wheel's own libraries hold native code: a cuDNN without code for them is of no use."""
-    targets = (Target.parse(text) for text in sums(own([found.code for found in binaries if found.containers])))
+    targets = (Target.parse(text) for text in sums(own(codes(binaries))))
     return tuple(sorted({target.capability for target in targets if not target.ptx}))
 
 
@@ -169,7 +170,7 @@ def _checked(
             text = f"`{member}` from {supply.origin} is for {found.machine}, the wheel is for {machine}"
             findings.append(Finding(id="repair.machine", state=State.FAIL, found=text))
         for card in cards:
-            if found.containers and served(found.code, card).coverage is Coverage.NO:
+            if any(served(code, card).coverage is Coverage.NO for code in codes([found])):
                 text = f"`{member}` from {supply.origin} has no code for {card.sm}"
                 why = "calls into it fail on that GPU, even where the rest of the wheel supports it"
                 state = State.FAIL if sure else State.WARN

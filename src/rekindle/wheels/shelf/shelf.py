@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from rekindle.compat.gpu_code import overall, served
 from rekindle.core import codec, files, paths, signing
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
@@ -24,7 +25,6 @@ from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import overall, served
 from rekindle.model.wheel import identity_fields, python_of
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.batch import wheels_in

@@ -116,7 +116,7 @@ def _lines(
     wheel: Path | None,
     home: InstalledTorch | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
-    refused = reading.refusal(opened, code, old, here.capability if here else _NEWEST)
+    refused = reading.refusal(code, old, here.capability if here else _NEWEST)
     if refused is not None:
         return [refused, *_static(opened, code, old, request)], (None, None)
     if here is None:

@@ -13,16 +13,17 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.compat.gpu_code import served
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.formats import cubin, gpu_payload
 from rekindle.formats.access import File
-from rekindle.formats.binary import Binary
+from rekindle.formats.binary import Binary, codes
 from rekindle.formats.cubin import CubinKernel
-from rekindle.formats.fatbin import Container, GpuEntry, Kind, sorted_out
+from rekindle.formats.fatbin import Container, Kind, sorted_out
 from rekindle.formats.package import Folder, Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
 from rekindle.knowledge.gpu.launch_limits import LaunchLimits
 from rekindle.wheels.inspect.identity import read_binaries
 
@@ -45,7 +46,8 @@ class OwnCode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def containers(self) -> tuple[tuple[str, Container], ...]:
-        return tuple((one.name, container) for one in self.own for container in sorted_out(one.containers)[0])
+        found = ((one.name, container) for one in self.own for container in sorted_out(one.containers)[0])
+        return tuple((name, container) for name, container in found if container.code)
 
     @property
     def ptx(self) -> tuple[Target, ...]:
@@ -62,9 +64,9 @@ def own_code(package: Package) -> OwnCode:
     )
 
 
-def refusal(package: Package, code: OwnCode, old: Target, stand_in: Capability) -> Finding | None:
+def refusal(code: OwnCode, old: Target, stand_in: Capability) -> Finding | None:
     """Why this cannot be shown on that card: nothing of its own runs there, native code would, or the wrong PTX."""
-    containers = _with_kernels(package, code, old, stand_in)
+    containers = code.containers
     if not containers:
         return _refused("it has no GPU code of its own", "there is nothing to run")
     native = [
@@ -97,47 +99,6 @@ def refusal(package: Package, code: OwnCode, old: Target, stand_in: Capability) 
             "what ran would not be the old card's own code",
         )
     return None
-
-
-def _with_kernels(
-    package: Package, code: OwnCode, old: Target, stand_in: Capability
-) -> tuple[tuple[str, Container], ...]:
-    """Without those that hold no kernel: nvcc's device linker leaves one in every library that it links.
-
-    Only what would be refused is looked into; what cannot be read stays.
-    """
-    kept = []
-    for binary in code.own:
-        found = sorted_out(binary.containers)[0]
-        suspicious = [one for one in found if _chosen(one, stand_in) != old or _native(one, stand_in)]
-        empty = _empty(package, binary, suspicious) if suspicious else set()
-        kept += [(binary.name, one) for one in found if one.offset not in empty]
-    return tuple(kept)
-
-
-def _native(container: Container, stand_in: Capability) -> bool:
-    return any(not target.ptx and runs(target, stand_in) is Runs.NATIVE for target in container.targets)
-
-
-def _empty(package: Package, binary: Binary, containers: Sequence[Container]) -> set[int]:
-    found = set()
-    with _on_disk(package, binary.name) as path, File(path, binary.name) as file:
-        for container in containers:
-            try:
-                if not any(_names(file, entry) for entry in container.entries):
-                    found.add(container.offset)
-            except BadInput:
-                continue
-    return found
-
-
-def _names(file: File, entry: GpuEntry) -> frozenset[str]:
-    data = gpu_payload.payload(file, entry)
-    if entry.kind == Kind.CUBIN:
-        return frozenset(kernel.name for kernel in cubin.kernels(data))
-    if entry.kind == Kind.PTX:
-        return cubin.ptx_kernels(data)
-    raise BadInput(f"GPU code of kind {entry.kind} is not understood", hint="build it for one card at a time")
 
 
 def launch_limits(kernels: Sequence[ReadKernels], limit: LaunchLimits | None, old: Target) -> Finding:
@@ -246,13 +207,13 @@ def _on_disk(package: Package, name: str) -> Iterator[Path]:
 
 def vendor_libraries(libraries: Iterable[Binary], old: Target) -> Finding:
     """Line 5: NVIDIA's libraries run code of their own; for the old card it must at least be there."""
-    found = sorted(libraries, key=lambda one: one.file)
+    found = sorted((one for one in libraries if codes([one])), key=lambda one: one.file)
     if not found:
         return _open(
             "libraries",
             f"the CUDA libraries are not in it, so it was not read whether they have code for {old.capability.sm}",
         )
-    lacking = [one.file for one in found if not _serves(one, old.capability)]
+    lacking = [one.file for one in found if served(one.code, old.capability).coverage is Coverage.NO]
     if lacking:
         return Finding(
             id="libraries",
@@ -268,10 +229,6 @@ def vendor_libraries(libraries: Iterable[Binary], old: Target) -> Finding:
         f"{', '.join(one.file for one in found)}; what they computed here ran on the stand-in's own kernels and is "
         "not proven",
     )
-
-
-def _serves(binary: Binary, old: Capability) -> bool:
-    return any(runs(target, old) is not Runs.NO for container in binary.containers for target in container.targets)
 
 
 def magma_line(code: OwnCode) -> Finding:

@@ -1,50 +1,17 @@
-"""The Linux wheels of torch 1.0 to 1.9 of the package index: what GPU code is in them, counted per container.
-
-They are older than everything else in the tables and are no route of a plan: no other fact about those releases is
-known. But an owner of an old card should hear what they hold.
-"""
+"""How far the Linux wheels of torch 1.0 to 1.9 serve a card."""
 
 from __future__ import annotations
 
 import msgspec
 
+from rekindle.compat.gpu_code import overall, own, served
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.gpu.gpu_code import GpuCode, overall, own, served
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.torch.torch_wheels import OldWheel, old_wheels
 
 _NEARLY = 0.95
 """cuDNN is linked into the wheels of that time; each of its kernels is there for a few architectures only, so that the
 same 13 to 15 containers of 731 to 921 lack every card but Pascal."""
-
-
-class OldWheel(Row, frozen=True, kw_only=True):
-    """The last patch of a minor release; `pythons` are all that this release has a Linux wheel for."""
-
-    version: str
-    wheel: str
-    system: str
-    machine: str
-    pythons: tuple[str, ...]
-    cuda: Version | None
-    glibc: Version | None
-    gpu_code: tuple[GpuCode, ...]
-    coverage: dict[str, Coverage]
-
-    def share(self, card: Capability) -> OldShare:
-        """How much of torch's own GPU code runs on a card: by its largest library, which the others go with."""
-        codes = own(self.gpu_code)
-        parts = [served(code, card) for code in codes]
-        main = max(parts, key=lambda part: part.containers, default=None)
-        return OldShare(
-            torch=self.version,
-            pythons=self.pythons,
-            cuda=self.cuda,
-            coverage=overall(part.coverage for part in parts),
-            runs=main.native + main.jit if main else 0,
-            containers=main.containers if main else 0,
-            by_jit=bool(main and main.by_jit),
-        )
 
 
 class OldShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,16 +32,25 @@ class OldShare(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.torch} in {self.runs} of {self.containers} containers"
 
 
-@cached
-def old_wheels() -> tuple[OldWheel, ...]:
-    """Oldest first."""
-    rows = observed("old_wheels", dict[str, tuple[OldWheel, ...]])["wheels"]
-    return tuple(sorted(rows, key=lambda row: Version(row.version)))
+def share(row: OldWheel, card: Capability) -> OldShare:
+    """How much of torch's own GPU code runs on a card: by its largest library, which the others go with."""
+    codes = own(row.gpu_code)
+    parts = [served(code, card) for code in codes]
+    main = max(parts, key=lambda part: part.containers, default=None)
+    return OldShare(
+        torch=row.version,
+        pythons=row.pythons,
+        cuda=row.cuda,
+        coverage=overall(part.coverage for part in parts),
+        runs=main.native + main.jit if main else 0,
+        containers=main.containers if main else 0,
+        by_jit=bool(main and main.by_jit),
+    )
 
 
 def shares(card: Capability) -> tuple[OldShare, ...]:
     """What each of them has for a card; those that have nothing are left out."""
-    found = [row.share(card) for row in old_wheels()]
+    found = [share(row, card) for row in old_wheels()]
     return tuple(each for each in found if each.coverage is not Coverage.NO)
 
 
