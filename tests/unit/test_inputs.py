@@ -359,3 +359,11 @@ def test_cards_before_fermi_are_named_as_such(name: str) -> None:
     seen = rekindle_command("gpu", name)
     assert seen.code == 3
     assert "older than Fermi" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"), [(">=2.6,<2.9", True), ("2.7", True), ("2.7.1+cu118", True), (">=2.8", False)]
+)
+def test_verify_takes_a_range_as_a_range(asked: str, fits: bool) -> None:
+    """`verify --torch ">=2.6"` held a wheel against the newest release alone."""
+    assert read_torch(asked).admits("2.7.1+cu118") is fits

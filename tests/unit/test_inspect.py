@@ -95,6 +95,14 @@ def test_a_single_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "9.0" in found["by_jit"]
 
 
+def test_a_fail_is_an_exit_code(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It printed FAIL and ended with 0."""
+    code, out, _ = answer(capsys, str(wheel), "--gpu", "RTX 2080 Ti")
+    assert (code, "FAIL" in out) == (8, True)
+    code, out, _ = answer(capsys, str(wheel), "--gpu", "H200")
+    assert (code, "FAIL" in out) == (0, False)
+
+
 def test_a_folder_reads_like_the_wheel(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "site-packages"
     with zipfile.ZipFile(wheel) as archive:

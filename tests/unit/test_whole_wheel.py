@@ -55,6 +55,32 @@ def test_functions_of_the_driver_are_not_missing(tmp_path: Path, asked: str, sta
     assert [one.state for one in found] == [state], found
 
 
+@linux
+@pytest.mark.parametrize(("linked", "state"), [(False, State.WARN), (True, State.FAIL)])
+def test_a_library_that_nothing_loads_lacks_nothing(tmp_path: Path, linked: bool, state: State) -> None:
+    """torch 2.15.0 brings a libgfortran that none of its files needs, without the libquadmath that this one needs."""
+    root = tmp_path / "built"
+    root.mkdir()
+    gcc = Compiler(root, "")
+    quad = gcc.build("elsewhere/libquadmath.so.0", offers=["quad"], options=["-Wl,-soname,libquadmath.so.0"])
+    options = ["-Wl,--no-as-needed", str(quad), "-Wl,-soname,libgfortran.so.5"]
+    fortran = gcc.build("torch/lib/libgfortran.so.5", offers=["etime"], wants=["quad"], options=options)
+    needs = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", str(fortran)] if linked else []
+    torch = gcc.build("torch/lib/libtorch_cpu.so", options=["-Wl,-rpath,$ORIGIN", *needs])
+    files = {
+        "torch/__init__.py": b"",
+        "torch/lib/libgfortran.so.5": fortran.read_bytes(),
+        "torch/lib/libtorch_cpu.so": torch.read_bytes(),
+        "torch-2.15.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 2.15.0\n",
+        "torch-2.15.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n",
+    }
+    with open_package(small_wheels.make(tmp_path, files, name="torch-2.15.0-py3-none-any.whl")) as opened:
+        followed = closure(read_binaries(opened), torch=True)
+    assert followed is not None
+    missing = [one for one in findings(followed) if "libquadmath.so.0" in one.found]
+    assert [one.state for one in missing] == [state], missing
+
+
 def test_a_compiler_may_be_asked_for_by_any_of_its_names() -> None:
     found = FoundCompiler(
         kind="gcc", path="/usr/bin/g++", version=Version("11.3.0"), default=True, also=("/usr/bin/g++-11",)

@@ -27,7 +27,7 @@ from rekindle.core import console
 @click.option(
     "--check",
     is_flag=True,
-    help="Exit with the code of the worst finding instead of 0: 8 if a GPU named with --gpu is not served.",
+    help="Also exit with 9 if something could not be checked.",
 )
 @options.as_json
 def command(
@@ -68,7 +68,5 @@ def command(
     elif len(seen) > 1:
         console.out(f"\n{report.closing(seen, wanted)}")
     items = [item for found in seen for item in found.findings]
-    if check:
-        return findings.exit_code(findings.worst(items))
-    lost = any(item.id == "require" and item.state is findings.State.FAIL for item in items)
-    return findings.exit_code(findings.State.FAIL) if lost else 0
+    state = findings.worst(items)
+    return findings.exit_code(state) if check or state is findings.State.FAIL else 0

@@ -121,7 +121,8 @@ def command(
             "`--output`, `--junit` and `--share` go with one wheel", hint="each wheel's report is written beside it"
         )
     meant, toolkit = with_cuda(torch, cuda)
-    release, built = meant.release if torch else None, str(toolkit) if toolkit else None
+    release = (meant.wanted or meant.release) if torch else None
+    built = str(toolkit) if toolkit else None
     expected = (
         verify.Expected(torch=release, cuda=built, cards=gpus, bench=bench, all_gpus=all_gpus)
         if plan is None

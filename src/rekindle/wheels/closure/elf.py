@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
@@ -65,6 +66,8 @@ class _ElfWalk(Walk):
             for name in {found.file, found.elf.soname if found.elf else None} - {None}:
                 self.by_name.setdefault(str(name), []).append(found)
         self.inherited = {folder for found in self.files if found.elf for folder in _folders(found, found.elf.rpath)}
+        self.wanted = {name for found in self.files if found.elf for name in found.elf.needed}
+        self.opened = [name for found in self.files for row in loaded_by(found.file, "linux") for name in row.loads]
 
     def result(self) -> Closure:
         # What one file finds by its run path is loaded then, and serves every other one that asks for it by name.
@@ -133,10 +136,20 @@ class _ElfWalk(Walk):
         if owner is not None and owner.owner == "compiler" and self.torch:
             # torch itself cannot be imported without it.
             owner = None
+        old = self.missing.get(library)
+        if self._is_idle(found) and (old is None or old.owner == "optional"):
+            self.missing[library] = MissingLibrary(
+                library=library,
+                how=how,
+                wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
+                chain=(),
+                owner="optional",
+                note=f"only `{found.file}` needs it, which nothing in the package loads",
+            )
+            return None
         stray = next(iter(self.by_name.get(library, [])), None)
         if stray is not None:
             note = f"it is at `{stray.name}`, but no run path of `{found.name}` points there"
-        old = self.missing.get(library)
         self.missing[library] = MissingLibrary(
             library=library,
             how=old.how if old and old.how is LoadTime.IMPORT else how,
@@ -148,6 +161,12 @@ class _ElfWalk(Walk):
             package=owner.package if owner and not stray else None,
         )
         return None
+
+    def _is_idle(self, found: Binary) -> bool:
+        """Is this a library in torch that no other file links or opens? By its version it was made to be linked."""
+        names = {found.file, found.elf.soname if found.elf else None}
+        opened = any(fnmatchcase(found.file, pattern) for pattern in self.opened)
+        return self.torch and ".so." in found.file and not names & self.wanted and not opened
 
     def _on_run_path(self, found: Binary, library: str, how: LoadTime) -> Binary | None:
         assert found.elf is not None
