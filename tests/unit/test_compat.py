@@ -14,11 +14,13 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.host_compiler import takes_msvc
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
+from rekindle.compat.toolkit_card import compiles
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.doctor.cuda import driven
+from rekindle.doctor.cuda import driven, targets
 from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.cuda import toolkits
+from rekindle.machine.model import FoundToolkit
 from rekindle.model.driver import Driver
 from rekindle.stack.driver import Driving, drive, window_of
 from rekindle.stack.rules import Candidate
@@ -123,3 +125,25 @@ def test_a_cuda_and_a_toolset_are_judged_alike(cuda: str, toolset: str, tmp_path
         assert remarks and all(answer.sentence in f"{each.found} {each.why}" for each in remarks)
     else:
         assert state is State.PASS and not refused and not remarks
+
+
+@pytest.mark.parametrize(
+    ("card", "cuda"), [("Tesla K40c", "12.3"), ("RTX 5070", "12.3"), ("Tesla K40c", "11.8"), ("V100", "13.0")]
+)
+def test_a_toolkit_and_a_card_are_judged_alike(card: str, cuda: str) -> None:
+    from rekindle.stack.resolver import resolve
+    from rekindle.stack.situation import Wish
+
+    situation = named([card], system="linux")
+    (own,) = situation.cards
+    answer = compiles(Version(cuda), own.capabilities[0], f"{own.name} ({own.capabilities[0].sm})")
+    verdict = resolve(situation, Wish(cuda=Version(cuda)))
+    refused = {each.sentence for each in verdict.rejections if each.rule == "toolkit-target"}
+    toolkit = FoundToolkit(root="/cuda", version=Version(cuda), nvcc="/cuda/bin/nvcc")
+    told = targets(toolkit, own.capabilities[0])
+    if isinstance(answer, Clash):
+        assert answer.sentence in refused and isinstance(told, Clash) and told.changes == answer.changes
+        for change in answer.changes:
+            assert isinstance(compiles(Version(change.value), own.capabilities[0], "x"), Fits)
+    else:
+        assert isinstance(told, Fits) and f"CUDA {cuda} cannot compile" not in " ".join(refused)

@@ -84,7 +84,7 @@ class TestBlackwellOnWindows:
     """RTX 5070, CUDA 12.3 first on PATH, 12.9 in CUDA_PATH, VS 2022 17.14: the machine of document 002."""
 
     def test_123_cannot_target_it_and_129_can(self) -> None:
-        finding = the("rtx5070-windows", "cuda.targets-card", State.FAIL, "CUDA 12.3 cannot target sm_120")
+        finding = the("rtx5070-windows", "cuda.targets-card", State.FAIL, "CUDA 12.3 cannot compile for sm_120")
         assert finding.fix
         assert "12.9" in finding.fix.text
         the("rtx5070-windows", "cuda.targets-card", State.PASS, "CUDA 12.9", "sm_120")

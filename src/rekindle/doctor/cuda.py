@@ -7,9 +7,9 @@ import posixpath
 from collections.abc import Iterator
 
 from rekindle.compat import driver_cuda
-from rekindle.compat.judgement import Clash, Unknown
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, judged
+from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, ShellVariable
-from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
@@ -145,18 +145,14 @@ def targets_card(machine: Machine) -> Iterator[Finding]:
     for card in machine.capabilities:
         fitting = [toolkit for toolkit in machine.toolkits if compiles_for(toolkit, card)]
         for turn, toolkit in enumerate(machine.toolkits):
-            fits = compiles_for(toolkit, card)
-            if fits is None:
-                found = f"what CUDA {short(toolkit)} compiles for is not known"
-                yield say("cuda.targets-card", State.UNVERIFIED, found)
-            elif fits:
-                yield say("cuda.targets-card", State.PASS, f"CUDA {short(toolkit)} compiles for {card.sm}")
-            else:
-                # Another toolkit that can, and comes first, makes this one a bystander.
-                first = turn == 0 or not fitting
-                fix = f"use CUDA {short(fitting[0])} ({fitting[0].root})" if fitting else wanted_toolkit(machine)
-                found = f"CUDA {short(toolkit)} cannot target {card.sm}{_span(toolkit)}"
-                yield say("cuda.targets-card", State.FAIL if first else State.WARN, found, fix=fix)
+            state, found = judged(targets(toolkit, card), f"CUDA {short(toolkit)} compiles for {card.sm}")
+            if state is not State.FAIL:
+                yield say("cuda.targets-card", state, found)
+                continue
+            # Another toolkit that can, and comes first, makes this one a bystander.
+            first = turn == 0 or not fitting
+            fix = f"use CUDA {short(fitting[0])} ({fitting[0].root})" if fitting else wanted_toolkit(machine)
+            yield say("cuda.targets-card", State.FAIL if first else State.WARN, found + _span(toolkit), fix=fix)
 
 
 @judge("cuda.driver-runs")
@@ -241,18 +237,14 @@ def short(toolkit: FoundToolkit) -> str:
     return str(toolkit.version.major_minor) if toolkit.version else "of unknown version"
 
 
-def compiles_for(toolkit: FoundToolkit, card: Capability) -> bool | None:
-    """Its own list of targets where it could be asked, else the tables'."""
-    if toolkit.targets:
-        return any(
-            t.capability.major == card.major and t.capability.minor <= card.minor
-            for t in toolkit.targets
-            if not t.suffix and not t.ptx
-        )
-    try:
-        return toolkits.toolkit(toolkit.version).compiles_for(card) if toolkit.version else None
-    except RekindleError:
-        return None
+def targets(toolkit: FoundToolkit, card: Capability) -> Judgement:
+    if toolkit.version is None:
+        return Unknown(missing=f"what CUDA {short(toolkit)} compiles for is not known")
+    return compiles(toolkit.version, card, card.sm, own=toolkit.targets)
+
+
+def compiles_for(toolkit: FoundToolkit, card: Capability) -> bool:
+    return isinstance(targets(toolkit, card), Fits)
 
 
 def driven(id: str, driver: Driver, cuda: Version, what: str) -> Finding:

@@ -9,6 +9,7 @@ import msgspec
 from rekindle.compat.driver_card import Window
 from rekindle.compat.host_compiler import gcc_majors, takes_msvc, toolset_range
 from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
@@ -52,18 +53,10 @@ def usable_toolkits(
     for toolkit in toolkits.toolkits():
         candidate = Candidate(name=f"CUDA {toolkit.version}", route=RouteKind.SOURCE_BUILD, cuda=toolkit.version)
         found = [
-            broken(
-                "toolkit-target",
-                candidate,
-                row=toolkit,
-                cuda=toolkit.version,
-                card=card.name,
-                sm=capability.sm,
-                range=target_range(capability),
-            )
+            broken("toolkit-target", candidate, row=toolkit, sentence=answer.sentence)
             for card in situation.cards
             for capability in card.capabilities
-            if not toolkit.compiles_for(capability)
+            if isinstance(answer := compiles(toolkit.version, capability, f"{card.name} ({capability.sm})"), Clash)
         ]
         driving = drive(toolkit, situation, window, candidate)
         if isinstance(driving, Rejection):
@@ -72,16 +65,6 @@ def usable_toolkits(
             usable.append((toolkit, driving))
         rejected += found
     return usable, rejected
-
-
-@cached
-def target_range(capability: Capability) -> str:
-    """`11.8 is the last that can`, `12.8 is the first that can`, or that none of the tables can."""
-    able = [row.version for row in toolkits.toolkits() if row.compiles_for(capability)]
-    if not able:
-        return "no toolkit since 10.2 can"
-    newest = toolkits.toolkits()[-1].version
-    return f"{able[-1]} is the last that can" if able[-1] != newest else f"{able[0]} is the first that can"
 
 
 def consider(
