@@ -23,7 +23,7 @@ WORDS = [
 
 @pytest.mark.parametrize("words", WORDS, ids=str)
 def test_cmd_hands_on_the_words(tmp_path: Path, words: list[str]) -> None:
-    assert _through_cmd(tmp_path, Command(sys.executable, str(_printer(tmp_path)), *words)) == words
+    assert _through_cmd(tmp_path, Command(sys.executable, str(_printer(tmp_path)), *words, shell=Shell.CMD)) == words
 
 
 def test_cmd_sets_what_the_program_sees(tmp_path: Path) -> None:
