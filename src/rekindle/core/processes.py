@@ -223,7 +223,8 @@ def absolute_entries(path: str, *, windows: bool) -> list[str]:
 
 
 def _absolute(folder: str, *, windows: bool) -> bool:
-    if os.name != "nt" and folder.startswith("/"):  # also under test, where a Windows PATH has ordinary folders
+    # On Linux also of a Windows PATH: under test it has ordinary folders.
+    if folder.startswith("/") and (not windows or os.name != "nt"):
         return True
     drive, rest = ntpath.splitdrive(folder)
     return windows and bool(drive) and rest[:1] in ("\\", "/")
