@@ -7,6 +7,7 @@ torches, two CPU levels, on one shelf; each client must get the right file by th
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -137,7 +138,7 @@ def test_the_printed_line_gets_exactly_the_right_file(
     chosen = [entry for entry in found if (level or "x86v3") in entry.version] if level else found
     entry = next(each for each in chosen if level or "x86v3" not in each.version)
     line = install_command(root, entry)
-    requirement = line.rsplit('"', 2)[1]
+    requirement = shlex.split(line)[-1]
     assert requirement == f"ext=={entry.version}"
     done = subprocess.run(
         _words(client, index, requirement, tmp_path / "site"), capture_output=True, text=True, check=False, timeout=180

@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.compat import driver_card
 from rekindle.core import codec
+from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers, gpus
@@ -205,6 +206,8 @@ def marked(found: Verdict, name: str, driver: str) -> str:
         text = text.replace(_inside(which_chip(card.name)), CHIPS)
     for said in sorted({name, card.name}, key=len, reverse=True):
         text = text.replace(_inside(said), CARD)
+    # A name of one word stands without quotes in a command: whoever fills it in decides that by the name it has.
+    text = text.replace(f"--gpu {CARD}", f'--gpu \\"{CARD}\\"')
     return text.replace(driver, DRIVER) if driver else text
 
 
@@ -213,6 +216,7 @@ def filled(answer: AnswerShown, name: str) -> AnswerShown:
     text = codec.to_json(answer, indent=0)
     if CHIPS in text:
         text = text.replace(CHIPS, _inside(which_chip(name)))
+    text = text.replace(f'\\"{CARD}\\"', _inside(Command(name, system="linux")))
     return codec.from_json(text.replace(CARD, _inside(name)).encode(), AnswerShown)
 
 

@@ -65,7 +65,8 @@ const REKINDLE = (() => {
       const mine = numbers(question.driver);
       data.drivers.forEach((step, index) => { if (step !== "" && atMost(numbers(step), mine)) at = index; });
     }
-    const fill = (number) => data.texts[number].replaceAll(known.card, question.name).replaceAll(known.driver, question.driver).replaceAll(known.chips, question.which);
+    const word = /^[A-Za-z0-9][A-Za-z0-9_.+-]*$/.test(question.name) ? question.name : `"${question.name}"`;
+    const fill = (number) => data.texts[number].replaceAll(`"${known.card}"`, word).replaceAll(known.card, question.name).replaceAll(known.driver, question.driver).replaceAll(known.chips, question.which);
     return unpacked(data.answers[data.cells[question.python][at]], fill);
   }
 
