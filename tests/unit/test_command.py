@@ -125,3 +125,11 @@ def test_a_made_up_name_is_never_repeated():
     assert card_words([Card(name='x" & calc', capabilities=kepler)]) == ("--gpu", "sm_35")
     assert card_words([Card(name="Tesla K40c", capabilities=kepler)]) == ("--gpu", "Tesla K40c")
     assert card_words([Card(name="Tesla K40c", capabilities=(Capability(6, 1),))]) == ("--gpu", "sm_61")
+
+
+def test_quotes_that_a_shell_left_on_are_no_part_of_a_name():
+    """On Windows a name may arrive with its quotes, and a command that repeats it must not have them twice."""
+    from rekindle.stack.card import describe
+
+    assert describe('"Tesla K40c"').next == 'rekindle plan --gpu "Tesla K40c"'
+    assert describe("sm_61").next == "rekindle plan --gpu sm_61"

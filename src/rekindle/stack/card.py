@@ -120,8 +120,13 @@ def describe(query: str) -> CardAnswer:
         else {},
         official_wheels={system: serving_wheels(capability, system) for system in SYSTEMS} if capability else {},
         old_wheels=old_wheels.shares(capability) if capability else (),
-        next=rekindle("plan", "--gpu", capability.sm if capability and listed else match.query),
+        next=rekindle("plan", "--gpu", capability.sm if capability and listed else _again(match)),
     )
+
+
+def _again(match: gpus.Match) -> str:
+    """The card as it was typed, without the quotes that a shell left on, where that finds it again."""
+    return gpus.spelled(match.query.strip().strip("\"'"), match.capabilities)
 
 
 def serving_wheels(capability: Capability, system: str, machine: str = "x86_64") -> tuple[ServingWheel, ...]:
