@@ -189,4 +189,4 @@ def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: st
     if any(runs(Target.parse(each), card) is not Runs.NO for each in torch_arch_list):
         return None
     best = plan(gpus=[str(card)], os=os).recommended
-    return "\n".join([f"this torch has no code for your GPU ({card.sm}): {best.summary}", *map(str, best.commands)])
+    return "\n".join([f"this torch has no code for your GPU ({card.sm}): {best.summary}", *best.commands])

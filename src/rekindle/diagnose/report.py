@@ -41,7 +41,7 @@ def markdown(diagnosis: Diagnosis) -> str:
             first.explanation,
             f"**Fix:** {first.fix.text}",
         ]
-        parts += [_fence([str(each) for each in first.fix.commands])] if first.fix.commands else []
+        parts += [_fence(first.fix.commands)] if first.fix.commands else []
         parts += [f"**{_relation(cause, roots)}:** {cause.title} (`{cause.label}`)" for cause in roots[1:]]
         parts += [f"See {link}" for link in first.links]
     elif diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:

@@ -80,7 +80,7 @@ def check(route: Route, environment: Environment) -> None:
         RouteKind.WSL: "this has to be installed inside WSL 2",
         RouteKind.CONTAINER: "this runs in a container, which Docker starts",
     }[route.route]
-    raise MissingTool(what, hint="\n  ".join((f"{route.summary}\nrun:", *map(str, route.commands))))
+    raise MissingTool(what, hint="\n  ".join((f"{route.summary}\nrun:", *route.commands)))
 
 
 def install(

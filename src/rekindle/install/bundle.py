@@ -78,7 +78,7 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
     if plan.route is RouteKind.SOURCE_BUILD:
         pieces.append(f"PyTorch's source: `rekindle source --torch {plan.torch} -o pytorch`, then copy the folder")
     if plan.route in (RouteKind.CONDA_FORGE, RouteKind.COMMUNITY, RouteKind.WSL, RouteKind.CONTAINER):
-        pieces += map(str, plan.commands)
+        pieces += plan.commands
     return (f"the driver: {plan.driver}", *pieces)
 
 

@@ -43,7 +43,7 @@ def install(environment: Environment, route: Route) -> None:
     if not result.ok:
         tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-6:])
         message = f"conda could not install it; it has changed nothing\n{tail}"
-        raise FetchFailed(message, hint="by hand:\n  " + "\n  ".join(map(str, route.commands)))
+        raise FetchFailed(message, hint="by hand:\n  " + "\n  ".join(route.commands))
 
 
 def pinned(environment: Environment) -> Path:

@@ -193,7 +193,7 @@ def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Comma
     tail = "\n".join(result.err.strip().splitlines()[-4:])
     where = request.index_url or "the configured package index"
     message = f"the wheels could not be had from {where}; the environment is unchanged\n{tail}"
-    return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(map(str, commands)))
+    return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(commands))
 
 
 def _step_failed(result: run.Result) -> StepFailed:

@@ -32,7 +32,7 @@ def render(verdict: Verdict, form: Form) -> str:
     if route.route is RouteKind.NONE:
         raise NoRoute(route.summary, hint=route.change.text if route.change else None)
     if form is Form.PIP:
-        return "\n".join(map(str, route.commands))
+        return "\n".join(route.commands)
     if form in (Form.CONDA, Form.PIXI):
         return {Form.CONDA: _conda, Form.PIXI: _pixi}[form](verdict)
     if not route.requirements:

@@ -76,7 +76,7 @@ def shown(found: Verdict, most: int = 6) -> AnswerShown:
         reported=answers.reported(found),
         chips=tuple((str(each.capability), each.route.value, each.summary) for each in found.candidates),
         notes=found.notes,
-        next=tuple((step.text, *map(str, step.commands)) for step in found.outlook),
+        next=tuple((step.text, *step.commands) for step in found.outlook),
     )
 
 
@@ -88,7 +88,7 @@ def _route(found: Verdict, route: Route, *, decisive: str | None = None) -> Rout
         works=works,
         facts=tuple(row for row in answers.facts(route, everything=False) if row[1]),
         forms=tuple(_form(found, route, form) for form in FORMS) if works else (),
-        commands=tuple(map(str, route.commands)),
+        commands=route.commands,
         takes=answers.takes(route),
         why=(*((decisive,) if decisive else ()), *route.why),
         loses=route.loses,
