@@ -6,6 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from support.artefacts import unverified
+
 # tools/build_pytorch_libs.py of v1.13.1, lines 7 and 34 to 38.
 VCVARS_1_13 = """\
 from setuptools import distutils  # type: ignore[import]
@@ -47,6 +49,16 @@ def write(root: Path, files: dict[str, str]) -> None:
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text.encode("utf-8"))
+
+
+def link(path: Path, target: Path, *, to_folder: bool = False) -> None:
+    """A symbolic link, or no test: Wine says that it made one and did not, and on Windows not every account may."""
+    try:
+        path.symlink_to(target, target_is_directory=to_folder)
+    except OSError:
+        unverified("this account may not make symbolic links")
+    if not path.is_symlink():
+        unverified("this system says it made a symbolic link and did not (Wine)")
 
 
 def fingerprint(root: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support import trees
 from support.command import rekindle_command
 
 MATRIX = """project = ["kernels"]
@@ -55,9 +56,9 @@ def test_a_link_is_refused_before_anything_is_written(project: Path, place: str)
     link = (project / place).resolve()
     if link.is_dir():
         link.rename(project.parents[2] / "elsewhere")
-        link.symlink_to(project.parents[2] / "elsewhere", target_is_directory=True)
+        trees.link(link, project.parents[2] / "elsewhere", to_folder=True)
     else:
-        link.symlink_to(project.parents[2] / "id_ed25519")
+        trees.link(link, project.parents[2] / "id_ed25519")
     code, said, found = _init(project)
     assert (code, found) == (4, set()), said
     assert f"`{link}` is a link" in said
@@ -68,7 +69,7 @@ def test_a_folder_that_is_there_is_not_written_into(project: Path, name: str) ->
     """It may be a link itself, or hold one."""
     taken = project.parents[2] / "factory" / name
     taken.parent.mkdir(parents=True)
-    taken.symlink_to(project.parents[2], target_is_directory=True)
+    trees.link(taken, project.parents[2], to_folder=True)
     code, said, _ = _init(project)
     assert code == 2 and "is there already" in said
     assert sorted(path.name for path in project.parents[2].iterdir()) == ["factory", "id_ed25519", "mine"]
