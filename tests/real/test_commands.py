@@ -78,7 +78,7 @@ def _resolved(uv: str, asked: Asked, folder: Path) -> subprocess.CompletedProces
     wishes = folder / "wishes.in"
     wishes.write_text("\n".join(asked.requirements) + "\n", encoding="utf-8")
     command = [uv, "pip", "compile", "--no-deps", "--quiet", "--no-header", "--only-binary", ":all:"]
-    command += ["--python-version", asked.python, "--python-platform", UV_PLATFORMS[(asked.system, asked.machine)]]
+    command += ["--python-version", asked.python, "--python-platform", UV_PLATFORMS[(asked.system, asked.arch)]]
     env = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
     words = [*command, str(wishes)]
     return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=600)

@@ -164,7 +164,7 @@ def test_the_computer_that_makes_the_site_is_not_in_its_answers(monkeypatch: pyt
     for own in ("x86_64", "aarch64"):
         monkeypatch.setattr(paths, "architecture", lambda own=own: own)
         found = answers.verdict("GeForce GTX 1080 Ti", "linux", None, None)
-        assert found.notes == () and found.situation.machine == "x86_64"
+        assert found.notes == () and found.situation.arch == "x86_64"
 
 
 def test_code_in_a_sentence_is_marked_and_nothing_else() -> None:

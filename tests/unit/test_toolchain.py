@@ -637,7 +637,7 @@ def test_openblas_brings_fortrans_library_to_every_link(store: Store) -> None:
 
 def test_plan_and_build_name_one_command_for_a_missing_gcc() -> None:
     """`gcc==13` was printed for CUDA 12.4 on a system where that one does not start."""
-    situation = Situation(system="linux", cards=(), machine="x86_64")
+    situation = Situation(system="linux", cards=(), arch="x86_64")
     assert source_build._provision_gcc(Version("12.4"), situation) == ("rekindle toolchain install gcc --cuda 12.4",)
     assert source_build._provision_gcc(Version("10.2"), situation) == (), "nobody has a GCC as old as 8"
     kit = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("12.4.131"))

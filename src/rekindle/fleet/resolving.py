@@ -114,7 +114,7 @@ class Resolving:
                 release=place.release,
                 libc=place.libc,
                 glibc=place.glibc,
-                machine=machine,
+                arch=machine,
                 cards=cards,
                 python=python,
             )
@@ -222,7 +222,7 @@ class Resolving:
             arch_list=";".join(str(each) for each in situation.capabilities),
             python=plan.python,
             system=situation.system,
-            machine=situation.machine,
+            machine=situation.arch,
             options=wanted.options,
         )
         return Outcome(
@@ -254,7 +254,7 @@ class Resolving:
             arch_list=";".join(str(each) for each in cards),
             python=backend.python_for(source, wanted.python),
             system=situation.system,
-            machine=situation.machine,
+            machine=situation.arch,
             profile=cell.profile,
             backend=backend.name,
             version=_labelled(file.version, wanted.wish.cuda, tuple(each.sm for each in cards)),

@@ -90,7 +90,7 @@ def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Rout
         message = f"the plan is for {plan.system} on {plan.machine}; this is {own} on {paths.architecture()}"
         raise UsageError(message, hint="`rekindle plan --from PLAN` says what else differs here")
     situation = Situation(
-        system=plan.system, machine=plan.machine, cards=plan.cards, python=environment.version, here=True
+        system=plan.system, arch=plan.machine, cards=plan.cards, python=environment.version, here=True
     )
     route = Route(
         **plan.facts(),
@@ -105,10 +105,9 @@ def wheel_offer(wheel: Path, situation: Situation) -> Offer:
     """A wheel file as an offer for this machine. An error if it is of another one, or does not serve every card."""
     known, code, _ = inspection.inspect_with_code(wheel)
     offer = of_wheel(known, code, location=str(wheel.absolute()), source="read off the wheel")
-    if (offer.system, offer.machine) != (situation.system, situation.machine):
+    if (offer.system, offer.machine) != (situation.system, situation.arch):
         message = (
-            f"`{wheel.name}` is for {offer.system} on {offer.machine}; "
-            f"this is {situation.system} on {situation.machine}"
+            f"`{wheel.name}` is for {offer.system} on {offer.machine}; this is {situation.system} on {situation.arch}"
         )
         raise ChecksFailed(message, hint="`rekindle plan` says which build fits this machine")
     for capability in situation.capabilities:

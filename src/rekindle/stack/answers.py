@@ -138,7 +138,7 @@ def heading(situation: Situation) -> str:
     system = situation.system.capitalize() + (f" {situation.release}" if situation.release else "")
     system += f" ({situation.system_name})" if situation.system_name else ""
     system += " in WSL" if situation.wsl else ""
-    machine = f" on {situation.machine}" if situation.machine != "x86_64" else ""
+    machine = f" on {situation.arch}" if situation.arch != "x86_64" else ""
     return console.paint(f"{cards or 'no NVIDIA card'} on {system}{machine}{driver}{python}", "bold")
 
 

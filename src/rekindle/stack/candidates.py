@@ -76,7 +76,7 @@ def _checked(wish: Wish) -> None:
 
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:
-    where = (situation.system, situation.machine)
+    where = (situation.system, situation.arch)
     if wish.torch is None and wish.torchvision is None:
         yield from offers.official(*where)
     else:
@@ -175,7 +175,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
         return []
     if not wsl_can(situation):
         return []
-    linux = Situation(system="linux", cards=situation.cards, machine=situation.machine, python=situation.python)
+    linux = Situation(system="linux", cards=situation.cards, arch=situation.arch, python=situation.python)
     there, _ = candidates(linux, wish, ())
     for best in ranked(there, linux, wish):
         driving = _driving(best, situation) if is_ready(best) else None
@@ -219,7 +219,7 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
     found: list[Rejection] = []
     if situation.release is not None:
         found.append(broken("place-old-windows", candidate, release=situation.release))
-    if situation.system == "windows" and situation.machine == "aarch64":
+    if situation.system == "windows" and situation.arch == "aarch64":
         found.append(broken("place-windows-arm", candidate))
     if situation.libc == "musl":
         found.append(broken("place-musl", candidate))

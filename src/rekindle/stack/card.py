@@ -132,7 +132,7 @@ def _again(match: gpus.Match) -> str:
 def serving_wheels(capability: Capability, system: str, machine: str = "x86_64") -> tuple[ServingWheel, ...]:
     """The official wheels for a card, newest first: those that the plan lets through, whatever the driver is."""
     card = Card(name=f"compute capability {capability}", capabilities=(capability,))
-    situation = Situation(system=system, machine=machine, cards=(card,))
+    situation = Situation(system=system, arch=machine, cards=(card,))
     window = window_of(situation)
     found = []
     for offer in offers.official(system, machine):

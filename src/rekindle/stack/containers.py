@@ -35,7 +35,7 @@ _TOOLKIT = Missing(
 
 def routes(situation: Situation, wish: Wish, window: Window) -> Iterator[Route]:
     """The images that should serve every card, for Linux on x86_64."""
-    if situation.system != "linux" or situation.machine != "x86_64" or not situation.cards:
+    if situation.system != "linux" or situation.arch != "x86_64" or not situation.cards:
         return
     for image in projects.images():
         if not all(image.serves(each) for card in situation.cards for each in card.capabilities):
@@ -53,7 +53,7 @@ def routes(situation: Situation, wish: Wish, window: Window) -> Iterator[Route]:
 def _official(image: ContainerImage, situation: Situation, wish: Wish, window: Window) -> Route | None:
     """The route of the wheel inside, if that one works here; the image brings the Python and the system."""
     free = msgspec.structs.replace(situation, python=None, glibc=None)
-    for offer in offers.official_of(image.torch or "", situation.system, situation.machine):
+    for offer in offers.official_of(image.torch or "", situation.system, situation.arch):
         if offer.variant != image.variant:
             continue
         route, _ = prebuilt.consider(offer, free, wish, window)

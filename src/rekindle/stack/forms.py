@@ -98,9 +98,7 @@ def _conda(verdict: Verdict) -> str:
 
 def _pixi(verdict: Verdict) -> str:
     route, where = verdict.recommended, verdict.situation
-    platform = {"windows": "win-64", "linux": "linux-64" if where.machine == "x86_64" else "linux-aarch64"}[
-        where.system
-    ]
+    platform = {"windows": "win-64", "linux": "linux-64" if where.arch == "x86_64" else "linux-aarch64"}[where.system]
     lines = [_head(verdict), "[workspace]", 'name = "torch"', 'channels = ["conda-forge"]']
     lines += [
         f'platforms = ["{platform}"]',
@@ -172,7 +170,7 @@ def _dockerfile(verdict: Verdict) -> str:
     index = ("--index-url", route.index_url) if route.index_url and not route.on_configured_index else ()
     steps = [(route.numpy,)] if route.numpy else []
     steps.append((*route.requirements, *index))
-    platform = "--platform=linux/arm64 " if verdict.situation.machine == "aarch64" else ""
+    platform = "--platform=linux/arm64 " if verdict.situation.arch == "aarch64" else ""
     return "\n".join(
         [
             _head(verdict),

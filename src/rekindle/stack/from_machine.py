@@ -40,7 +40,7 @@ def situation_of(
     here = machine.python
     return Situation(
         system=machine.os,
-        machine=machine.arch,
+        arch=machine.arch,
         cards=cards,
         driver=typed.driver.version if typed else running,
         driver_note=typed.note if typed else None,
@@ -141,7 +141,7 @@ def _system_of(gpus: Sequence[str], own: str) -> str:
 def _assumed(found: Situation) -> Situation:
     """A card that was only named: say which processor is assumed where this computer has another one."""
     here = paths.architecture()
-    if here == found.machine or found.machine != "x86_64":
+    if here == found.arch or found.arch != "x86_64":
         return found
     note = (
         f"x86_64 is assumed for a card that is only named, though this computer is {here}: `--arch {here}` changes it"

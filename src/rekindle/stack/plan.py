@@ -130,11 +130,11 @@ def plan_of(verdict: Verdict) -> Plan:
         **route.facts(),
         knowledge=fingerprint(),
         system=situation.system,
-        machine=situation.machine,
+        machine=situation.arch,
         cards=situation.cards,
         wish=verdict.wish,
         profile=profile,
-        cpu=cpu_level(profile, situation.machine) if building else None,
+        cpu=cpu_level(profile, situation.arch) if building else None,
         backend=release.backend if building else None,
         commit=release.git_version if building and route.torch == release.newest else None,
         wheel=wheel_name(route, situation),
@@ -178,7 +178,7 @@ def read(path: Path) -> Plan:
 
 def again(plan: Plan, situation: Situation | None = None) -> Plan:
     """The same wish, resolved now: for the plan's own machine, or for another situation."""
-    own = Situation(system=plan.system, machine=plan.machine, cards=plan.cards, python=plan.python)
+    own = Situation(system=plan.system, arch=plan.machine, cards=plan.cards, python=plan.python)
     wish = msgspec.structs.replace(plan.wish, torch=plan.torch, cuda=plan.cuda)
     return plan_of(resolve(situation or own, wish))
 
@@ -204,7 +204,7 @@ def wheel_name(route: Route, situation: Situation) -> str:
     """`torch-2.7.1-cp311-cp311-win_amd64.whl`; a source build adds its stack to the version when it is built."""
     tag = f"cp{(route.python or '3').replace('.', '')}"
     machines = {"windows": {"x86_64": "win_amd64", "aarch64": "win_arm64"}, "linux": {}}
-    platform = machines[situation.system].get(situation.machine, f"linux_{situation.machine}")
+    platform = machines[situation.system].get(situation.arch, f"linux_{situation.arch}")
     return f"torch-{route.version}-{tag}-{tag}-{platform}.whl"
 
 
@@ -222,7 +222,7 @@ def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:
         PinnedWheel(name=row.wheel, sha256=row.sha256)
         for row in opened_wheels()
         if row.version == route.torch and tag in row.wheel
-        and (row.system, row.machine) == (situation.system, situation.machine)
+        and (row.system, row.machine) == (situation.system, situation.arch)
     )  # fmt: skip
 
 
@@ -252,7 +252,7 @@ def _known(id: str) -> bool:
 
 def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:
     """What the build's own environment gets: the list that `build` installs and a bundle downloads."""
-    mkl = setup_py.with_mkl(profile=profile, system=situation.system, arch=situation.machine)
+    mkl = setup_py.with_mkl(profile=profile, system=situation.system, arch=situation.arch)
     return setup_py.requirements(torch, mkl=mkl)
 
 
@@ -269,7 +269,7 @@ def _patches(route: Route, situation: Situation) -> tuple[Pinned, ...]:
     setting = patches.PatchSetting(
         torch=Version(route.torch or "0"),
         os=situation.system,
-        arch=situation.machine,
+        arch=situation.arch,
         compiler="msvc" if situation.system == "windows" else "gcc",
         cuda=route.cuda,
         python=Version(route.python) if route.python else None,

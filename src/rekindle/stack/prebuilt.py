@@ -354,7 +354,7 @@ def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     if offer.route is RouteKind.COMMUNITY:
         found.append("the folders in the command: they are the usual ones, and nobody looked at this machine")
         found.append(f"what is inside the wheel: {offer.builder} says so, and the file was not opened here")
-    old = situation.cpu is not None and situation.machine == "x86_64" and "avx" not in situation.cpu
+    old = situation.cpu is not None and situation.arch == "x86_64" and "avx" not in situation.cpu
     if offer.route is RouteKind.SHELF and old and offer.wheel is not None and offer.wheel.cpu is None:
         found.append("which processor the wheel was built for: this one has no AVX, and the wheel does not say")
     unknown = [each for each in situation.capabilities if cudnn_serves(offer, each) is None]

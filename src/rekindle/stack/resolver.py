@@ -151,7 +151,7 @@ def _assumed(situation: Situation) -> list[str]:
         for card in situation.cards
         if situation.wsl and not has("wsl", max(card.capabilities))
     ]
-    return [*found, *(note for note in (situation.machine_note, situation.system_note, situation.driver_note) if note)]
+    return [*found, *(note for note in (situation.arch_note, situation.system_note, situation.driver_note) if note)]
 
 
 def _from_others(situation: Situation, wish: Wish) -> list[str]:

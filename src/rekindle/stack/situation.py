@@ -81,8 +81,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
     system: str
     cards: tuple[Card, ...]
-    machine: str = "x86_64"
-    machine_note: str | None = None
+    arch: str = msgspec.field(default="x86_64", name="machine")
+    arch_note: str | None = msgspec.field(default=None, name="machine_note")
     driver: Version | None = None
     python: str | None = None
     """`3.11`, or `3.13t` for a free-threaded one."""
@@ -133,7 +133,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def profile(self) -> str:
         """The profile of a build that this machine can run."""
-        return for_processor(self.cpu if self.machine == "x86_64" else None)
+        return for_processor(self.cpu if self.arch == "x86_64" else None)
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
@@ -229,7 +229,7 @@ def place_words(situation: Situation) -> tuple[str, ...]:
         return ("--machine", situation.recorded)
     if situation.here:
         return ()
-    arch = ("--arch", situation.machine) if situation.machine != "x86_64" else ()
+    arch = ("--arch", situation.arch) if situation.arch != "x86_64" else ()
     return (*card_words(situation.cards), "--os", situation.system, *arch)
 
 
@@ -275,7 +275,7 @@ def named(
         glibc=place.glibc,
         distribution=place.distribution,
         wsl=place.wsl,
-        machine=machine or machine_of(cards),
+        arch=machine or machine_of(cards),
         cards=cards,
         driver=asked.driver.version if asked else None,
         driver_note=asked.note if asked else None,
