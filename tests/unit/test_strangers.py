@@ -34,7 +34,19 @@ def within(limit: float, work: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x" * 200_000, "eyJaaaaaaaa-" * 16_000, "/" * 200_000, "token_a" * 20_000, "a://" * 40_000, "https://" * 20_000],
+    [
+        "x" * 200_000,
+        "eyJaaaaaaaa-" * 16_000,
+        "/" * 200_000,
+        "token_a" * 20_000,
+        "a://" * 40_000,
+        "https://" * 20_000,
+        "eyJ-" * 50_000,
+        "-----BEGIN PRIVATE KEY-----" * 8_000,
+        "docker login " * 15_000,
+        "a@" * 99_000,
+        "sk-" * 66_000,
+    ],
 )
 def test_looking_for_secrets_does_not_take_longer_than_reading(text: str) -> None:
     """A name of 60,000 letters took seven seconds to print."""

@@ -19,14 +19,34 @@ from typing import Any
 
 _KEY = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|"
-    r"(?:api|access|private|secret|signing|account)[_-]?key|signature)s?"
+    r"(?:api|access|private|secret|signing|account|subscription)[_-]?key|signature)s?"
 )
+# What services begin their keys with, and how such a key goes on.
+_TOKENS = (
+    r"gh[pousr]_[A-Za-z0-9]{20,255}", r"github_pat_\w{20,255}", r"gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{16,255}",
+    r"hf_[A-Za-z0-9]{20,255}", r"api_org_[A-Za-z0-9]{20,255}", r"xox[abeprs]-[\w-]{10,255}", r"xapp-[\w-]{10,255}",
+    r"sk-[A-Za-z0-9_-]{20,255}", r"[srp]k_(?:live|test)_\w{10,255}", r"(?:AKIA|ASIA)[0-9A-Z]{16}",
+    r"nvapi-[\w-]{20,255}", r"AIza[\w-]{30,255}", r"ya29\.[\w-]{20,2000}", r"GOCSPX-[\w-]{20,255}",
+    r"npm_[A-Za-z0-9]{30,255}", r"pypi-[\w-]{50,2000}", r"dckr_pat_[\w-]{20,255}", r"SG\.[\w-]{16,64}\.[\w-]{16,64}",
+    r"shp(?:at|ss|ca|pa)_[0-9a-fA-F]{20,255}", r"do[opr]_v1_[0-9a-f]{40,255}", r"hv[sbr]\.[\w-]{20,2000}",
+    r"ATATT3[\w=-]{20,2000}", r"AGE-SECRET-KEY-1[0-9A-Z]{40,255}", r"r8_[A-Za-z0-9]{30,255}",
+    r"gsk_[A-Za-z0-9]{30,255}",
+    r"pplx-[A-Za-z0-9]{30,255}", r"lsv2_[a-z]{2}_\w{20,255}", r"tskey-[\w-]{16,255}", r"dapi[0-9a-f]{32}",
+    r"eyJ[\w-]{8,4000}\.[\w-]{4,8000}(?:\.[\w-]*)?", r"[0-9]{8,10}:AA[\w-]{33}",
+    r"(?:[\w-]{24}|[\w-]{26})\.[\w-]{6}\.[\w-]{27,38}",
+)  # fmt: skip
 _SIGNS = (
-    "://", "bearer", "bas", "token", "secret", "passw", "passphrase", "cred", "auth", "key", "nature",
-    "gh", "glpat", "hf_", "xox", "sk-", "akia", "nvap", "eyj",
+    "://", "bearer", "bas", "token", "secret", "passw", "passphrase", "sshpass", "pass:", "_pwd", "cred", "auth",
+    "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u", " -p", "--user", "/user:",
+    "securestring",
+    "gh", "gl", "hf_", "api_org_", "xox", "xapp-", "sk-", "k_live_", "k_test_", "akia", "asia", "nvap", "aiza",
+    "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp", "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_",
+    "pplx-", "lsv2_", "dapi", "eyj", ":aa",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _LONG_WORD = 16
+_NO_SECRET = re.compile(r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*")
+"""Counts (`max_tokens=2048`), settings, and names of variables: nothing that anybody could use."""
 # Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
 _ORDINARY = frozenset(
     {"public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost"}
@@ -66,32 +86,57 @@ _ORDINARY = frozenset(
 def _secrets() -> re.Pattern[str]:
     return re.compile(
         rf"""(?x)
-        (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)        # user:password@host
-        | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                         # token@host
-        | (?P<bearer>\b(?i:(?:authorization\s*[:=]\s*["']?)?(?:bearer|basic))\s+)[A-Za-z0-9._~+/=-]{{8,}}
-        | (?P<option>(?<!\S)--?(?i:token|password|secret|(?:api|access|secret)-key)\s+)[^\s"'`;&-][^\s"'`;&]{{3,}}
-        | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?)
-          (?P<sep>["']?\s{{0,3}}[=:]\s{{0,3}}["']?)
-          (?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}})
-        | \b(?:gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_\w{{20,}}|glpat-[\w-]{{16,}}|hf_[A-Za-z0-9]{{20,}}
-             |xox[abprs]-[\w-]{{10,}}|sk-[A-Za-z0-9_-]{{20,}}|AKIA[0-9A-Z]{{16}}|nvapi-[\w-]{{20,}}
-             |eyJ[\w-]{{8,2000}}\.[\w-]{{8,4000}}\.[\w-]{{8,}})
+        (?P<pem>-----BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?-----)(?s:(?:(?!-----).){{0,20000}})
+          (?:-----END\ [A-Z0-9 ]{{1,60}}-----|\Z)
+        | (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)     # user:password@host
+        | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                                  # token@host
+        | (?P<path>://[^/\s"'`<>]{{1,255}}/t/|//hooks\.slack\.com/services/|//discord(?:app)?\.com/api/webhooks/)[\w/-]{{8,255}}
+        | (?P<digest>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*:\s*digest\s+))[^\r\n]{{4,4000}}
+        | (?P<header>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*[:=]\s*["']?(?:[a-z]{{2,12}}\s+)?
+            |(?:set-)?cookie\s*:\s*|(?:private|job|deploy|x-[a-z-]{{0,30}})-?(?:token|key|auth)\s*:\s*))
+          [^\s"'`][^\r\n"'`]{{3,4000}}
+        | (?P<bearer>\b(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{{8,}}
+        | (?P<login>(?<![\w-])(?:sshpass\s+-p\s*|(?:curl|wget)(?:\s[^\r\n|;&]{{0,400}}?)?\s
+              (?:-u|--user|--proxy-user|-U)[\s=]+
+            |(?:mysql|mysqldump|mariadb|smbclient)\s[^\r\n|;&]{{0,200}}?\s-p
+            |(?:docker|podman|oras|helm|az)\s(?:[^\r\n|;&]{{0,40}}?\s)?login\s[^\r\n|;&]{{0,200}}?-p\s+
+            |twine\s[^\r\n|;&]{{0,200}}?\s-p\s+|wandb\s+login\s+(?:--relogin\s+)?|cmdkey\s[^\r\n|;&]{{0,200}}?/pass:
+            |ConvertTo-SecureString\s+(?:-String\s+)?|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
+          (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/])[^\s"'`;&|]{{4,}})
+        | (?P<option>(?<!\S)--?(?i:(?:[a-z]{{1,20}}-)?
+            (?:token|password|passwd|passphrase|secret|(?:api|access|secret)-key))\s+)
+          (?![-$%])[^\s"'`;&]{{4,}}
+        | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
+            |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=")key(?=":))
+          (?P<sep>["']?\]?\s{{0,3}}(?::=|[=:])\s{{0,3}})
+          (?:(?P<quote>["'])(?P<quoted>[^"'\r\n]{{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
+        | (?P<token>(?<![\w-])(?:{"|".join(_TOKENS)}))
         """
     )
 
 
 @cache
 def _secret_name() -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])")
+    return re.compile(
+        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|_(?:PWD|PASS)$"
+    )
 
 
 @cache
 def _who() -> re.Pattern[str]:
     return re.compile(
         r"""(?x)
-        \bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b             # a card's UUID
-        | (?P<serial>(?i:serial(?:\s+number)?|board\s+id)\s*[:=]\s*)(?P<number>[0-9A-Fx]{6,})
+        (?P<uuid>\b(?:(?:GPU|MIG)-)?(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[0-9]+/[0-9]+)?\b)
+        | (?P<serial>(?i:(?:serial|asset)(?:[ _]*(?:number|no|tag))?|board[ _]+(?:id|serial)|service[ _]tag)
+            (?:["']?\s*[:=,>]\s*["']?|\s+))(?P<number>(?=[0-9A-Z-]*[0-9])[0-9A-FX-Zx][0-9A-Zx-]{5,})
+        | (?P<mac>\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b|\b(?:[0-9A-F]{2}-){5}[0-9A-F]{2}\b)
         | \b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63})+\b               # e-mail
+        | (?P<prompt>\b[\w.-]{1,32}@[\w-]{1,63}(?=:[~/]|[ ][~/]))             # jane@node17:~$
+        | (?P<account>(?i:\b(?:user(?:[ _]?name)?|account|owner|logged\s+on\s+as|whoami)\s*[:=>]\s*))
+            [\w.-]{1,32}\\{1,2}[\w.$-]{1,32}
+        | (?P<uid>\buid=[0-9]+)\([\w.-]+\)
         """
     )
 
@@ -99,7 +144,8 @@ def _who() -> re.Pattern[str]:
 @cache
 def _homes() -> re.Pattern[str]:
     return re.compile(
-        r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home|documents and settings)[\\/]{1,8})"
+        r"(?i)((?:[a-z]:)?[\\/]{1,8}(?:users|home\d?|u|documents and settings"
+        r"|(?:scratch|gpfs|lustre|beegfs|nfs)(?:[\\/](?:users?|home|u|work))?)[\\/]{1,8})"
         r"([^\\/\r\n\"'<>|:*?]+?)(?=[\\/\"'\r\n;]|$)"
     )
 
@@ -157,17 +203,22 @@ def _of_name(name: str, value: Any) -> Any:
 
 
 def _mask(match: re.Match[str]) -> str:
-    before = match.group("scheme") or match.group("web") or match.group("bearer") or match.group("option")
-    if before:
-        return f"{before}<secret>"
-    if not match.group("named"):
+    kind = match.lastgroup if match.lastgroup not in ("quote", "quoted", "value", "sep") else "named"
+    if kind == "token":
         return "<secret>"
-    if match.group("sep").strip() == ":" and match.group("value").isalpha() and len(match.group("value")) < _LONG_WORD:
+    if kind != "named":
+        return f"{match.group(kind or 0)}<secret>"
+    value = match.group("quoted") or match.group("value")
+    if _NO_SECRET.fullmatch(value):
+        return match.group()
+    if match.group("sep").strip() == ":" and value.isalpha() and len(value) < _LONG_WORD:
         return match.group()  # `error: before token: expected`
-    return f"{match.group('named')}{match.group('sep')}<secret>"
+    quote = match.group("quote") or ""
+    return f"{match.group('named')}{match.group('sep')}{quote}<secret>{quote}"
 
 
 def _nameless(match: re.Match[str]) -> str:
-    if match.group("serial"):
-        return f"{match.group('serial')}<serial>"
-    return "<uuid>" if match.group().startswith("GPU-") else "<secret>"
+    kind = match.lastgroup if match.lastgroup != "number" else "serial"
+    if kind in ("serial", "account", "uid"):
+        return f"{match.group(kind)}{ {'serial': '<serial>', 'account': '<user>', 'uid': '(<user>)'}[kind] }"
+    return {"uuid": "<uuid>", "mac": "<address>", "prompt": "<user>@<host>"}.get(kind or "", "<secret>")

@@ -1,0 +1,139 @@
+"""What must not travel, in the shapes people's logs really have."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.core.redact import redact, secrets, without_secrets
+
+A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
+HEX = "0123456789abcdef0123456789abcdef01234567"
+
+# The text, and what of it is the secret.
+SHAPES = [
+    (f"https://conda.anaconda.org/t/jo-{A}/private/linux-64", A),
+    ("https://jane:pa55word@mirror.example/simple", "pa55word"),
+    (f"https://{A}@github.com/x/y.git", A),
+    ("redis://:hunter22@cache:6379/0", "hunter22"),
+    (f"https://hooks.slack.com/services/T000/B000/{A}", A),
+    (f"https://discord.com/api/webhooks/123456789012345678/{A}", A),
+    (f"https://x.blob.core.windows.net/c/f.whl?sv=2022-11-02&sp=r&sig={A}%3D", A),
+    (f"https://s3.amazonaws.com/b/k?X-Amz-Credential={A}&X-Amz-Signature={HEX}", HEX),
+    (f"https://storage.googleapis.com/b/k?GoogleAccessId=x&Signature={A}", A),
+    (f"https://civitai.com/api/download/1?token={HEX[:32]}", HEX[:32]),
+    (f"https://host/v1?api_key={A}&x=1", A),
+    (f"https://maps.googleapis.com/x?key=AIza{A}", A),
+    (f"got ghp_{A}", A),
+    (f"github_pat_{A}", A),
+    (f"glpat-{A}", A),
+    (f"hf_{A[:34]}", A[:34]),
+    (f"xoxb-1234567890-{A}", A),
+    (f"sk-proj-{A}", A),
+    (f"sk-ant-api03-{A}", A),
+    (f"sk_live_{A}", A),
+    ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
+    ("ASIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
+    (f"nvapi-{A}", A),
+    (f"ya29.{A}", A),
+    (f"GOCSPX-{A}", A),
+    (f"npm_{A}", A),
+    (f"pypi-AgEIcHlwaS5vcmc{A}{A}", A),
+    (f"dckr_pat_{A}", A),
+    (f"SG.{A[:22]}.{A}", A),
+    (f"shpat_{HEX}", HEX),
+    (f"dop_v1_{HEX}{HEX}", HEX),
+    (f"hvs.{A}", A),
+    (f"r8_{A}", A),
+    (f"gsk_{A}", A),
+    (f"dapi{HEX[:32]}", HEX[:32]),
+    ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK", "SflKxwRJSMeK"),
+    (f"123456789:AA{A[:33]}", A[:33]),
+    ("PGPASSWORD=hunter22 psql", "hunter22"),
+    ("export MYSQL_PWD=hunter22", "hunter22"),
+    ("set HF_TOKEN=hunter22", "hunter22"),
+    ('$env:WANDB_API_KEY = "hunter22 with space"', "hunter22 with"),
+    ('password = "a b&c;d"', "a b&c;d"),
+    ("DB_PASS='x;y z1'", "x;y z1"),
+    ("dbPassword: hunter22!", "hunter22!"),
+    (f'"authToken": "{A}"', A),
+    (f"AWS_SECRET_ACCESS_KEY={A}", A),
+    (f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={A}==", A),
+    (f"Authorization: token {A}", A),
+    (f"authorization: Bearer {A}", A),
+    ("Proxy-Authorization: Basic amFuZTpodW50ZXIyMg==", "amFuZTpodW50"),
+    ('Authorization: Digest username="jane", response="6629fae49393a05397450978507c4ef1"', "6629fae4"),
+    (f"Cookie: session={A}; theme=dark", A),
+    (f"Set-Cookie: sid={A}; HttpOnly", A),
+    (f"X-Api-Key: {A}", A),
+    (f"PRIVATE-TOKEN: {A}", A),
+    ("curl -fsSL -u jane:hunter22 https://host/x", "hunter22"),
+    ("curl --user jane:hunter22 https://host/x", "hunter22"),
+    ("wget --http-password=hunter22 https://host", "hunter22"),
+    ("sshpass -p hunter22 ssh node", "hunter22"),
+    ("sshpass -phunter22 ssh node", "hunter22"),
+    ("docker login -u jane -p hunter22 registry", "hunter22"),
+    ("mysql -h db -u jane -phunter22", "hunter22"),
+    ("twine upload --password hunter22 dist/*", "hunter22"),
+    (f"wandb login {HEX}", HEX),
+    (f"huggingface-cli login --token {A}", A),
+    ("machine host login jane password hunter22", "hunter22"),
+    ('{"username": "jane", "key": "0123456789abcdef0123456789abcdef"}', "0123456789abcdef"),
+    (f'"auth": "{A}"', A),
+    (f"//registry.example/:_authToken={A}", A),
+    ('ConvertTo-SecureString "hunter22" -AsPlainText', "hunter22"),
+    (f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----", A),
+    (f"-----BEGIN RSA PRIVATE KEY-----\n{A}", A),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "secret"), SHAPES, ids=[text.split("\n")[0][:40] for text, _ in SHAPES])
+def test_a_secret_is_taken_out(text: str, secret: str) -> None:
+    for line in (text, f"#12 3.401 + {text}", f"    {text}\n  error: it failed"):
+        assert secret not in secrets(line), secrets(line)
+        assert secret not in str(without_secrets({"log": [line]}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch-2.7.1+cu126-cp311-cp311-linux_x86_64.whl sha256=" + "ab" * 32,
+        "_ZN2at6native12_GLOBAL__N_118add_kernel_cuda_smERNS_14TensorIteratorBaseE",
+        "max_new_tokens=2048 num_tokens: 4096 tokenizer=AutoTokenizer",
+        "PWD=/opt/src OLDPWD=/opt",
+        "error: expected unqualified-id before token: expected",
+        "hint: set HF_TOKEN=$HF_TOKEN or ${{ secrets.HF_TOKEN }}",
+        "-DCMAKE_CUDA_ARCHITECTURES=61 -DUSE_KINETO=0",
+        "ssh -p 2222 node; docker run -p 8188:8188 image; mkdir -p build/lib",
+        "pip install -U torch --index-url https://download.pytorch.org/whl/cu126",
+        "driver 535.183.01, cuDNN 9.1.0.70, PCI 00000000:01:00.0, 10de:1b06",
+        "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v11.8\\bin\\nvcc.exe",
+        'KeyError: "sm_61"; key: value; "key": "a"',
+        "token_type_ids=None pass=true authentication: none",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text, names=()) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("MIG-6f1b2c3d-1234-5678-9abc-def012345678", "<uuid>"),
+        ("MIG-GPU-6f1b2c3d-1234-5678-9abc-def012345678/1/0", "<uuid>"),
+        ("<uuid>GPU-6f1b2c3d-1234-5678-9abc-def012345678</uuid>", "<uuid><uuid></uuid>"),
+        ("<serial>0323518041234</serial>", "<serial><serial></serial>"),
+        ("<board_id>0x4300AB</board_id>", "<board_id><serial></board_id>"),
+        ('"serial": "1322621054893"', '"serial": "<serial>"'),
+        ("Serial Number : 0321518041234", "Serial Number : <serial>"),
+        ("link/ether 3c:ec:ef:12:ab:9f brd", "link/ether <address> brd"),
+        ("Physical Address: 3C-EC-EF-12-AB-9F", "Physical Address: <address>"),
+        ("jane@node17:~/src$ make", "<user>@<host>:~/src$ make"),
+        ("uid=1000(jane) gid=100", "uid=1000(<user>) gid=100"),
+        ("User: CORP\\jane.doe", "User: <user>"),
+        ("/scratch/jane/envs/torch", "/scratch/<user>/envs/torch"),
+        ("/gpfs/users/jane/envs", "/gpfs/users/<user>/envs"),
+        ("/home2/jane/x", "/home2/<user>/x"),
+    ],
+)
+def test_who_and_where_is_taken_out(text: str, clean: str) -> None:
+    assert redact(text, names=()) == clean
