@@ -180,7 +180,7 @@ def test_a_wheel_route_holds_its_wheels_hash() -> None:
     assert made.wheels[0].sha256.startswith("22128502fd8f5b25")
 
 
-def test_another_file_of_that_name_is_not_installed(tmp_path: Path) -> None:
+def test_another_file_of_that_name_is_not_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rekindle.core.errors import FetchFailed, MissingTool
 
     class Shown:
@@ -190,8 +190,15 @@ def test_another_file_of_that_name_is_not_installed(tmp_path: Path) -> None:
     wheel.write_bytes(b"another")
     with pytest.raises(FetchFailed, match="not the file that the plan pins"):
         apply._pinned([wheel], {wheel.name: "0" * 64}, Shown())  # type: ignore[arg-type]
-    with pytest.raises(FetchFailed, match="arrived, but the plan pins"):
+    with pytest.raises(FetchFailed, match=r"the file that the plan pins, `torch-1\.13\.1"):
         apply._pinned([wheel], {"torch-1.13.1-cp310-cp310-x.whl": "0" * 64}, Shown())  # type: ignore[arg-type]
     with pytest.raises(MissingTool, match="cannot be checked"):
         apply._pinned([], {wheel.name: "0" * 64}, Shown())  # type: ignore[arg-type]
     apply._pinned([wheel], {wheel.name: hashlib.sha256(b"another").hexdigest()}, Shown())  # type: ignore[arg-type]
+    # Another build number of a companion is another file, and what is not pinned is named.
+    pins = {"torchvision-0.22.1-cp311-cp311-x.whl": hashlib.sha256(b"v").hexdigest()}
+    (other := tmp_path / "torchvision-0.22.1-1-cp311-cp311-x.whl").write_bytes(b"v")
+    with pytest.raises(FetchFailed, match=r"`torchvision-0\.22\.1-cp311"):
+        apply._pinned([other], pins, Shown())  # type: ignore[arg-type]
+    apply._pinned([wheel], pins, Shown())  # type: ignore[arg-type]
+    assert f"not pinned by the plan, taken as the index has them: {wheel.name}" in capsys.readouterr().err

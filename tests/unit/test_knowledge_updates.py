@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ CARD = {**NEW_CARD, "observed_at": "2027-01-15"}
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "updates"
     monkeypatch.setenv("REKINDLE_UPDATES", str(folder))
+    monkeypatch.setattr(updates, "_today", lambda: date(2027, 6, 1))
     tables.forget()
     yield folder
     monkeypatch.delenv("REKINDLE_UPDATES")
@@ -97,6 +99,13 @@ def test_a_table_changed_inside_is_refused(tmp_path: Path) -> None:
     assert not known()
 
 
+def test_a_bundle_of_a_day_to_come_is_refused(tmp_path: Path) -> None:
+    """One of the year 9999 was taken, and no later bundle ever again."""
+    path, digest = bundle(tmp_path, made_at="9999-01-01")
+    seen = rekindle_command("knowledge", "update", str(path), "--sha256", digest)
+    assert (seen.code, "has not come yet" in seen.err, known()) == (4, True, False)
+
+
 @pytest.mark.parametrize("made_at", ["2027-01-10", "2026-01-01"])
 def test_a_downgrade_is_refused(tmp_path: Path, made_at: str) -> None:
     path, digest = bundle(tmp_path)
@@ -159,7 +168,7 @@ def test_of_two_processes_at_once_one_wins_and_the_tables_are_whole(tmp_path: Pa
     running = []
     for pci in ("ffe1", "ffe2"):
         (tmp_path / pci).mkdir()
-        path, digest = bundle(tmp_path / pci, row=CARD | {"pci_ids": [pci]})
+        path, digest = bundle(tmp_path / pci, date.today().isoformat(), row=CARD | {"pci_ids": [pci]})
         words = [sys.executable, "-c", command, "knowledge", "update", str(path), "--sha256", digest]
         running.append(subprocess.Popen(words, stderr=subprocess.DEVNULL))
     codes = [each.wait(timeout=60) for each in running]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rekindle.core import signing
-from rekindle.core.errors import RekindleError
+from rekindle.core.errors import ChecksFailed, RekindleError
+from rekindle.install import apply
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
-from rekindle.wheels.shelf import shelf, store
+from rekindle.wheels.shelf import index, shelf, store
 from rekindle.wheels.shelf.serve import ShelfServer
 from support import torch_like
 from support.command import rekindle_command
@@ -85,18 +87,75 @@ def test_a_wrong_configuration_is_an_error(tmp_path: Path, monkeypatch: pytest.M
             on_shelves(Shelves())
 
 
-def test_facts_come_from_the_statement_not_from_the_listing(friend: Friend) -> None:
-    """A server that lies about the GPU code, or swaps statements, changes nothing or is refused."""
+def _sign(friend: Friend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_KEY", str(friend.folder.parent / "friend.pem"))
+    index.sign_listing(friend.folder)
+    monkeypatch.setenv("REKINDLE_KEY", str(friend.folder.parent / "mine.pem"))
+
+
+def _listed(friend: Friend) -> int:
+    return len(on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,))))
+
+
+def test_a_changed_list_is_refused(friend: Friend, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever serves it could take the mark off a wheel that its owner withdrew."""
+    listing = friend.folder / "shelf.json"
+    shelf.yank(friend.folder, shelf.entries(friend.folder)[0].file, "wrong numbers")
+    listing.write_text(listing.read_text(encoding="utf-8").replace("wrong numbers", "-"), encoding="utf-8")
+    assert (_listed(friend), "is not the one that was signed" in capsys.readouterr().err) == (0, True)
+
+
+def test_an_older_list_is_refused(
+    friend: Friend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: (friend.folder / name).read_bytes() for name in ("shelf.json", "shelf.dsse.json")}
+    monkeypatch.setattr(index.time, "time", lambda: 4_000_000_000.0)
+    monkeypatch.setenv("REKINDLE_KEY", str(friend.folder.parent / "friend.pem"))
+    shelf.yank(friend.folder, shelf.entries(friend.folder)[0].file, "wrong numbers")
+    monkeypatch.setenv("REKINDLE_KEY", str(friend.folder.parent / "mine.pem"))
+    assert _listed(friend) == 0
+    for name, data in before.items():
+        (friend.folder / name).write_bytes(data)
+    assert (_listed(friend), "older than the one you saw last" in capsys.readouterr().err) == (0, True)
+
+
+def test_a_list_that_ended_is_refused(
+    friend: Friend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index, "_VALID", timedelta(days=-1))
+    _sign(friend, monkeypatch)
+    assert (_listed(friend), "was good until" in capsys.readouterr().err) == (0, True)
+
+
+def test_a_list_without_a_signature_is_refused(friend: Friend, capsys: pytest.CaptureFixture[str]) -> None:
+    (friend.folder / "shelf.dsse.json").unlink()
+    assert (_listed(friend), "is not signed" in capsys.readouterr().err) == (0, True)
+
+
+def test_an_exchanged_wheel_is_not_installed(friend: Friend) -> None:
+    """The hash of a wheel is known from the day it was added, also on a shelf that is a folder."""
+    (offer,) = on_shelves(Shelves(addresses=(str(friend.folder),)))
+    wheel = Path(str(offer.location))
+    apply.unchanged(wheel)
+    wheel.write_bytes(wheel.read_bytes() + b"x")
+    with pytest.raises(ChecksFailed, match="is not the file that was added"):
+        apply.unchanged(wheel)
+
+
+def test_facts_come_from_the_statement_not_from_the_listing(friend: Friend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that says something else of the GPU code, or swaps statements, changes nothing or is refused."""
     listing = friend.folder / "shelf.json"
     text = json.loads(listing.read_text(encoding="utf-8"))
     text["wheels"][0]["code"][0]["targets"] = {"sm_90": 1}
     text["wheels"][0]["sha256"] = "0" * 64
     listing.write_text(json.dumps(text), encoding="utf-8")
+    _sign(friend, monkeypatch)
     (offer,) = on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,)))
     assert [str(target) for target in offer.targets] == ["sm_35", "sm_50"]
     assert "0" * 64 not in str(offer.location)
     text["wheels"][0]["file"] = "../../etc/passwd"
     listing.write_text(json.dumps(text), encoding="utf-8")
+    _sign(friend, monkeypatch)
     assert on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,))) == ()
 
 

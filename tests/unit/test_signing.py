@@ -103,3 +103,20 @@ def test_a_key_is_the_users_alone_and_never_overwritten(tmp_path: Path, monkeypa
     (tmp_path / "k.pem").write_bytes(b"rubbish")
     with pytest.raises(BadInput):
         signing.own_key()
+
+
+@pytest.mark.parametrize(
+    "y", ["00" * 32, "01" + "00" * 31, "01" + "00" * 30 + "80", "ec" + "ff" * 30 + "7f", "ee" + "ff" * 30 + "7f"]
+)
+def test_a_key_of_small_order_is_no_key(y: str) -> None:
+    """Anybody can make a signature that such a key accepts, for any statement."""
+    with pytest.raises(UsageError, match="is not a public key"):
+        PublicKey.parse("ed25519:" + base64.b64encode(bytes.fromhex(y)).decode())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    signing.make_key(tmp_path / "own.pem")
+    (tmp_path / "own.pem").chmod(0o644)
+    with pytest.raises(BadInput, match="others can read"):
+        signing.read_key(tmp_path / "own.pem")

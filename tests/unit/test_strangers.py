@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tarfile
 import threading
 import time
@@ -17,10 +18,11 @@ import pytest
 from rekindle.build.configure import cache_exchange
 from rekindle.core import fetch, files, redact
 from rekindle.core.errors import BadInput, FetchFailed
-from rekindle.formats import ninja_log
+from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
 from rekindle.web import report, timeline
 from support import pace
+from support.command import rekindle_command
 
 
 def within(limit: float, work: Callable[[], object]) -> None:
@@ -81,7 +83,7 @@ def test_thousands_of_commands_at_one_time() -> None:
 
 
 def bundle(path: Path, members: dict[str, bytes], **changes: object) -> str:
-    manifest = {"schema": updates.SCHEMA, "made_at": "2027-01-20", "tables": {}} | changes
+    manifest = {"schema": updates.SCHEMA, "made_at": "2026-11-01", "tables": {}} | changes
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in {"bundle.json": json.dumps(manifest).encode(), **members}.items():
             archive.writestr(name, data)
@@ -140,7 +142,7 @@ def test_of_a_folder_only_the_tables_are_read(tmp_path: Path) -> None:
     (folder / "huge").write_bytes(b"")
     with (folder / "huge").open("r+b") as stream:
         stream.truncate(100 << 20)
-    manifest = {"schema": updates.SCHEMA, "made_at": "2027-01-20", "tables": {"gpu/gpus.json": "0" * 64}}
+    manifest = {"schema": updates.SCHEMA, "made_at": "2026-11-01", "tables": {"gpu/gpus.json": "0" * 64}}
     (folder / "bundle.json").write_text(json.dumps(manifest), encoding="utf-8")
     refused(folder, None, "lacks `gpu/gpus.json`")
     manifest["tables"] = {"../secret": "0" * 64}
@@ -288,3 +290,27 @@ def test_a_server_that_asks_to_wait_for_a_year(server: str) -> None:
     with pytest.raises(FetchFailed):
         fetch.fetch_small(f"{server}/later", most=1000)
     assert time.monotonic() - begun < 60
+
+
+# --- files that never end --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of POSIX")
+@pytest.mark.parametrize(
+    "verb", [("inspect",), ("build",), ("verify", "--no-run"), ("plan", "--from"), ("fleet", "plan")]
+)
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    pipe = tmp_path / "torch-2.7.1-cp311-cp311-linux_x86_64.whl"
+    os.mkfifo(pipe)
+    seen = rekindle_command(*verb, str(pipe))
+    assert seen.code in (2, 4, 14) and "error" in seen.err
+
+
+@pytest.mark.parametrize("size", ["-60", "99999999", "1e3", ""])
+def test_a_debian_package_with_an_impossible_size(tmp_path: Path, size: str) -> None:
+    """A negative one led back to the header itself, for ever."""
+    path = tmp_path / "a.deb"
+    header = f"{'control.tar.xz':<16}{0:<12}{0:<6}{0:<6}{100644:<8}{size:<10}`\n".encode()
+    path.write_bytes(b"!<arch>\n" + header + b"x" * 60)
+    with pytest.raises(BadInput):
+        list(unpacking.entries(path))

@@ -115,12 +115,21 @@ def is_link(path: Path) -> bool:
     return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) in _LINKS
 
 
+def ordinary(path: Path) -> None:
+    """Refuse what is no plain file. A pipe in a stranger's folder would be waited for without an end; the shell's own
+    (`<(…)`) is what the user asked for.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise NotFound(f"`{path}` is a folder, not a file", hint="name the file itself")
+    if not stat.S_ISREG(mode) and path.parts[:3] not in (("/", "dev", "fd"), ("/", "proc", "self")):
+        raise NotFound(f"`{path}` is not a plain file", hint="name the file itself")
+
+
 def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
     """The whole of a file a user named, or an error that says what is wrong with it."""
     try:
-        if path.is_dir():
-            message = f"`{path}` is a folder, not a file"
-            raise NotFound(message, hint="name the file itself")
+        ordinary(path)
         data = _read(path, limit + 1)
     except FileNotFoundError as error:
         raise NotFound.path(path) from error

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.core import codec, files
+from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotWritable, UsageError
 from rekindle.core.paths import data_folder
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 IN_TOTO = "application/vnd.in-toto+json"
 _PREFIX = "ed25519:"
 _LIMIT = 16 << 20
+_FIELD = 2**255 - 19
+# The second coordinates of the eight points of the curve whose order divides 8 (RFC 7748, section 7).
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
+_SMALL_ORDER = (0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH)
 
 
 class PublicKey:
@@ -45,7 +50,7 @@ class PublicKey:
             raw = base64.b64decode(plain.removeprefix(_PREFIX), validate=True)
         except (binascii.Error, ValueError):
             raw = b""
-        if not plain.startswith(_PREFIX) or len(raw) != 32:
+        if not plain.startswith(_PREFIX) or len(raw) != 32 or _weak(raw):
             message = f"`{plain[:60]}` is not a public key"
             raise UsageError(message, hint="`rekindle shelf key` prints one; it begins with `ed25519:`")
         return cls(raw)
@@ -66,6 +71,12 @@ class PublicKey:
 
     def __str__(self) -> str:
         return _PREFIX + base64.b64encode(self.raw).decode("ascii")
+
+
+def _weak(raw: bytes) -> bool:
+    """A point of small order: whatever is signed, a signature for it can be made up. The sign is the top bit."""
+    y = int.from_bytes(raw, "little") & ((1 << 255) - 1)
+    return y % _FIELD in _SMALL_ORDER
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +173,8 @@ def read_key(path: Path) -> SigningKey:
     serialization = _library()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        raise BadInput(f"others can read the private key `{path}`", hint=f"`{Command('chmod', '600', str(path))}`")
     try:
         key = serialization.load_pem_private_key(files.read_bytes(path, limit=1 << 16), password=None)
     except (ValueError, TypeError) as error:

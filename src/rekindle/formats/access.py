@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
+from rekindle.core import files
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.formats.budget import Budget
 
@@ -102,9 +103,7 @@ class File:
 def open_file(path: Path) -> BinaryIO:
     """The file a user named, opened for reading, or an error that says what is wrong with it."""
     try:
-        if path.is_dir():
-            message = f"`{path}` is a folder, not a file"
-            raise NotFound(message, hint="name the file itself")
+        files.ordinary(path)
         # Unbuffered: the readers ask for exactly what they need, and a read-ahead would be thrown away at each hop.
         return path.open("rb", buffering=0)
     except FileNotFoundError as error:

@@ -19,15 +19,13 @@ import msgspec
 
 from rekindle.core import untrusted
 from rekindle.core.errors import BadInput
-from rekindle.formats import tar
+from rekindle.formats import static, tar
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.budget import Unpacking
 from rekindle.formats.compression import zstd_error, zstd_opened
 
 _CHUNK = 1 << 20
-_AR = b"!<arch>\n"
-_AR_HEADER = 60
 _BROKEN = (*tar.DAMAGE, lzma.LZMAError, OSError, zstd_error())
 _EXECUTABLE = 0o100
 ENDINGS = (".deb", ".whl", ".zip", ".conda", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".tar")
@@ -109,18 +107,12 @@ def _conda(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
 
 def _deb(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
     """An `ar` archive of three: what the package is, its scripts (never run), and `data.tar.*`, which is it."""
-    with path.open("rb") as stream:
-        if stream.read(len(_AR)) != _AR:
-            raise ValueError("it does not begin like a Debian package")
-        while len(header := stream.read(_AR_HEADER)) == _AR_HEADER:
-            name = header[:16].decode("ascii").strip().rstrip("/")
-            size = int(header[48:58].decode("ascii").strip())
-            begin = stream.tell()
-            if name.startswith("data.tar"):
-                yield from _tar(_Window(stream, size), "." + name.partition(".")[2], path.name, budget)
-                return
-            stream.seek(begin + size + size % 2)
-    raise ValueError("it has no data.tar")
+    with File(path) as source, path.open("rb") as stream:
+        data = next((part for part in static.parts(source) if part.name.startswith("data.tar")), None)
+        if data is None:
+            raise ValueError("it has no data.tar")
+        stream.seek(data.offset)
+        yield from _tar(_Window(stream, data.size), "." + data.name.partition(".")[2], path.name, budget)
 
 
 def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Unpacking) -> Iterator[ArchiveEntry]:

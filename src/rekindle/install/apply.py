@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 from filelock import FileLock, Timeout
+from packaging.utils import canonicalize_name
 
+from rekindle.core import console
 from rekindle.core.command import Command
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed
 from rekindle.core.paths import cache_folder, sha256_of
@@ -20,6 +22,7 @@ from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.inspect import inspection
+from rekindle.wheels.shelf import store
 
 _BY_PIP = (RouteKind.OFFICIAL_WHEEL, RouteKind.SHELF)
 
@@ -107,6 +110,8 @@ def install(
         return InstallReport(
             state="would-install", environment=environment, route=route.route, torch=route.version, commands=commands
         )
+    if route.route is RouteKind.SHELF and route.location and (wheel := Path(route.location)).is_file():
+        unchanged(wheel)
     with _alone(environment):
         return _install(environment, route, installer, request, capabilities)
 
@@ -118,15 +123,27 @@ def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -
     if not arrived:
         message = f"{installer.name} does not show the files it installs, so the plan's hashes cannot be checked"
         raise MissingTool(message, hint="install with `--with pip`")
+    pins = {_project(name): name for name in hashes}
     for wheel in arrived:
-        wanted = hashes.get(wheel.name)
-        if wanted is not None and sha256_of(wheel) != wanted:
-            message = f"`{wheel.name}` is not the file that the plan pins; nothing was installed"
+        pin = pins.get(_project(wheel.name))
+        if pin is not None and (pin != wheel.name or sha256_of(wheel) != hashes[pin]):
+            message = f"`{wheel.name}` is not the file that the plan pins, `{pin}`; nothing was installed"
             raise FetchFailed(message, hint="the index or a mirror has replaced it; write the plan again to accept it")
-    torch = [wheel.name for wheel in arrived if wheel.name.lower().startswith("torch-")]
-    if torch and not any(name in hashes for name in torch) and any(name.startswith("torch-") for name in hashes):
-        message = f"`{torch[0]}` arrived, but the plan pins {', '.join(f'`{name}`' for name in hashes)}"
-        raise FetchFailed(message, hint="nothing was installed; write the plan again to accept it")
+    free = [wheel.name for wheel in arrived if _project(wheel.name) not in pins]
+    if free:
+        console.say(f"not pinned by the plan, taken as the index has them: {', '.join(sorted(free))}")
+
+
+def _project(file: str) -> str:
+    return str(canonicalize_name(file.partition("-")[0]))
+
+
+def unchanged(wheel: Path) -> None:
+    """A wheel of a shelf is the file that was added to it; one that lies elsewhere has no entry to be held against."""
+    entry = wheel.with_name(wheel.name + store.ENTRY)
+    if entry.is_file() and store.read_entry(entry).sha256 != sha256_of(wheel):
+        message = f"`{wheel.name}` is not the file that was added to the shelf; nothing was installed"
+        raise ChecksFailed(message, hint="`rekindle shelf verify` says more; `rekindle shelf mend` sets it aside")
 
 
 def undo(environment: Environment) -> InstallReport:

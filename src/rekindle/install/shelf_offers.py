@@ -78,8 +78,8 @@ def _offers(address: str, keys: tuple[PublicKey, ...], asked: Shelves) -> tuple[
 
         try:
             read = remote.offers(address, believed(keys))
-        except FetchFailed as error:
-            if address in asked.addresses:
+        except RekindleError as error:
+            if isinstance(error, FetchFailed) and address in asked.addresses:
                 raise
             console.say(f"not considered: the shelf {address}: {error}")
             return ()

@@ -14,7 +14,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,14 @@ def _check_rows(bundle: TableBundle, content: Mapping[str, bytes]) -> None:
             raise refusal.of(own, base, kind, Path(name), error) from error
 
 
+def _today() -> date:
+    return date.today()
+
+
 def _check_newer(bundle: TableBundle) -> None:
+    if date.fromisoformat(bundle.made_at) > _today() + timedelta(days=1):
+        message = f"this bundle says it is of {bundle.made_at}, which has not come yet: no later one could replace it"
+        raise BadInput(message, hint="ask who made it; check the clock of this computer")
     now = installed()
     if now is not None and bundle.made_at < now.made_at:
         message = f"this bundle is of {bundle.made_at}; the one in use is newer ({now.made_at})"

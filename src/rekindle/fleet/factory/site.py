@@ -66,6 +66,7 @@ def publish(folder: Path, site: Path, plan: FleetPlan, *, base: str) -> FactoryS
         )
     listing = {"schema": "rekindle.shelf/1", "base": base, "wheels": listed}
     files.write_text(site / index.LISTING, codec.to_json(listing) + "\n")
+    index.sign_listing(site)
     done: dict[str, ShelvedJob] = {**{job.key: job for job in before.jobs}, **shelved.jobs_on(folder)}
     records = FactoryRecords(base=base, jobs=tuple(done[key] for key in sorted(done)), wheels=tuple(listed))
     upload = _small_files(folder, site, listed)

@@ -54,7 +54,7 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
     for part in files.left_behind(folder / "wheels"):
         text = f"`{part.name}` was left by a run that was killed"
         found.append(Finding(id="left-behind", state=State.WARN, found=text, fix=_SWEEP))
-    found += _pages(folder)
+    found += _pages(folder, keys, signed=signed)
     if not found:
         text = f"there is no wheel in `{folder}`, so nothing was checked"
         found.append(Finding(id="empty", state=State.UNVERIFIED, found=text))
@@ -158,7 +158,7 @@ def _statement(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, s
     return []
 
 
-def _pages(folder: Path) -> list[Finding]:
+def _pages(folder: Path, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:
     try:
         wanted = index.pages(entries(folder))
     except RekindleError:
@@ -169,6 +169,14 @@ def _pages(folder: Path) -> list[Finding]:
         path = folder / name
         if files.is_link(path) or not path.is_file() or files.read_bytes(path) != text.encode("utf-8"):
             return [_failed("index", f"`{name}` is not the index of these wheels", _MEND)]
+    place = folder / index.SIGNED_LISTING
+    if not place.is_file() and not signed:
+        text = "its list is not signed: other people cannot use this shelf"
+        return [Finding(id="index", state=State.WARN, found=text, fix=_MEND)]
+    try:
+        index.signed_state(wanted[index.LISTING].encode("utf-8"), files.read_bytes(place), keys, name="the list")
+    except RekindleError as error:
+        return [_failed("index", f"other people cannot use this shelf: {error}", _MEND)]
     return [Finding(id="index", state=State.PASS, found=f"the index names exactly these {len(entries(folder))} wheels")]
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import html
 import json
+import time
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.core import codec, files
+from rekindle.core import codec, files, signing
+from rekindle.core.errors import BadInput, ChecksFailed
+from rekindle.core.untrusted import Sha256
 from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.wheels.verify.signed_report import key_to_sign
 
 if TYPE_CHECKING:
     from rekindle.wheels.shelf.entry import ShelvedWheel
@@ -22,6 +29,19 @@ if TYPE_CHECKING:
 _META = {"api-version": "1.1"}
 # What is on the shelf, for other people's `--shelf URL`.
 LISTING = "shelf.json"
+# Who vouches for it, until when, and that it is not an older one.
+SIGNED_LISTING = "shelf.dsse.json"
+_KIND = "application/vnd.rekindle.shelf-list+json"
+_VALID = timedelta(days=180)
+
+
+class ListingState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner of a shelf signs of its list. `number` never falls: an older list is no answer."""
+
+    schema: str = "rekindle.shelf-list/1"
+    sha256: Sha256
+    number: int
+    expires: datetime
 
 
 def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:
@@ -29,12 +49,43 @@ def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:
     wanted = pages(entries)
     for name, text in wanted.items():
         files.write_text(folder / name, text)
+    sign_listing(folder)
     for old in (folder / "simple").iterdir():
         if old.is_dir() and not old.is_symlink() and f"simple/{old.name}/index.html" not in wanted:
             for page in ("index.html", "index.json"):
                 (old / page).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 old.rmdir()
+
+
+def sign_listing(folder: Path) -> None:
+    """Sign the list of the shelf in `folder` as it is now. Without a key there is no signature, also no older one."""
+    place = folder / SIGNED_LISTING
+    key = key_to_sign()
+    if key is None:
+        place.unlink(missing_ok=True)
+        return
+    state = ListingState(
+        sha256=Sha256(hashlib.sha256(files.read_bytes(folder / LISTING)).hexdigest()),
+        number=int(time.time()),
+        expires=(datetime.now(timezone.utc) + _VALID).replace(microsecond=0),
+    )
+    files.write_text(place, codec.to_json(key.sign(codec.to_json(state).encode("utf-8"), _KIND)) + "\n")
+
+
+def signed_state(listing: bytes, envelope: bytes, trusted: Sequence[signing.PublicKey], *, name: str) -> ListingState:
+    """What a trusted key says of this list: that it is this one, and not out of date."""
+    said = signing.read_envelope(envelope, name=name)
+    payload, _ = signing.opened(said, trusted, name=name)
+    if said.payload_type != _KIND:
+        raise BadInput(f"{name} is not signed as a list", hint="get it again")
+    state = codec.from_json(payload, ListingState, name=name)
+    if state.sha256 != hashlib.sha256(listing).hexdigest():
+        raise ChecksFailed(f"{name} is not the one that was signed", hint="get it again, or ask its owner")
+    if state.expires < datetime.now(timezone.utc):
+        message = f"{name} was good until {state.expires:%Y-%m-%d}"
+        raise ChecksFailed(message, hint="its owner signs it anew with `rekindle shelf mend`")
+    return state
 
 
 def pages(entries: Sequence[ShelvedWheel]) -> dict[str, str]:

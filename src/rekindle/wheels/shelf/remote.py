@@ -1,7 +1,8 @@
-"""Somebody else's shelf, over HTTP. What its index says is a hint; what its owner signed is what counts.
+"""Somebody else's shelf, over HTTP: nothing counts that its owner did not sign.
 
-Every fact that the resolver goes by (torch, CUDA, GPU code, what was checked) is taken from the signed statement of a
-wheel, and the wheel itself is pinned by the hash in it.
+The list (what there is, what was withdrawn) is signed with a number that may not fall and a day on which it ends. Every
+fact of a wheel that the resolver goes by (torch, CUDA, GPU code, what was checked) is taken from its own statement, and
+the wheel is pinned by the hash in it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from rekindle.core import codec, fetch, signing
-from rekindle.core.errors import FetchFailed, RekindleError
+from rekindle.core import codec, fetch, files, paths, signing
+from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError
 from rekindle.core.signing import PublicKey
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import provenance, store
 from rekindle.wheels.shelf.entry import ShelvedWheel
-from rekindle.wheels.shelf.index import LISTING
+from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING, signed_state
 from rekindle.wheels.shelf.shelf import ShelfOffers, offers_of
 
 _LIMIT, _MOST = 16 << 20, 400
@@ -26,7 +27,7 @@ _PATIENCE = 120
 
 
 class _ListedWheel(WheelIdentity, frozen=True, kw_only=True):
-    """A listing is not signed: it says which statements to ask for, and one odd name does not hide the others."""
+    """One odd name does not hide the others."""
 
     file: str
     yanked: str | None = None
@@ -43,7 +44,11 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     """The torch wheels of a shelf that a trusted key has signed, and for each of the others the reason."""
     get = get or _get
     root = address.rstrip("/").removesuffix("/simple")
-    listing = codec.from_json(get(f"{root}/{LISTING}"), _Listing, name=f"`{root}/{LISTING}`")
+    name = f"the list of the shelf {root}"
+    data = get(f"{root}/{LISTING}")
+    state = signed_state(data, _signature(root, get), trusted, name=name)
+    _not_older(root, state.number, name)
+    listing = codec.from_json(data, _Listing, name=name)
     until = time.monotonic() + _PATIENCE
     good: list[ShelvedWheel] = []
     aside: dict[str, str] = {}
@@ -63,6 +68,25 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     base = listing.base if listing.base and listing.base.startswith(("http://", "https://")) else f"{root}/wheels"
     found = offers_of(good, lambda entry: f"{base}/{quote(entry.file)}#sha256={entry.sha256}", f"at {root}")
     return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
+
+
+def _signature(root: str, get: Callable[[str], bytes]) -> bytes:
+    try:
+        return get(f"{root}/{SIGNED_LISTING}")
+    except FetchFailed as error:
+        message = f"the list of the shelf {root} is not signed: {error.message}"
+        raise ChecksFailed(message, hint="its owner signs it with `rekindle shelf mend`") from error
+
+
+def _not_older(root: str, number: int, name: str) -> None:
+    """Whoever answers for a shelf may not go back to a list before the last one seen: it could hide a withdrawal."""
+    place = paths.data_folder("shelves.json")
+    seen = codec.from_json(files.read_bytes(place), dict[str, int], name=f"`{place}`") if place.is_file() else {}
+    if number < seen.get(root, 0):
+        message = f"{name} is older than the one you saw last"
+        raise ChecksFailed(message, hint=f"ask its owner; if it was started anew, delete `{place}`")
+    if number > seen.get(root, 0):
+        files.write_text(place, codec.to_json({**seen, root: number}) + "\n")
 
 
 def _get(url: str) -> bytes:

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from rekindle.core import files
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 from rekindle.wheels.shelf import store
+from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING
 
 if TYPE_CHECKING:
     import uvicorn
@@ -69,7 +70,7 @@ class Application:
         parts = [part for part in plain.split("/") if part]
         if any(part.startswith(".") or not part.isprintable() or set(part) & set("\\:") for part in parts):
             return None
-        if parts and parts[0] not in ("simple", "wheels", "index.html", "shelf.json"):
+        if parts and parts[0] not in ("simple", "wheels", "index.html", LISTING, SIGNED_LISTING):
             return None
         if not parts or (parts[0] == "simple" and not parts[-1].startswith("index.")):
             parts.append("index.json" if parts and _prefers_json(accept) else "index.html")
