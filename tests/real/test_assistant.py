@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from mcp.client.stdio import stdio_client
 
 async def _ask(*questions: tuple[str, dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    program = StdioServerParameters(command=sys.executable, args=["-m", "rekindle", "mcp"], env=env)
+    program = StdioServerParameters(
+        command=sys.executable, args=["-m", "rekindle", "mcp", "--folder", tempfile.gettempdir()], env=env
+    )
     async with stdio_client(program) as (reading, writing), ClientSession(reading, writing) as session:
         await session.initialize()
         tools = {tool.name for tool in (await session.list_tools()).tools}
@@ -40,3 +43,22 @@ def test_an_assistant_gets_the_answer_of_plan_and_a_hint_for_a_wrong_name(tmp_pa
     assert planned["recommended"]["commands"][0].startswith("pip install torch==")
     assert unknown["code"] == 3 and unknown["hint"]
     assert found["causes"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/hostname",
+        "//host/share/x.log",
+        r"\\host\share\x.log",
+        r"\\.\PhysicalDrive0",
+        "https://host/x.log",
+        "../../etc/hostname",
+    ],
+)
+def test_only_what_the_user_allowed_is_read(name: str) -> None:
+    _, (found, inspected, reviewed) = asyncio.run(
+        _ask(("diagnose", {"log": name}), ("inspect", {"path": name}), ("review", {"script": name}))
+    )
+    assert {each["code"] for each in (found, inspected, reviewed)} == {14}
+    assert "below" in found["error"] and "--folder" in found["hint"]

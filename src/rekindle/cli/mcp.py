@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from rekindle.core.errors import MissingTool
 
 
 @click.command("mcp")
-def command() -> None:
+@click.option(
+    "--folder",
+    "folders",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    multiple=True,
+    metavar="DIR",
+    help="Read files below DIR, in place of your home and the current folder. May be repeated.",
+)
+def command(folders: tuple[Path, ...]) -> None:
     """Serve doctor, gpu, plan, inspect, diagnose and review to an assistant, read-only, over stdin and stdout."""
     try:
         from rekindle.web.assistant import server
     except ImportError as error:
         message = f"`rekindle mcp` needs the package `mcp` ({error.name} is missing)"
         raise MissingTool(message, hint='install the extra: `pip install "rekindle[mcp]"`') from error
-    server().run()
+    server(folders).run()

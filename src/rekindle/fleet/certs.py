@@ -90,15 +90,6 @@ def dask() -> Any:
     return distributed
 
 
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def _certificate(
     name: str,
     key: EllipticCurvePrivateKey,

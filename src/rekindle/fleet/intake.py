@@ -148,7 +148,10 @@ class Intake:
             return path
         with part.open("ab") as stream:
             while (have := stream.tell()) < made.size:
-                stream.write(await self.call(client, address, work.give_piece, key, made.name, have))
+                piece = await self.call(client, address, work.give_piece, key, made.name, have)
+                if not piece:
+                    raise ChecksFailed(f"`{path.name}` is shorter than its worker said", hint="`retry --failed`")
+                stream.write(piece)
         if sha256_of(part) != made.sha256:
             part.unlink()
             raise ChecksFailed(f"`{path.name}` arrived with other bytes than were made", hint="`retry --failed`")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core.errors import FetchFailed, UsageError
+from rekindle.core.errors import FetchFailed
 from rekindle.fleet import certs, local, planning, scheduler, shelved
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, SchedulerLost, call
 from rekindle.fleet.intake import Intake
@@ -109,10 +109,7 @@ async def _with_scheduler(
     dispatcher: Dispatcher, address: str, place: Path | None, patience: float, tell: Tell
 ) -> None:
     """One session after another: a scheduler that comes back finds the fleet where it was."""
-    host = address.partition("://")[2].rpartition(":")[0]
-    scheduler.refuse_open(host, place)
-    if place is None and address.startswith("tls://"):
-        raise UsageError("`tls://` needs certificates", hint="pass `--certs DIR`")
+    scheduler.secured(place, "client")
     since = time.monotonic()
     while not dispatcher.over:
         client = None
@@ -132,9 +129,9 @@ async def _with_scheduler(
 
 
 async def _client(address: str, place: Path | None) -> Any:
-    secured = {"security": certs.security(place, "client")} if place else {}
+    safe = scheduler.secured(place, "client")
     return await certs.dask().Client(
-        address, asynchronous=True, set_as_default=False, timeout=10, heartbeat_interval=2000, **secured
+        address, asynchronous=True, set_as_default=False, timeout=10, heartbeat_interval=2000, **safe
     )
 
 

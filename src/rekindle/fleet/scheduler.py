@@ -37,29 +37,33 @@ def settings() -> dict[str, Any]:
     }
 
 
-def refuse_open(host: str, folder: Path | None) -> None:
-    """Nothing but loopback starts without certificates."""
-    if folder is None and not certs.is_loopback(host):
-        message = f"`{host}` is not loopback: without certificates anybody who reaches it could run code here"
+def secured(folder: Path | None, role: str) -> dict[str, Any]:
+    """Dask's settings for this role. Nothing starts without certificates: on loopback, too, another user of the same
+    computer could run code.
+    """
+    if folder is None:
+        message = "without certificates anybody who reaches this fleet could run code here"
         hint = "make them with `rekindle fleet certs -o DIR --host NAME`, then pass `--certs DIR`"
         raise UsageError(message, hint=hint)
+    return {"security": certs.security(folder, role)}
 
 
 def started(host: str, port: int, folder: Path | None) -> Any:
     """A scheduler to be awaited."""
-    refuse_open(host, folder)
+    safe = secured(folder, "scheduler")
     distributed = certs.dask()
     import dask
 
     dask.config.set(settings())
-    secured = {"security": certs.security(folder, "scheduler"), "protocol": "tls"} if folder else {"protocol": "tcp"}
     # Its web server shows pages to everybody who asks: it gets no pages, and only loopback.
-    return distributed.Scheduler(host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0", **secured)
+    return distributed.Scheduler(
+        host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0", protocol="tls", **safe
+    )
 
 
 def serve(host: str, port: int, folder: Path | None, *, address_file: Path | None, tell: Callable[[str], None]) -> None:
     """Until it is stopped."""
-    refuse_open(host, folder)
+    secured(folder, "scheduler")
     asyncio.run(_serve(host, port, folder, address_file, tell))
 
 

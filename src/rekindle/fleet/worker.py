@@ -58,10 +58,7 @@ def default_slots(cores: int, memory_gb: float) -> int:
 
 def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     """Keep a worker running until this command is stopped."""
-    host = settings.scheduler.partition("://")[2].rpartition(":")[0]
-    scheduler.refuse_open(host, Path(settings.certs) if settings.certs else None)
-    if settings.certs:
-        certs.security(Path(settings.certs), "worker")
+    scheduler.secured(Path(settings.certs) if settings.certs else None, "worker")
     folder = Path(settings.folder)
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / "worker.json"
@@ -132,7 +129,7 @@ async def offer(settings: WorkerSettings) -> int:
     work.settle(folder, told, settings.cache)
     text = codec.to_json(told, indent=0)
     stop = scheduler.stopper()
-    secured = {"security": certs.security(Path(settings.certs), "worker")} if settings.certs else {}
+    secured = scheduler.secured(Path(settings.certs) if settings.certs else None, "worker")
     try:
         worker = await distributed.Worker(
             settings.scheduler,

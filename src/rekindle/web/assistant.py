@@ -5,6 +5,7 @@ Assistants tell people to install a CUDA version every day; here they can ask.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ _ABOUT = (
 )
 
 
-def server() -> MCPServer:
+def server(folders: Sequence[Path] = ()) -> MCPServer:
+    """Files are read below `folders` alone: your home and the current folder when none is named."""
+    allowed = tuple(folder.resolve() for folder in folders or (Path.home(), Path.cwd()))
+
+    def here(name: str) -> Path:
+        return _here(name, allowed)
+
     made = MCPServer("rekindle", instructions=_ABOUT)
 
     @made.tool()
@@ -39,18 +46,18 @@ def server() -> MCPServer:
     @made.tool()
     def diagnose(log: str, gpu: str = "", os: str = "") -> dict[str, Any]:
         """What went wrong in a build, install or import log. `log` is the path of a file on this computer."""
-        return _answer(lambda: api.diagnose(_here(log), gpus=[gpu] if gpu else [], os=os or None))
+        return _answer(lambda: api.diagnose(here(log), gpus=[gpu] if gpu else [], os=os or None))
 
     @made.tool()
     def inspect(path: str) -> dict[str, Any]:
         """Which GPUs a wheel or library on this computer serves, and what it needs to load."""
-        return _answer(lambda: api.inspect(_here(path)))
+        return _answer(lambda: api.inspect(here(path)))
 
     @made.tool()
     def review(script: str, gpu: str = "", torch: str = "", os: str = "") -> dict[str, Any]:
         """What is wrong with a build script (.bat, .ps1, .sh, Dockerfile, workflow) on this computer; it is not run."""
         return _answer(
-            lambda: api.review([_here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None)
+            lambda: api.review([here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None)
         )
 
     @made.tool()
@@ -70,11 +77,18 @@ def _answer(ask: Any) -> dict[str, Any]:
     return found
 
 
-def _here(name: str) -> Path:
-    """A file or folder of this computer. Not an address, which an assistant could be talked into; not a pipe or a
-    device, which has no end; not standard input, which is the assistant's own."""
+def _here(name: str, allowed: Sequence[Path]) -> Path:
+    """A file or folder of this computer, below what the user allowed. Not an address, which an assistant could be
+    talked into: Windows logs on to the host of `\\\\host\\share` before anything is read. Not a pipe or a device, which
+    has no end; not standard input, which is the assistant's own.
+    """
+    shared = name.replace("\\", "/").startswith("//")
     path = Path(name)
-    if "://" in name or not (path.is_file() or path.is_dir()):
-        message = f"there is no file or folder `{name[:200]}` on this computer"
-        raise NotFound(message, hint="name a file by its whole path; download an address first")
+    try:
+        inside = not shared and any(path.resolve().is_relative_to(folder) for folder in allowed)
+    except (OSError, ValueError):
+        inside = False
+    if "://" in name or not inside or not (path.is_file() or path.is_dir()):
+        message = f"there is no file or folder `{name[:200]}` below {' or '.join(f'`{folder}`' for folder in allowed)}"
+        raise NotFound(message, hint="name a file by its complete path; `rekindle mcp --folder DIR` allows others")
     return path
