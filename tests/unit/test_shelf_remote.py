@@ -177,3 +177,10 @@ def test_require_signed(friend: Friend, tmp_path: Path, monkeypatch: pytest.Monk
     wheel.with_name(wheel.name + store.STATEMENT).unlink()
     with pytest.raises(Exception, match="no signed statement"):
         require_signed(wheel, (friend.key,))
+
+
+def test_one_damaged_entry_does_not_stop_the_others(friend: Friend, capsys: pytest.CaptureFixture[str]) -> None:
+    """`plan` ended with an error for everybody who used that shelf."""
+    (friend.folder / "wheels" / f"torch-9.whl{store.ENTRY}").write_text("{", encoding="utf-8")
+    assert len(on_shelves(Shelves(addresses=(str(friend.folder),)))) == 1
+    assert "not considered: `torch-9.whl` on the shelf" in capsys.readouterr().err

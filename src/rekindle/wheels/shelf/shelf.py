@@ -226,7 +226,17 @@ class ShelfOffers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def offers(folder: Path) -> ShelfOffers:
-    return offers_of(entries(folder), lambda entry: str(folder / "wheels" / entry.file), "on the shelf")
+    """One damaged entry does not hide the others."""
+    store.guard(folder)
+    good: list[ShelvedWheel] = []
+    aside: dict[str, str] = {}
+    for path in store.entry_files(folder):
+        try:
+            good.append(store.read_entry(path))
+        except RekindleError as error:
+            aside[path.name.removesuffix(store.ENTRY)] = str(error)
+    found = offers_of(good, lambda entry: str(folder / "wheels" / entry.file), "on the shelf")
+    return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
 
 
 def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel], str], where: str) -> ShelfOffers:
@@ -235,11 +245,11 @@ def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel],
     for entry in wheels:
         if not entry.is_torch or entry.cuda is None or entry.yanked is not None:
             continue
-        # Entries of version 0.1 have no tags; the file name always does.
-        tags = entry.tags or tuple(map(str, wheel_tags(Path(entry.file))))
-        wheel = msgspec.structs.replace(entry, tags=tags)
         source = f"{entry.file} {where}, verified: {entry.state.value}"
         try:
+            # Entries of version 0.1 have no tags; the file name always does.
+            tags = entry.tags or tuple(map(str, wheel_tags(Path(entry.file))))
+            wheel = msgspec.structs.replace(entry, tags=tags)
             found.append(of_wheel(wheel, entry.code, location=location(entry), source=source))
         except RekindleError as error:
             aside[entry.file] = str(error)
