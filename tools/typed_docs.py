@@ -20,6 +20,8 @@ A command has to end with its code, and every line shown under it has to come, i
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import os
 import re
 import shlex
@@ -27,12 +29,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-PLACEHOLDER = "<this repository>"
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/guides/*.md", "docs/concepts/*.md", "docs/builds/*.md")
 LONGEST = 300.0
 """Seconds for one command of a guide."""
@@ -191,14 +194,34 @@ def _type(command: str, folder: Path, env: dict[str, str], seconds: float) -> su
     )
 
 
+@contextlib.contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """The address of this repository, as a web server shows it that knows nothing of git."""
+    bare = folder / "served" / "rekindle.git"
+    subprocess.run(["git", "clone", "--quiet", "--bare", str(PROJECT), str(bare)], check=True)
+    subprocess.run(["git", "update-server-info"], cwd=bare, check=True)
+    handler = functools.partial(_Quiet, directory=str(bare.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/rekindle.git"
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
 def type_readme() -> int:
-    """The README's blocks in turn, verbatim: in one shell, in an empty folder, with an environment of only Python.
+    """The README's blocks in turn, verbatim: in one shell, in a clone from an address, with an environment of only
+    Python.
 
     A machine without a card ends `rekindle` with its own code for that (5 or 9), which is no failure of the command.
     """
     typed = [block for block in blocks(PROJECT / "README.md") if not block.reason]
-    lines = [each.command.replace(PLACEHOLDER, PROJECT.as_uri()) for block in typed for each in block.commands]
-    with tempfile.TemporaryDirectory(prefix="readme-") as folder:
+    lines = [each.command for block in typed for each in block.commands]
+    with tempfile.TemporaryDirectory(prefix="readme-") as folder, _served(Path(folder)) as address:
+        lines = [f"git clone {address} rekindle", "cd rekindle", *lines]
         bare = Path(folder) / "bare"
         subprocess.run([sys.executable, "-m", "venv", str(bare)], check=True)
         # What a fresh machine has: its Python as `python`, and the system's programs; nothing of this checkout.
@@ -224,7 +247,6 @@ def pages(named: Sequence[str] = ()) -> list[Path]:
 
 def type_guides(named: Sequence[str]) -> int:
     found = [block for page in pages(named) for block in blocks(page)]
-    found = [block for block in found if PLACEHOLDER not in block.commands[0].command]
     runnable = [block for block in found if not block.reason]
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     failed = 0

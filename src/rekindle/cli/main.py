@@ -7,6 +7,7 @@ import errno
 import importlib
 import itertools
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import click
 from rekindle import __version__
 from rekindle.cli.options import once, talking
 from rekindle.core import console, files
+from rekindle.core.command import Command, tell_shell
 from rekindle.core.errors import Interrupted, RekindleError, UsageError
 
 # verb -> (module, what it does). The module holds a click command named `command`.
@@ -53,6 +55,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "extension": ("rekindle.cli.extension", "Build CUDA extensions for your torch and your GPUs"),
 }
 
+# What people need most days, and the rest of each kind.
+GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "Ask": (("doctor", "gpu", "plan", "diagnose", "review"), ("knowledge", "serve", "site", "mcp")),
+    "Install": (("install", "audit"), ()),
+    "Build": (("build", "extension"), ("toolchain", "source", "patch", "env", "shell", "report")),
+    "Wheels": (("inspect", "verify"), ("repair",)),
+    "Share": (("shelf",), ("fleet", "factory")),
+}
+_EVERYTHING = "rekindle.everything"
 _NOT_OURS = frozenset({*files.FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 
@@ -75,14 +86,39 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["help"]:
+            return "help", _help, args[1:]
         if args and args[0] not in VERBS:
             message = f"unknown command `{console.clean(args[0])[:60]}`"
             raise UsageError(message, hint=f"{_nearest(args[0])}see `rekindle --help`")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, summary) for verb, (_, summary) in VERBS.items()])
+        everything = bool(ctx.meta.get(_EVERYTHING))
+        for name, (everyday, others) in GROUPS.items():
+            with formatter.section(name):
+                shown = (*everyday, *others) if everything else everyday
+                formatter.write_dl([(verb, VERBS[verb][1]) for verb in shown])
+        if not everything:
+            formatter.write_paragraph()
+            formatter.write_text(f"{sum(len(others) for _, others in GROUPS.values())} more: rekindle help --all")
+
+
+@click.command("help")
+@click.option("--all", "everything", is_flag=True, help="Every command, not only the everyday ones.")
+@click.argument("verb", required=False)
+@click.pass_context
+def _help(ctx: click.Context, everything: bool, verb: str | None) -> None:
+    """Show what Rekindle can do, or the help of one command."""
+    parent = ctx.parent
+    assert parent is not None
+    if verb is None:
+        parent.meta[_EVERYTHING] = everything
+        console.out(parent.get_help())
+        return
+    name, command, _ = cli.resolve_command(parent, [verb])
+    assert command is not None
+    console.out(command.get_help(click.Context(command, info_name=name, parent=parent)))
 
 
 @click.command(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -121,6 +157,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     console.begin()
+    console.pasted_here(_pasted_here)
+    tell_shell(None)
     try:
         return _end(argv, _carry_out(argv))
     except RekindleError as error:
@@ -128,6 +166,17 @@ def run(argv: list[str]) -> int:
         with contextlib.suppress(Exception):
             console.say(f"error: {error.message}")
         return error.exit_code
+
+
+def _pasted_here(text: str) -> str:
+    """Every `rekindle VERB` as this Rekindle is started here: `.venv\\Scripts\\rekindle VERB`, `uvx --from …`."""
+    from rekindle.core import own
+
+    words = own.program()
+    if words == ("rekindle",):
+        return text
+    spelled = Command(*words)
+    return re.sub(rf"(?<![\w./\\+-])rekindle(?= (?:{'|'.join(VERBS)})\b)", lambda _: spelled, text)
 
 
 def _carry_out(argv: list[str]) -> int | RekindleError:

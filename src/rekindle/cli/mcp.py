@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rekindle.core import own
 from rekindle.core.errors import MissingTool
 
 
@@ -24,5 +25,5 @@ def command(folders: tuple[Path, ...]) -> None:
         from rekindle.web.assistant import server
     except ImportError as error:
         message = f"`rekindle mcp` needs the package `mcp` ({error.name} is missing)"
-        raise MissingTool(message, hint='install the extra: `pip install "rekindle[mcp]"`') from error
+        raise MissingTool(message, hint=f"install it: `{own.with_extra('mcp')}`") from error
     server(folders).run()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rekindle.core import console
+from rekindle.core import console, own, paths
 from rekindle.core.errors import MissingTool, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,6 +41,8 @@ class Typed(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         room, _, name = self.name.partition(".")
         read = getattr(importlib.import_module(f"rekindle.inputs.{room}"), name)(value)
+        if room == "system" and getattr(read, "system", paths.system()) != paths.system():
+            console.pasted_here(None)  # what is printed is for another computer
         return str(read if self.plain else value)
 
 
@@ -177,7 +179,7 @@ def need_extra(name: str, *packages: str) -> None:
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         message = f"this needs the package `{missing[0]}`"
-        raise MissingTool(message, hint=f'install the extra: `pip install "rekindle[{name}]"`')
+        raise MissingTool(message, hint=f"install it: `{own.with_extra(name)}`")
 
 
 def _how_to_talk(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
@@ -188,8 +190,15 @@ def _how_to_talk(name: str) -> Callable[[click.Context, click.Parameter, bool], 
     return take
 
 
+def _told_shell(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from rekindle.core.command import Shell, tell_shell
+
+        tell_shell(Shell(value))
+
+
 def talking(command: click.Command) -> click.Command:
-    """Every verb takes these three, and so does every verb of a group."""
+    """Every verb takes these four, and so does every verb of a group."""
     about = (
         ("-q", "--quiet", "quiet", "Print the answer and errors only."),
         ("-v", "--verbose", "verbose", "Also say which programs are run and what is downloaded."),
@@ -201,6 +210,11 @@ def talking(command: click.Command) -> click.Command:
     for short, long, name, help in about:
         names = [each for each in (short, long) if each and each not in taken]
         option = click.Option(names, is_flag=True, expose_value=False, help=help, callback=_how_to_talk(name))
+        command.params.append(option)
+    if "--shell" not in taken:
+        shells = click.Choice(["sh", "cmd", "powershell"])
+        about_it = "Print commands for this shell. Without it: for yours, and for PowerShell with --os windows."
+        option = click.Option(["--shell"], type=shells, expose_value=False, help=about_it, callback=_told_shell)
         command.params.append(option)
     if isinstance(command, click.Group):
         for each in command.commands.values():

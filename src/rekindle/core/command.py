@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from subprocess import list2cmdline
 from typing import NamedTuple
 
@@ -37,8 +38,36 @@ class Shell(str, Enum):
 
     @staticmethod
     def of(system: str | None) -> Shell:
-        """The shell that is there on a `windows` or a `linux`; of this computer when none is named."""
-        return Shell.POWERSHELL if (system or paths.system()) == "windows" else Shell.SH
+        """The shell that was told; else the one that is there on a `windows` or a `linux`, of this computer when none
+        is named.
+        """
+        windows = (system or paths.system()) == "windows"
+        if _told is not None and (windows or _told is Shell.SH):
+            return _told
+        return (_of_parent() if paths.system() == "windows" else Shell.POWERSHELL) if windows else Shell.SH
+
+
+_told: Shell | None = None
+
+
+def tell_shell(shell: Shell | None) -> None:
+    """What `--shell` says: commands are spelled for it from now on."""
+    global _told
+    _told = shell
+
+
+@cache
+def _of_parent() -> Shell:
+    """On Windows, by the programs that lead to this one; PowerShell, which is always there, if none is a shell."""
+    import psutil
+
+    known = {"cmd.exe": Shell.CMD, "powershell.exe": Shell.POWERSHELL, "pwsh.exe": Shell.POWERSHELL}
+    known |= dict.fromkeys(("bash.exe", "sh.exe", "zsh.exe"), Shell.SH)
+    try:
+        names = [each.name().lower() for each in psutil.Process().parents()]
+    except (psutil.Error, OSError):
+        names = []
+    return next((known[name] for name in names if name in known), Shell.POWERSHELL)
 
 
 class ShellVariable:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rekindle.core.codec import to_builtins, to_json
@@ -39,6 +39,7 @@ _MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
 _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
 _answered = False
 _quiet = _verbose = _plain = False
+_own: Callable[[str], str] | None = None
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATE_STYLE = {State.PASS: "green", State.WARN: "yellow", State.FAIL: "red", State.UNVERIFIED: "cyan"}
 
@@ -66,6 +67,12 @@ def talk(*, quiet: bool | None = None, verbose: bool | None = None, plain: bool 
     _quiet = _quiet if quiet is None else quiet
     _verbose = _verbose if verbose is None else verbose
     _plain = _plain if plain is None else plain
+
+
+def pasted_here(own: Callable[[str], str] | None) -> None:
+    """How a text that names our commands is written so that they can be pasted here; None: as it is."""
+    global _own
+    _own = own
 
 
 def silent() -> bool:
@@ -211,6 +218,8 @@ def finding(item: Finding, *, indent: str = "") -> str:
 
 
 def _write(stream: TextIO | None, text: str, *, answer: bool) -> None:
+    if _own is not None and "rekindle " in text:
+        text = _own(text)
     parts = _MARKS.split(secrets(text))
     # Between two marks lies text, and every second part is the number of a style.
     safe = "".join(f"\x1b[{part}m" if index % 2 else clean(part) for index, part in enumerate(parts))

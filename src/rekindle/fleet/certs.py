@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rekindle.core import files
+from rekindle.core import files, own
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def dask() -> Any:
         import distributed
     except ImportError as error:
         message = "the fleet needs the package `distributed`"
-        raise MissingTool(message, hint='pip install "rekindle[fleet]"') from error
+        raise MissingTool(message, hint=f"install it: `{own.with_extra('fleet')}`") from error
     if not os.environ.get("REKINDLE_TRACE"):
         # It tells of every connection that breaks, with a trace; what matters of that is in the journal.
         for name in ("distributed", "distributed.client", "tornado", "asyncio"):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import __version__
 from rekindle.build import provision
 from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
-from rekindle.core import command, files, paths
+from rekindle.core import command, files, own, paths
 from rekindle.core.errors import UsageError
 from rekindle.machine.model import Machine
 from rekindle.stack import plan as plans
@@ -50,7 +49,7 @@ def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | No
         copies=_copies(wanted, plan, path),
         tools=_tools(wanted, plans.read(plan).machine if request.is_plan(plan) else paths.architecture()),
     )
-    files.write_text(path, text(made, plan.name, rekindle or f"rekindle=={__version__}"))
+    files.write_text(path, text(made, plan.name, rekindle or own.elsewhere()))
     return made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import __version__
+from rekindle.core import own
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.fleet.job import FleetJob, JobKind, JobState
@@ -26,7 +26,7 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`limit` is how many minutes a runner gives to a job; `cores` what it has, against the eight of the estimates."""
 
     matrix: str = "matrix.toml"
-    rekindle: str = f"rekindle=={__version__}"
+    rekindle: str = msgspec.field(default_factory=own.elsewhere)
     """What pip installs; an address works as well."""
     limit: int = 350
     cores: int = 4

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from rekindle.core import files
+from rekindle.core import files, own
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 from rekindle.wheels.shelf import store
 from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING
@@ -144,7 +144,7 @@ def _server(application: Application) -> uvicorn.Server:
         from uvicorn.protocols.http.h11_impl import H11Protocol
     except ImportError as error:
         message = "`shelf serve` needs the packages starlette and uvicorn"
-        raise MissingTool(message, hint='install them: `python -m pip install "rekindle[serve]"`') from error
+        raise MissingTool(message, hint=f"install them: `{own.with_extra('serve')}`") from error
     assert starlette.responses
 
     class Impatient(H11Protocol):

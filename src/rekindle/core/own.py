@@ -1,0 +1,116 @@
+"""This Rekindle itself: how it was started, and how more of it is installed. What is printed must work when pasted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from rekindle import __version__
+from rekindle.core import paths
+from rekindle.core.command import Command, pip
+
+DISTRIBUTION = "rekindle-torch"
+"""The name of the package that is installed. The command and the import are `rekindle`."""
+
+_REMOTE = re.compile(r'^\[remote "origin"\]\s*$(?:\n\s+.*)*?\n\s+url\s*=\s*(\S+)', re.MULTILINE)
+
+
+@cache
+def program() -> tuple[str, ...]:
+    """The words that start this Rekindle again, where they are pasted on this computer.
+
+    `rekindle` if that is what the shell would find; else the file as it was called, `python -m rekindle`, or the line
+    of `uvx` or `pipx run`, whose environment is gone afterwards.
+    """
+    called = Path(sys.argv[0])
+    if once := _once():
+        return (*once, source(), "rekindle")
+    if called.name == "__main__.py" and called.parent.name == "rekindle":
+        return (_shown(Path(sys.executable)), "-m", "rekindle")
+    if called.stem != "rekindle":
+        return ("rekindle",)  # a test, a library's user: nobody typed it
+    from rekindle.core import processes
+
+    found = processes.which("rekindle")
+    return ("rekindle",) if found and _same(Path(found), called) else (_shown(called),)
+
+
+def source(extra: str = "") -> str:
+    """What pip is given to install this Rekindle again, on this computer: where it came from, else its name."""
+    wanted = f"[{extra}]" if extra else ""
+    where = _origin()
+    if isinstance(where, Path):
+        return f"{where}{wanted}"
+    return f"{DISTRIBUTION}{wanted} @ {where}" if where else f"{DISTRIBUTION}{wanted}"
+
+
+def elsewhere() -> str:
+    """The same for another computer: the address it was fetched from, or that of the clone it lies in."""
+    where = _origin()
+    if isinstance(where, Path):
+        with contextlib.suppress(OSError, ValueError):
+            told = (where / ".git" / "config").read_text(encoding="utf-8", errors="replace")
+            found = _REMOTE.search(told)
+            if found and "://" in found[1]:
+                return f"{DISTRIBUTION} @ git+{found[1]}"
+    elif where:
+        return f"{DISTRIBUTION} @ {where}"
+    return f"{DISTRIBUTION}=={__version__}"
+
+
+def _origin() -> Path | str | None:
+    """A folder or file of this computer, an address, or None: from the index."""
+    try:
+        text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return Path(__file__).parents[3]  # started from its source
+    if not text:
+        return None
+    where = json.loads(text)
+    address = str(where.get("url", ""))
+    if address.startswith("file:"):
+        from urllib.parse import urlparse
+        from urllib.request import url2pathname
+
+        return Path(url2pathname(urlparse(address).path))
+    fetched = where.get("vcs_info", {})
+    commit = f"@{fetched['commit_id']}" if "commit_id" in fetched else ""
+    return f"{fetched['vcs']}+{address}{commit}" if "vcs" in fetched else address
+
+
+def with_extra(extra: str) -> Command:
+    """What brings the packages of an extra into the environment of this Rekindle."""
+    once = _once()
+    if once:
+        return Command(*once, source(extra), "rekindle")
+    return pip("install", source(extra), python=sys.executable)
+
+
+def _once() -> tuple[str, ...]:
+    """`uvx` and `pipx run` make an environment for one call, in their caches."""
+    parts = {part.lower() for part in Path(sys.prefix).parts}
+    if "uv" in parts and {"archive-v0", "environments-v2", "builds-v0"} & parts:
+        return ("uvx", "--from")
+    if "pipx" in parts and ".cache" in parts | {part.lower() for part in Path(sys.prefix).parent.parts}:
+        return ("pipx", "run", "--spec")
+    return ()
+
+
+def _same(one: Path, other: Path) -> bool:
+    """The same script, with or without `.exe`, whichever way it is spelled."""
+    return len({os.path.normcase(path.absolute().with_suffix("")) for path in (one, other)}) == 1 or (
+        os.path.realpath(one) == os.path.realpath(other)
+    )
+
+
+def _shown(path: Path) -> str:
+    """From the current folder where it lies below it: `.venv\\Scripts\\rekindle`."""
+    whole = path.absolute().with_suffix("") if paths.system() == "windows" else path.absolute()
+    near = whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole
+    return str(near) if len(near.parts) > 1 else f".{os.sep}{near}"
