@@ -1,6 +1,6 @@
 """Runs a built wheel as a new user would, by pipx and by uvx, with each of the Pythons given. Prints a table.
 
-    python -m tools.fresh_users dist/rekindle-0.2.0-py3-none-any.whl /usr/bin/python3.13 /usr/bin/python3.14
+    python -m tools.fresh_users dist/rekindle_torch-0.2.0-py3-none-any.whl /usr/bin/python3.13 /usr/bin/python3.14
 
 pipx and uv must be on PATH; packages come from the index that pip is configured for, and only as wheels: no compiler.
 """

@@ -46,7 +46,7 @@ def base_image(buildah: Buildah, folder: Path) -> str:
     for configured in (Path("/etc/pip.conf"),):
         if configured.is_file():
             shutil.copyfile(configured, place / "etc" / "pip.conf")
-    (wheel,) = (place / "opt").glob("rekindle-*.whl")
+    (wheel,) = (place / "opt").glob("rekindle_torch-*.whl")
     buildah("umount", made)
     for name in ("PIP_CERT", "SSL_CERT_FILE"):
         buildah("config", "--env", f"{name}=/opt/ca.crt", made)

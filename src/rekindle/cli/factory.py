@@ -27,7 +27,10 @@ def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept
     """Write the template of a factory into DIR: matrix, workflow, and how to press the button."""
     from rekindle.fleet.factory import template
 
-    made = template.init(folder, matrix=matrix, rekindle=rekindle, accept_licence=accept_licence)
+    question = "The runners install CUDA by NVIDIA's terms (docs.nvidia.com/cuda/eula). Do you accept them?"
+    made = template.init(
+        folder, matrix=matrix, rekindle=rekindle, accept=lambda: accept_licence or options.confirmed(question)
+    )
     if as_json:
         console.out_json(made)
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,16 @@ class FactoryTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def init(
-    folder: Path, *, matrix: Path | None = None, rekindle: str | None = None, accept_licence: bool = False
+    folder: Path,
+    *,
+    matrix: Path | None = None,
+    rekindle: str | None = None,
+    accept: Callable[[], bool] = lambda: False,
 ) -> FactoryTemplate:
-    """Write the template into a new folder, or one that holds nothing of these names."""
+    """Write the template into a new folder, or one that holds nothing of these names.
+
+    `accept` is asked whether the terms of the toolchains are accepted, if the runners need one.
+    """
     text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
     wanted = ("matrix.toml", WORKFLOW, "README.md", ".gitignore")
     if taken := [name for name in wanted if (folder / name).exists()]:
@@ -62,10 +70,13 @@ def init(
     for named, (source, manifest) in own.items():
         tree.copy(source, folder / named, manifest, {})
     plan = planning.make(folder / "matrix.toml").plan
-    settings = ExportSettings(cores=4, limit=350, site=True, accept_licence=accept_licence)
+    settings = ExportSettings(cores=4, limit=350, site=True)
     if rekindle:
         settings = msgspec.structs.replace(settings, rekindle=rekindle)
     made = exported(plan, settings)
+    if any(job.toolchain for job in made.jobs) and accept():
+        settings = msgspec.structs.replace(settings, accept_licence=True)
+        made = exported(plan, settings)
     flow = github.workflow(made, name="factory", then={"publish": _publish(settings)})
     head = "# Written by `rekindle factory init`; write it again when the matrix changes.\n"
     files.write_text(folder / WORKFLOW, head + notes(made) + as_yaml(flow))
@@ -160,6 +171,7 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
 def _readme(plan: FleetPlan, rounds: int) -> str:
     jobs = [job for job in plan.jobs if job.state.value == "build"]
     names = "\n".join(f"- `{job.name}`" for job in jobs)
+    projects = " ".join(dict.fromkeys(job.lock.project for job in jobs if job.lock is not None)) or "PROJECT"
     return f"""# A wheel factory
 
 This repository builds {len(jobs)} wheels on hosted runners and publishes them as a package index.
@@ -173,7 +185,9 @@ This repository builds {len(jobs)} wheels on hosted runners and publishes them a
 
 Then anybody can install from it:
 
-    pip install torch --index-url https://OWNER.github.io/REPOSITORY/simple/
+    pip install {projects} --extra-index-url https://OWNER.github.io/REPOSITORY/simple/
+
+A version with its label (`torch==2.7.1+cu118.sm35`; the index shows them) makes sure that it is the one from here.
 
 The coverage page is `https://OWNER.github.io/REPOSITORY/coverage.html`.
 
