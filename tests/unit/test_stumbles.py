@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -151,3 +153,46 @@ def test_a_log_that_is_cut_short_is_not_called_done(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.encode()), encoding="utf-8"))
     answer = json.loads(rekindle_command("diagnose", "-", "--json").out)
     assert answer["summary"].startswith("Nothing has failed so far")
+
+
+def test_a_folder_that_does_not_exist_is_not_made_up(tmp_path: Path) -> None:
+    """`-o /plans/plan.toml` made a folder at the root of the disk."""
+    place = tmp_path / "plans" / "k40" / "plan.toml"
+    seen = rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "linux", "-o", str(place))
+    assert (seen.code, place.parent.exists()) == (14, False)
+    assert "there is no folder" in seen.err and "mkdir" in seen.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux")
+def test_a_file_name_that_is_no_utf8_is_answered(tmp_path: Path) -> None:
+    log = tmp_path / os.fsdecode(b"b\xff.log")
+    log.write_text("RuntimeError: CUDA error: no kernel image is available for execution on the device\n", "utf-8")
+    seen = rekindle_command("diagnose", str(log), "--json")
+    assert (seen.code, seen.json()["source"]) == (8, f"{tmp_path}/b\\xff.log")
+
+
+def test_a_missing_wheel_is_missing(tmp_path: Path) -> None:
+    seen = rekindle_command("shelf", "add", str(tmp_path / "nofile"))
+    assert (seen.code, "no such file" in seen.err) == (14, True)
+
+
+def test_a_bad_flag_names_the_help_of_its_subcommand() -> None:
+    assert "see `rekindle toolchain install --help`" in rekindle_command("toolchain", "install", "--bogus").err
+
+
+def test_forty_columns_are_forty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = rekindle_command("gpu", "Tesla K40c").out
+    prose = [line for line in text.splitlines() if " -" not in line and "rekindle" not in line and "://" not in line]
+    assert max(map(len, prose)) <= 42, "the last column of a table keeps 20"
+
+
+def test_interrupted_while_it_starts_is_one_line(tmp_path: Path) -> None:
+    code = (
+        "import builtins, sys\nreal = builtins.__import__\n"
+        "def slow(name, *rest):\n    if name == 'rekindle.cli.main': raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = slow\nfrom rekindle.__main__ import main\nmain()\n"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert (seen.returncode, seen.stderr) == (130, "\nerror: interrupted\n")

@@ -191,7 +191,9 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
     except click.ClickException as wrong:
         verb = next((word for word in argv if word in VERBS), "")
         card = _meant(verb, argv) if "extra argument" in str(wrong) else ""
-        return UsageError(wrong.format_message(), hint=f"{card}see `rekindle {verb + ' ' if verb else ''}--help`")
+        place = getattr(wrong, "ctx", None)
+        path = place.command_path if place else f"rekindle {verb}".rstrip()
+        return UsageError(wrong.format_message(), hint=f"{card}see `{path} --help`")
     except MemoryError:
         return RekindleError("not enough memory", hint="close other programs and rerun the command")
     except OSError as error:

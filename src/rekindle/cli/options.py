@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from rekindle.core import console, own, paths
-from rekindle.core.errors import MissingTool, UsageError
+from rekindle.core.command import Command
+from rekindle.core.errors import MissingTool, NotFound, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -259,7 +260,25 @@ def _refuse_second(parser: Any, option: click.Option, name: str) -> None:
 
 
 def output(help: str) -> Callable[[F], F]:
-    return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help=help)
+    return click.option("-o", "--output", type=OutputPath(), metavar="PATH", help=help)
+
+
+class OutputPath(click.ParamType):  # type: ignore[type-arg]
+    """A file or folder to be made. What it lies in must exist: a mistyped path is not made up."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if str(path) != "-" and not path.absolute().parent.is_dir():
+            folder = path.absolute().parent
+            raise NotFound(f"there is no folder `{folder}` to write `{path.name}` into", hint=f"`{made(folder)}`")
+        return path
+
+
+def made(folder: Path) -> Command:
+    """What makes a folder, with those it lies in."""
+    return Command("mkdir", *(("-p",) if paths.system() != "windows" else ()), str(folder))
 
 
 def confirmed(question: str) -> bool:

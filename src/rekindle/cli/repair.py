@@ -11,7 +11,7 @@ from rekindle.core import console
 @click.command("repair")
 @click.argument("wheels", metavar="WHEEL|DIR...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", default="repaired", show_default=True,
+    "-o", "--output", type=options.OutputPath(), metavar="DIR", default="repaired", show_default=True,
     help="The folder for the repaired wheels; they keep their file names.",
 )  # fmt: skip
 @click.option("--add", multiple=True, metavar="FILE", help="Put a file into torch/lib, or FILE=PATH/IN/WHEEL.")

@@ -136,7 +136,7 @@ def serve(host: str, port: int, shelf: Path | None) -> int:
 
 
 @command.command("export")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where to put it.")
+@click.option("-o", "--output", required=True, type=options.OutputPath(), metavar="DIR", help="Where to put it.")
 @options.gpus
 @options.shelf
 @options.as_json
@@ -213,7 +213,7 @@ def mend(shelf: Path | None, as_json: bool) -> int:
 
 
 @command.command("key")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the public key here, too.")
+@click.option("-o", "--output", type=options.OutputPath(), metavar="FILE", help="Write the public key here, too.")
 def key(output: Path | None) -> int:
     """Print your public key, for others to trust. It is made the first time."""
     from rekindle.core import files, signing

@@ -141,9 +141,7 @@ def adopt(folder: Path, as_json: bool) -> int:
 
 @command.command("manifest")
 @click.argument("tools", nargs=-1, metavar="[TOOL==VERSION...]")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Where to write it."
-)
+@click.option("-o", "--output", required=True, type=options.OutputPath(), metavar="FILE", help="Where to write it.")
 @options.as_json
 def manifest(tools: tuple[str, ...], output: Path, as_json: bool) -> int:
     """Write down what is installed, archive by archive, to install exactly that elsewhere."""

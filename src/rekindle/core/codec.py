@@ -40,8 +40,20 @@ def to_builtins(value: Any) -> Any:
 
 
 def to_json(value: Any, *, indent: int = 2) -> str:
-    data = msgspec.json.encode(value, enc_hook=_spell)
+    try:
+        data = msgspec.json.encode(value, enc_hook=_spell)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_readable(to_builtins(value)))
     return msgspec.json.format(data, indent=indent).decode("utf-8") if indent else data.decode("utf-8")
+
+
+def _readable(value: Any) -> Any:
+    """A file name that is no UTF-8, with its odd bytes as `\\xff`."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {_readable(key): _readable(each) for key, each in value.items()}
+    return [_readable(each) for each in value] if isinstance(value, list) else value
 
 
 class JsonAnswer:

@@ -141,7 +141,7 @@ def width() -> int:
             columns = str(os.get_terminal_size(sys.__stdout__.fileno()).columns) if sys.__stdout__ else "80"
         except (OSError, ValueError):
             columns = "80"
-    return max(60, min(int(columns), 120))
+    return max(40, min(int(columns), 120))
 
 
 def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int | None = None) -> str:

@@ -77,9 +77,9 @@ def add(folder: Path, wheels: Sequence[Path], how: Addition | None = None) -> tu
         raise UsageError("`--report` goes with one wheel", hint="add the others by themselves")
     added = []
     for wheel in every:
-        wheel_tags(wheel)
         if not wheel.is_file():
             raise NotFound.path(wheel)
+        wheel_tags(wheel)
         added.append(_add(folder, wheel, how))
     with store.locked(folder):
         index.write(folder, entries(folder))
