@@ -392,7 +392,16 @@ def test_the_preflight_says_where_else_a_thing_lies(
 
     resolved = request.resolve(request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9"), load(MACHINE))
     rows = [row for row in needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
-    plan.update({"needs": rows, "steps": [{"name": "environment", "print": ""}], "disk": 0, "python": "", "nvcc": 0})
+    plan.update(
+        {
+            "needs": rows,
+            "steps": [{"name": "environment", "print": ""}],
+            "disk": 0,
+            "memory": 0,
+            "python": "",
+            "nvcc": 0,
+        }
+    )
     there = tmp_path / "Program Files/Microsoft Visual Studio/2022/Community"
     (there / "VC/Auxiliary/Build").mkdir(parents=True)
     (there / "VC/Auxiliary/Build/vcvarsall.bat").write_text("", encoding="ascii")

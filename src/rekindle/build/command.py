@@ -53,6 +53,7 @@ class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
     launcher: str | None = None
     script: Path | None = None
     auto_fix: bool = False
+    force: bool = False
     yes: bool = False
     tidy: bool = False
     export_cache: Path | None = None
@@ -222,6 +223,7 @@ def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Ch
         launcher=find_launcher(command.launcher or ("ccache" if command.exchanges_cache else None), os.environ),
         cache_place=remote(command.launcher),
         auto_fix=command.auto_fix,
+        force=command.force,
         again=again(command.words or ("build", str(command.plan))),
     )
 

@@ -49,6 +49,7 @@ STEPS = (
 @click.option("--provision", is_flag=True,
               help="First install the CUDA, compiler and cuDNN that are missing.")  # fmt: skip
 @click.option("--accept-licence", is_flag=True, help="With --provision: you accept the terms that are shown.")
+@click.option("--force", is_flag=True, help="Build although a check of the machine failed.")
 @click.option("--yes", is_flag=True, help="Do not ask before a long build.")
 @click.option("--tidy", is_flag=True, help="Build nothing: free what the finished build no longer needs.")
 @click.option("--serve", is_flag=True, help="Show the build as a page while it runs.")

@@ -215,7 +215,9 @@ def talking(command: click.Command) -> click.Command:
     if "--shell" not in taken:
         shells = click.Choice(["sh", "cmd", "powershell"])
         about_it = "Print commands for this shell. Without it: for yours, and for PowerShell with --os windows."
-        option = click.Option(["--shell"], type=shells, expose_value=False, help=about_it, callback=_told_shell)
+        option = click.Option(
+            ["--shell", "told_shell"], type=shells, expose_value=False, help=about_it, callback=_told_shell
+        )
         command.params.append(option)
     if isinstance(command, click.Group):
         for each in command.commands.values():

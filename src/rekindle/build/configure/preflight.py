@@ -17,15 +17,9 @@ from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
 from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.knowledge.builds import limits
+from rekindle.knowledge.builds import efforts, limits
 from rekindle.knowledge.cuda import libraries
 from rekindle.knowledge.torch.releases import torch_release
-
-_DISK = 25 * 1024**3
-"""What a whole PyTorch with CUDA takes in objects, libraries and the wheel, for a few architectures."""
-
-_HEAVIEST = {True: 4 * 1024**3, False: 2 * 1024**3}
-"""What the heaviest compile of a PyTorch takes, with CUDA files in the build and without."""
 
 
 def preflight(request: BuildRequest, tools: Tools, folders: Folders, options: Options) -> tuple[Finding, ...]:
@@ -156,22 +150,17 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
         fix = f'make a junction with plain letters, `mklink /J {link} "{cuda}"`, and give it as `cuda_root` in the plan'
         yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
     if request.torch:
-        free = _free(folders.root)
-        if free is not None and free < _DISK:
-            text = f"{free / 1024**3:.0f} GiB are free for the build; a whole one takes about {_DISK // 1024**3}"
-            yield Finding(
-                id="disk",
-                state=State.WARN,
-                found=text,
-                fix=Fix(text="free some space, or name another place with `--work DIR`"),
-            )
+        free, need = _free(folders.root), efforts.build_disk(request.torch, cuda=request.cuda is not None)
+        if free is not None and free < need and free + _used(folders.root) < need:
+            text = f"{free / 1024**3:.1f} GiB are free for the build, which takes about {need / 1024**3:.0f}"
+            yield _fail("disk", text, "free some space, or name another place with `--work DIR`")
 
 
 def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
     """The governor makes compiles wait for each other; one that does not fit alone no waiting helps."""
     if not request.torch or sample.total is None:
         return
-    heaviest = _HEAVIEST[request.cuda is not None]
+    heaviest = efforts.heaviest(cuda=request.cuda is not None)
     have, want = f"{sample.total / 1024**3:.1f} GiB", f"{heaviest / 1024**3:.0f} GiB"
     what = f"the heaviest files of PyTorch take {want} each to compile, even one at a time"
     advice = "add swap or a page file, raise the container's limit, or build on another machine"
@@ -199,6 +188,11 @@ def _free(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
+
+
+def _used(folder: Path) -> int:
+    """What an earlier run of this build left there already."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
 
 
 def _fail(id: str, text: str, fix: str) -> Finding:

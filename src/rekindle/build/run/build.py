@@ -218,6 +218,7 @@ def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
         gated=gate is not None,
         tell=shared.tell,
         gpu=choices.gpu,
+        force=choices.force,
         sources=tree.manifest(shared.source),
         progress=shared.progress,
         findings=list(chosen.findings),

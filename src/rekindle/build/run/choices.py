@@ -25,5 +25,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     cache_place: dict[str, str] = {}
     auto_fix: bool = False
     """Fixes that need no decision are made without asking."""
+    force: bool = False
+    """Go on although a check of the machine failed."""
     again: str = "rekindle build"
     """The command that goes on with this build."""

@@ -52,6 +52,7 @@ class Context(msgspec.Struct, kw_only=True):
     jobs: int | None
     ceiling: int | None = None
     gpu: bool
+    force: bool = False
     sources: tree.Manifest
     progress: Progress | None = None
     log: Path | None = None
@@ -122,6 +123,9 @@ def run_preflight(context: Context) -> dict[str, str]:
         *preflight.preflight(context.request, context.tools, context.folders, context.options),
         *nccl.findings(context.request, context.options, source_of(context.request)),
     )
+    if context.force:
+        context.findings += found
+        return {}
     _stop_at(found, context, "the machine does not fit the plan")
     return {}
 

@@ -7,6 +7,7 @@ from typing import Any
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import libraries
+from rekindle.machine.toolchain import toolkits
 
 _BITS = ("", " (x86)")
 
@@ -20,7 +21,11 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         batch = "RK_STUDIO/VC/Auxiliary/Build/vcvarsall.bat"
         fix = "install Visual Studio with `Desktop development with C++`, or correct RK_STUDIO"
         usual = [f"Program Files{bits}/Microsoft Visual Studio/*/*/VC/Auxiliary/Build/vcvarsall.bat" for bits in _BITS]
-        found.append({**_file("Visual Studio", batch, "environment", fix), "elsewhere": usual, "up": 3})
+        need = _file("Visual Studio", batch, "environment", fix)
+        found.append({**need, "elsewhere": usual, "up": 3, "vswhere": 1})
+        sdk = "PROGRAMFILES(X86)/Windows Kits/10/Include/*/um/windows.h"
+        fix = "add one in the Visual Studio Installer, under Individual components"
+        found.append(_file("Windows SDK", sdk, "environment", fix))
         if request.compiler.toolset:
             cl = f"RK_STUDIO/VC/Tools/MSVC/{_folder(request)}/bin/Hostx64/x64/cl.exe"
             fix = "add it in the Visual Studio Installer, under Individual components"
@@ -33,6 +38,12 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         usual = [f"Program Files/NVIDIA GPU Computing Toolkit/CUDA/v{version}*/bin/nvcc.exe"]
         need = {**_file(f"CUDA {version}", "RK_NVCC", "environment", fix), "version": version}
         found.append({**need, "elsewhere": usual, "up": 1} if request.system == "windows" else need)
+        if request.torch and request.system == "windows":
+            fix = "the toolkit is not complete: install it again with all of its development parts"
+            found += [
+                _file(f"{label} of CUDA {version}", f"RK_CUDA/include/{header}", "environment", fix)
+                for header, label in toolkits.HEADERS.items()
+            ]
     if request.cudnn and request.cuda:
         place = "RK_CUDA" if request.cudnn.root == request.cuda.root else "RK_CUDNN"
         fix = f"unpack cuDNN {request.cudnn.version} there, all of it: it is several libraries"

@@ -72,14 +72,54 @@ def preflight() -> int:
         else:
             say(f"found    {need['what']}: {path}")
     wrong += unfit(str(place()))
-    free = shutil.disk_usage(place()).free // 1024**3
-    if free < PLAN["disk"]:
-        say(f"WARN     {free} GiB are free; the whole takes about {PLAN['disk']}")
+    wrong += cramped(shutil.disk_usage(place()).free // 1024**3, memory() // 1024**3)
+    if wrong and os.environ.get("RK_FORCE"):
+        for line in (*wrong, "RK_FORCE is set: going on"):
+            say(line)
+        return 0
     return stop(*wrong) if wrong else 0
+
+
+def cramped(free: int, memory: int) -> list[str]:
+    """Too little disk or memory, in GiB. What an earlier run has built already counts as room."""
+    found = []
+    built = sum(path.stat().st_size for path in place().rglob("*") if path.is_file()) // 1024**3
+    if free + built < PLAN["disk"]:
+        found.append(
+            f"WRONG    disk: {free} GiB are free in `{place()}`; the build takes about {PLAN['disk']} (RK_WORK)"
+        )
+    jobs = int(os.environ.get("RK_JOBS", "1"))
+    if PLAN["memory"] and memory and memory < PLAN["memory"]:
+        found.append(f"WRONG    memory: {memory} GiB; the heaviest files take {PLAN['memory']} each: add a page file")
+    elif PLAN["memory"] and memory and memory < PLAN["memory"] * jobs:
+        say(f"WARN     memory: {memory} GiB; {jobs} compiles at a time may take {PLAN['memory']} each: lower RK_JOBS")
+    return found
+
+
+def memory() -> int:
+    """Bytes of main memory and page file; 0 where the system does not say."""
+    if os.name != "nt":
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (ValueError, OSError):
+            return 0
+    import ctypes
+
+    # MEMORYSTATUSEX: its own length and a percentage, then seven numbers; the third is the limit with the page file.
+    status = (ctypes.c_uint64 * 8)(64)
+    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - no such thing elsewhere
+    return int(status[3]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else 0
 
 
 def elsewhere(need: dict[str, Any]) -> list[str]:
     """Where else such a thing lies on this computer: the place that a person has to put into the script's variable."""
+    if need.get("vswhere"):
+        program = Path(os.environ.get("PROGRAMFILES(X86)", ""), "Microsoft Visual Studio", "Installer", "vswhere.exe")
+        words = [str(program), "-all", "-products", "*", "-utf8", "-property", "installationPath"]
+        if program.is_file():
+            said = subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout.decode("utf-8", "replace")
+            if said.strip():
+                return said.splitlines()[:4]
     drive = os.environ.get("SYSTEMDRIVE", "C:") + os.sep
     found = [path for pattern in need.get("elsewhere", ()) for path in sorted(Path(drive).glob(pattern))]
     return [str(path.parents[need["up"]]) for path in found][:4]

@@ -37,8 +37,8 @@ def _windows(plan: Plan, python: Version) -> Machine:
     toolset = Version(plan.toolset or "14.29")
     old = toolset < Version("14.30")
     edition = "2019" if old else "2022"
-    programs = "C:\\Program Files (x86)" if old else "C:\\Program Files"
-    studio = f"{programs}\\Microsoft Visual Studio\\{edition}\\BuildTools"
+    # Visual Studio 2022 itself lies in `Program Files`, its Build Tools do not.
+    studio = f"C:\\Program Files (x86)\\Microsoft Visual Studio\\{edition}\\BuildTools"
     root = f"C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v{plan.cuda}"
     folder = f"{_USER}\\AppData\\Local\\Programs\\Python\\Python{python.major}{python.minor}"
     return Machine(

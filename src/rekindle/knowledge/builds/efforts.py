@@ -86,6 +86,17 @@ def source_build(minor: Version) -> BuildEffort | None:
     return next((row for row in source_builds() if row.first_torch <= minor <= row.last_torch), None)
 
 
+def build_disk(torch: str, *, cuda: bool) -> int:
+    """Bytes that a build of this release takes; without CUDA's files, the larger half, half of it."""
+    row = source_build(Version.parse(torch).major_minor) or source_builds()[-1]
+    return int(row.disk_gb * 1024**3) // (1 if cuda else 2)
+
+
+def heaviest(*, cuda: bool) -> int:
+    """Bytes that the heaviest compile of a PyTorch takes, with CUDA files in the build and without."""
+    return (4 if cuda else 2) * 1024**3
+
+
 def build_minutes(row: BuildEffort, system: str, *, cores: int, jobs: int, architectures: int) -> int:
     """How long the compiling takes: every estimate asks here.
 

@@ -19,7 +19,7 @@ _PIP_FOLDER = re.compile(r"cu\d+|cuda_nvcc")
 _WINDOWS_FOLDER = re.compile(r"v\d+\.\d+", re.IGNORECASE)
 # What a build of PyTorch needs from a toolkit: programs, then headers that stand for their libraries.
 _PROGRAMS = ("ptxas", "fatbinary", "cudafe++", "nvlink")
-_HEADERS = {
+HEADERS = {
     "cuda_runtime.h": "the runtime's headers",
     "cublas_v2.h": "cuBLAS",
     "cufft.h": "cuFFT",
@@ -249,7 +249,7 @@ def missing(run: Run, root: str, dry: nvcc.DryRun | None) -> tuple[str, ...]:
         includes.append(run.join(root, "Library", "include"))
     absent += [
         label
-        for header, label in _HEADERS.items()
+        for header, label in HEADERS.items()
         if not any(run.exists(run.join(folder, header)) for folder in includes)
     ]
     return tuple(absent)
