@@ -25,6 +25,11 @@ MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows
 PARTS = ["cudnn", "cudnn_ops_infer", "cudnn_ops_train", "cudnn_cnn_infer", "cudnn_cnn_train", "cudnn_adv_infer",
          "cudnn_adv_train"]  # fmt: skip
 
+NOTHING: dict[str, object] = {
+    "needs": [], "steps": [{"name": "environment", "print": ""}], "disk": 0, "memory": 0, "python": "", "nvcc": 0,
+}  # fmt: skip
+"""A plan that asks for nothing before it begins."""
+
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
@@ -254,7 +259,7 @@ def test_the_preflight_asks_for_the_zlib_that_cudnn_loads(
         assert bool(loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
     own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
     listed = [each for each in needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")]
-    plan.update(needs=listed, steps=[{"name": "environment"}], disk=0, python="", nvcc=0)
+    plan.update(NOTHING | {"needs": listed})
     monkeypatch.setenv("RK_CUDNN", str(tmp_path / "cudnn"))
     monkeypatch.setenv("RK_CUDA", str(tmp_path / "cuda"))
     (tmp_path / "w").mkdir()
@@ -384,6 +389,35 @@ def test_a_dll_that_is_gone_fails_the_tryout_even_where_the_import_does_not_miss
     assert standalone_steps.tryout() == 0
 
 
+def test_the_preflight_stops_where_disk_or_memory_cannot_hold_it(
+    plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk of 200 MB was a warning, and the build died in pip."""
+    standalone.place().mkdir(parents=True, exist_ok=True)
+    plan.update(NOTHING | {"disk": 10**6, "memory": 10**6})
+    assert standalone_steps.preflight() == 1
+    said = capsys.readouterr().out
+    assert "WRONG    disk" in said and "WRONG    memory" in said
+    monkeypatch.setenv("RK_FORCE", "1")
+    assert standalone_steps.preflight() == 0
+    plan.update(NOTHING | {"memory": 1})
+    monkeypatch.delenv("RK_FORCE")
+    monkeypatch.setenv("RK_JOBS", "100000")
+    assert standalone_steps.preflight() == 0 and "lower RK_JOBS" in capsys.readouterr().out
+
+
+def test_the_preflight_asks_for_what_doctor_asks_for() -> None:
+    """The Windows SDK, and every part of CUDA that a build of PyTorch includes."""
+    from rekindle.build.script.needs import needs
+    from rekindle.machine.toolchain import toolkits
+
+    file = request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9")
+    resolved = request.resolve(file, load(MACHINE))
+    paths = {row["path"] for row in needs(resolved, {"environment"})}
+    assert {f"RK_CUDA/include/{header}" for header in toolkits.HEADERS} <= paths
+    assert any("Windows Kits" in path for path in paths)
+
+
 def test_the_preflight_says_where_else_a_thing_lies(
     plan: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -392,16 +426,7 @@ def test_the_preflight_says_where_else_a_thing_lies(
 
     resolved = request.resolve(request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9"), load(MACHINE))
     rows = [row for row in needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
-    plan.update(
-        {
-            "needs": rows,
-            "steps": [{"name": "environment", "print": ""}],
-            "disk": 0,
-            "memory": 0,
-            "python": "",
-            "nvcc": 0,
-        }
-    )
+    plan.update(NOTHING | {"needs": rows})
     there = tmp_path / "Program Files/Microsoft Visual Studio/2022/Community"
     (there / "VC/Auxiliary/Build").mkdir(parents=True)
     (there / "VC/Auxiliary/Build/vcvarsall.bat").write_text("", encoding="ascii")
