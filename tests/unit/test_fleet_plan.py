@@ -321,3 +321,17 @@ def test_a_matrix_of_which_nothing_can_be_built_does_not_pass(tmp_path: Path) ->
     matrix = tmp_path / "matrix.toml"
     matrix.write_text("", encoding="utf-8")
     assert rekindle_command("fleet", "plan", str(matrix)).code == 5
+
+
+def test_a_row_that_is_impossible_as_one_is_split(tmp_path: Path) -> None:
+    """A row of every card was "impossible", and nobody said which card, or how it goes."""
+    rows = 'project = ["torch"]\ntorch = ["2.7.1"]\ncuda = ["11.8"]\npython = ["3.11"]\nos = ["linux"]\n'
+    text = f'{rows}gpu = ["3.5;6.1;9.0;12.0"]\n'
+    (job,) = planning.make(written(tmp_path, text)).plan.jobs
+    assert job.state is JobState.IMPOSSIBLE
+    assert 'it works as gpu = ["3.5;6.1", "9.0"]' in job.reason
+    assert "12.0 has none at all: CUDA 11.8 cannot compile" in job.reason
+    (matrix := tmp_path / "two.toml").write_text(
+        text.replace('"3.5;6.1;9.0;12.0"', '"3.5;6.1", "9.0"'), encoding="utf-8"
+    )
+    assert all(each.state is not JobState.IMPOSSIBLE for each in planning.make(matrix).plan.jobs)

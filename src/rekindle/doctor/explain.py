@@ -1,4 +1,4 @@
-"""One check in full: what it looks at, why, what to do, how we know, which line of the seeds it answers."""
+"""One check in full: what it looks at, why, what to do, how we know."""
 
 from __future__ import annotations
 
@@ -31,10 +31,6 @@ def text(answer: Explanation) -> str:
                 f"{words} ({row.evidence.phrase})" if label == "source" else words, indent=" " * 8, first=f"{label:<8}"
             )
         )
-    lines += [
-        console.wrap(f"answers {seed}", indent=" " * 8, first="seeds   " if turn == 0 else None)
-        for turn, seed in enumerate(row.seeds)
-    ]
     lines += ["", "Here:"]
     lines += [console.finding(finding) for finding in answer.found] or ["it does not apply to this machine"]
     return "\n".join(lines)

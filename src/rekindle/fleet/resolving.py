@@ -6,6 +6,7 @@ asked once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,7 +80,30 @@ class Resolving:
         self._files: dict[str, BuildFile] = {}
 
     def outcome(self, cell: MatrixCell) -> Outcome:
-        """What to do for this combination; an error of its own words makes it impossible, and stops no other."""
+        """What to do for this combination; of one that is impossible for its cards together, how they go apart."""
+        found = self._outcome(cell)
+        names = re.split(r"\s*[;,]\s*", cell.gpu.strip()) if cell.gpu and cell.machine is None else []
+        if found.state is not JobState.IMPOSSIBLE or len(names) < 2:
+            return found
+        groups: list[list[str]] = []
+        alone: list[str] = []
+        for name in names:
+            if (one := self._outcome(msgspec.structs.replace(cell, gpu=name))).state is JobState.IMPOSSIBLE:
+                alone.append(f"{name} has none at all: {one.reason}")
+                continue
+            for group in groups:
+                together = msgspec.structs.replace(cell, gpu=";".join([*group, name]))
+                if self._outcome(together).state is not JobState.IMPOSSIBLE:
+                    group.append(name)
+                    break
+            else:
+                groups.append([name])
+        rows = ", ".join(f'"{";".join(group)}"' for group in groups)
+        advice = [f"it works as gpu = [{rows}]"] if groups else []
+        return msgspec.structs.replace(found, reason="; ".join([found.reason, *advice, *alone]))
+
+    def _outcome(self, cell: MatrixCell) -> Outcome:
+        """An error of its own words makes a combination impossible, and stops no other."""
         try:
             wanted = self._wanted(cell)
             found = self._way(cell.project)(cell, wanted)

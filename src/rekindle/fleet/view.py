@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.fleet.job import JobState
 from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
@@ -29,7 +30,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
             serves = f"  ({len(job.cells)} combinations)" if len(job.cells) > 1 else ""
             yield f"  {time}{job.name}{serves}"
             if state is not JobState.BUILD:
-                yield f"      {job.reason}"
+                yield console.wrap(job.reason, indent=" " * 6)
         if len(jobs) > _MOST:
             yield f"  … and {len(jobs) - _MOST} more (`--json` lists them all)"
         yield ""
@@ -45,8 +46,11 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
         yield (
             f"about {spoken_minutes(all_.wall_minutes)} on {machines} of eight cores "
             f"({spoken_minutes(all_.minutes)} one after another){unknown}"
+            if all_.unknown < all_.build
+            else "how long they take is not known"
         )
-        yield f"{all_.disk_gb:.0f} GB of disk at once, {all_.download_gb:.0f} GB to download"
+        download = f", {all_.download_gb:.0f} GB to download" if all_.download_gb >= 0.5 else ""
+        yield f"{max(all_.disk_gb, 1):.0f} GB of disk at once{download}"
 
 
 def status_lines(status: FleetStatus) -> Iterator[str]:
