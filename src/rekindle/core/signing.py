@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rekindle.core import codec, files
+from rekindle.core import codec, files, own
 from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotWritable, UsageError
 from rekindle.core.paths import data_folder
@@ -221,5 +221,5 @@ def _library() -> ModuleType:
         from cryptography.hazmat.primitives import serialization
     except ImportError as error:
         message = "signatures need the package `cryptography`"
-        raise MissingTool(message, hint="install it: `python -m pip install cryptography`") from error
+        raise MissingTool(message, hint=f"install it: `{own.with_extra('sign')}`") from error
     return serialization

@@ -2,7 +2,8 @@
 
 Deflate by ISA-L, which is several times as fast, where it is installed; else by Python's zlib. Both read the same data;
 what they write differs in size by a few percent and is read by everybody. zstd by Python's own module (3.14 and newer)
-or the package `zstandard`. Of LZ4 there are only single blocks, inside GPU code. No more comes out than is asked for.
+or the same one for older Pythons, `backports.zstd`. Of LZ4 there are only single blocks, inside GPU code. No more comes
+out than is asked for.
 """
 
 from __future__ import annotations
@@ -32,28 +33,24 @@ def engine() -> Any:
 
 @lru_cache(maxsize=1)
 def _own() -> Any:
-    """Python's own module for zstd; None before 3.14."""
+    """Python's module for zstd."""
     try:
         return importlib.import_module("compression.zstd")
     except ModuleNotFoundError:
-        return None
+        return importlib.import_module("backports.zstd")
 
 
 def zstd_error() -> type[Exception]:
     """What a damaged stream of zstd raises."""
-    return cast("type[Exception]", (_own() or importlib.import_module("zstandard")).ZstdError)
+    return cast("type[Exception]", _own().ZstdError)
 
 
 def zstd_opened(stream: Any, *, largest: int = 1 << _WINDOW) -> IO[bytes]:
     """The unpacked bytes of a stream that has `read`, one frame after the other. No more than `largest` bytes are set
     aside to unpack them."""
     window = min(max((largest - 1).bit_length(), _SMALLEST_WINDOW), _WINDOW)
-    own = _own()
-    if own:
-        options = {own.DecompressionParameter.window_log_max: window}
-        return cast("IO[bytes]", own.ZstdFile(stream, options=options))
-    unpacker = importlib.import_module("zstandard").ZstdDecompressor(max_window_size=1 << window)
-    return cast("IO[bytes]", unpacker.stream_reader(stream, read_across_frames=True))
+    options = {_own().DecompressionParameter.window_log_max: window}
+    return cast("IO[bytes]", _own().ZstdFile(stream, options=options))
 
 
 def lz4_block(data: bytes, size: int, name: str = "the data", *, whole: bool = True) -> bytes:

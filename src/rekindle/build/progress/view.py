@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
@@ -120,7 +121,7 @@ def terminal(stream: TextIO | None = None, environ: Mapping[str, str] = os.envir
         capable = stream.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")
     except ValueError:
         return None
-    return Live(stream) if capable else None
+    return Live(stream) if capable and find_spec("rich") else None
 
 
 def duration(seconds: float) -> str:

