@@ -113,7 +113,9 @@ def _started(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_every_line_names_the_program_that_was_started(tmp_path: Path) -> None:
     """After `pip install` into a venv that is not active, `rekindle` alone is not found."""
     seen = _started("gpu", "GTX 9999", folder=tmp_path)
-    assert f"`{Command(sys.executable, '-m', 'rekindle')} gpu --list`" in " ".join(seen.stderr.split())
+    assert f"`{Command(own._shown(Path(sys.executable)), '-m', 'rekindle')} gpu --list`" in " ".join(
+        seen.stderr.split()
+    )
     # What is for another computer is not: there Rekindle is started in another way.
     other = "windows" if sys.platform != "win32" else "linux"
     seen = _started("plan", "--gpu", "Tesla K40c", "--os", other, "--torch", "2.7.1", folder=tmp_path)
