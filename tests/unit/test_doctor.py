@@ -535,3 +535,19 @@ def test_a_first_driver_is_said_to_be_inferred(sources: tuple[str, ...], state: 
     (finding,) = examine(seen, only=["driver.serves-card"])
     assert finding.state is state
     assert "inferred from CUDA 12.8, the first that compiles for 12.0" in finding.found
+
+
+def test_what_would_make_the_next_step_go_wrong_is_part_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """`rekindle install` stood above the FAIL that says why it would go into another environment."""
+    run(["doctor", "--machine", str(MACHINES / "half-conda-windows.json")])
+    text = capsys.readouterr().out
+    begun = text.index("Next       close this shell")
+    assert begun < text.index("rekindle install") < text.index("FAIL")
+
+
+def test_without_a_card_only_a_build_would_mind_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor", "--machine", str(MACHINES / "debian-two-cudas.json")])
+    text = capsys.readouterr().out
+    assert "only a build from source would mind" in text and "\nWARN       no MKL" not in text
+    run(["doctor", "--machine", str(MACHINES / "debian-two-cudas.json"), "--all"])
+    assert "only a build from source would mind" not in capsys.readouterr().out

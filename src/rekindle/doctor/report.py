@@ -48,7 +48,7 @@ def report(machine: Machine, *, only: Iterable[str] = (), recorded: Path | None 
     only = tuple(only)
     checks = examine(machine, only=only)
     verdict = _verdict(machine, recorded) if machine.gpus and not only else None
-    folded = _folded(checks, verdict)
+    folded = set() if only else _folded(checks, verdict)
     return DoctorReport(
         state=worst(check for check in checks if check.id not in folded),
         folded=tuple(sorted(folded)),
@@ -69,11 +69,15 @@ def _verdict(machine: Machine, recorded: Path | None) -> Route:
 
 
 def _folded(checks: tuple[Finding, ...], verdict: Route | None) -> set[str]:
-    """What is beside the point, because a wheel will do and nothing has to be built."""
-    if verdict is None or verdict.route in (RouteKind.SOURCE_BUILD, RouteKind.NONE):
+    """What is beside the point: a wheel will do and nothing has to be built; or there is no card to build for, and it
+    is no failure.
+    """
+    if verdict is not None and verdict.route in (RouteKind.SOURCE_BUILD, RouteKind.NONE):
         return set()
+    minded = (State.PASS,) if verdict is not None else (State.PASS, State.FAIL)
     builds = {row.id for row in catalogue.checks() if row.build_only}
-    return {finding.id for finding in checks if finding.state is not State.PASS and finding.id in builds}
+    found = {finding.id for finding in checks if finding.state not in minded and finding.id in builds}
+    return found - {finding.id for finding in checks if verdict is None and finding.state is State.FAIL}
 
 
 def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
@@ -86,6 +90,10 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
         example = rekindle("plan", "--gpu", "GTX 1080 Ti", "--os", "windows")
         return Fix(text="name the card you mean, for example", commands=(example,))
     if verdict.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.CONDA_FORGE, RouteKind.SHELF):
+        own = [each.fix for each in checks if each.id == "python.one-environment" and each.state is State.FAIL]
+        if own and own[0]:
+            # It would install into the other one.
+            return Fix(text=f"{own[0].text}; then", commands=(*own[0].commands, rekindle("install")))
         return Fix(text=verdict.summary, commands=(rekindle("install"),), mechanical=True)
     if verdict.route is RouteKind.INSTALLED:
         return Fix(text=verdict.summary, commands=(rekindle("verify"),), mechanical=True)

@@ -37,7 +37,7 @@ def _next(answer: DoctorReport) -> list[str]:
     if answer.next is None:
         return []
     steps = answer.next.commands
-    if not steps or answer.verdict is None or steps[0].words[:1] not in (("rekindle",), ("pip",), ("uv",), ("conda",)):
+    if not steps or answer.verdict is None or answer.next.text != answer.verdict.summary:
         lines = [console.wrap(answer.next.text, indent=_COLUMN, first="Next       ")]
         return [*lines, *(f"{_COLUMN}{step}" for step in steps)]
     return [f"Next       {steps[0]}", *(f"{_COLUMN}{step}" for step in steps[1:])]
