@@ -37,6 +37,10 @@ KEYS: dict[str, dict[str, Key]] = {
         "pace": ("id",),
         "further_python": ("id",),
         "change": ("id",),
+        "loss": ("id",),
+        "still_used": ("id",),
+        "display_cards": ("id",),
+        "library": ("id",),
     },
     "builds/extension_builds": {
         "project": ("name",),

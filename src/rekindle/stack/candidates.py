@@ -15,6 +15,7 @@ from rekindle.compat.feature_card import has
 from rekindle.core.command import Command, pip_install
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs, runs
@@ -188,6 +189,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
             route=RouteKind.WSL,
             commands=(Command("wsl", "--install", system="windows"), *best.commands),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
+            estimate=best.estimate and best.estimate.longer(efforts.change("wsl")),
             why=(reason, *best.why),
             driver=f"{driving.words()}, on Windows: WSL 2 has none of its own",
             driver_detail=driving.detail,

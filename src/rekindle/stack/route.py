@@ -120,6 +120,11 @@ class Route(Stack, frozen=True, kw_only=True):
     """False: it needs a person's word before it is recommended."""
     change: Change | None = None
 
+    @property
+    def driver_first(self) -> Missing | None:
+        """The driver that has to be installed before anything of it works."""
+        return next((each for each in self.missing if each.what == "driver" and self.change), None)
+
 
 class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None
