@@ -96,3 +96,29 @@ def test_a_route_without_that_form_says_so(form: str) -> None:
     seen = rekindle_command("plan", "--gpu", "K40c", "--os", "windows", "--as", form)
     assert seen.code == 2
     assert "source-build" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("python", "torch"), [("3.13t", "2.12.0"), ("3.14t", "2.15.0"), ("3.15t", "2.15.0"), ("3.12t", None)]
+)
+def test_free_threaded_pythons_are_those_of_the_index(python: str, torch: str | None) -> None:
+    """The index lists them; 3.13t ends with 2.12.0, and there was never a 3.12t."""
+    found = rekindle_command("plan", "--gpu", "4090", "--os", "linux", "--python", python, "--json").json()
+    best = found["recommended"]
+    assert (best["python"], best["torch"]) == ((python, torch) if torch else ("3.12", "2.15.0"))
+    assert "UNVERIFIED" not in " ".join(best["why"])
+
+
+def test_a_free_threaded_python_in_every_form() -> None:
+    words = ("plan", "--gpu", "4090", "--os", "linux", "--python", "3.14t", "--torch", "2.15.0")
+    uv: Any = msgspec.toml.decode(shown("uv", *words))
+    assert uv["project"]["requires-python"] == "==3.14.*"
+    pixi: Any = msgspec.toml.decode(shown("pixi", *words))
+    assert pixi["dependencies"] == {"python-freethreading": "3.14.*"}
+    assert "  - python-freethreading=3.14" in shown("conda", *words)
+    assert rekindle_command(*words, "--as", "dockerfile").code == 2
+
+
+def test_a_python_without_any_pytorch_is_said_first() -> None:
+    said = rekindle_command("plan", "--gpu", "1080 ti", "--os", "linux", "--python", "2.7").out
+    assert "no PyTorch since 1.10 has a wheel for Python 2.7" in " ".join(said.split()[:40])

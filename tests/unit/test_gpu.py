@@ -259,3 +259,9 @@ def test_the_answer_fits_80_columns_of_ascii_readers(name: str, monkeypatch: pyt
     lines = rekindle_command("gpu", name).out.splitlines()
     assert max(len(line) for line in lines) <= 80
     assert lines[-1].startswith(("Next: rekindle plan --gpu", "  rekindle gpu 10de:"))
+
+
+def test_a_jetson_is_told_of_no_wheels_for_windows() -> None:
+    found = rekindle_command("gpu", "Jetson AGX Orin", "--json").json()
+    assert found["official_wheels"] == {} and found["old_wheels"] == []
+    assert list(rekindle_command("gpu", "GH200", "--json").json()["official_wheels"]) == ["linux"]

@@ -15,7 +15,7 @@ from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation, place_words
 from rekindle.stack.source_build import after_planning
-from rekindle.stack.verdict import OtherWay, Answer, Verdict, WhyNot
+from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
 
 if TYPE_CHECKING:
     from rekindle.stack.nodes import Node, Nodes

@@ -78,11 +78,16 @@ def _checked(wish: Wish) -> None:
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:
     where = (situation.system, situation.arch)
-    if wish.torch is None and wish.torchvision is None:
+    free = situation.python if situation.python and situation.python.endswith("t") else None
+    if wish.torch is None and wish.torchvision is None and free is None:
         yield from offers.official(*where)
     else:
         for release in reversed(releases.torch_releases()):
-            version = wish.version_of(release)
+            # A patch release may have dropped the free-threaded Python that the one before it had.
+            having = [
+                patch for patch, pythons in release.free_threaded.items() if free in pythons and wish.admits(patch)
+            ]
+            version = max(having, key=Version, default=None) or wish.version_of(release)
             if version is not None:
                 yield from offers.official_of(version, *where)
     yield from offers.conda(*where)

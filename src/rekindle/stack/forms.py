@@ -84,7 +84,7 @@ def _uv(verdict: Verdict) -> str:
         _head(verdict),
         "# merge these tables into pyproject.toml",
         "[project]",
-        f'requires-python = "=={route.python}.*"',
+        f'requires-python = "=={_python(route)[1]}.*"',
         "dependencies = [",
     ]
     extra = [route.numpy] if route.numpy else []
@@ -113,7 +113,7 @@ def _conda(verdict: Verdict) -> str:
     index = [f"      - --index-url {route.index_url}"] if route.index_url and not route.on_configured_index else []
     numpy = [f'  - "{route.numpy}"'] if route.numpy else []
     pip = ["  - pip", *numpy, "  - pip:", *index, *(f"      - {pin}" for pin in route.requirements)]
-    return "\n".join([*lines, f"  - python={route.python}", *pip])
+    return "\n".join([*lines, "  - {}={}".format(*_python(route)), *pip])
 
 
 def _pixi(verdict: Verdict) -> str:
@@ -133,7 +133,7 @@ def _pixi(verdict: Verdict) -> str:
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which pixi cannot go"
         raise UsageError(message, hint="`--as pip` prints its commands")
-    lines += [f'python = "{route.python}.*"', "", "[pypi-dependencies]"]
+    lines += ['{} = "{}.*"'.format(*_python(route)), "", "[pypi-dependencies]"]
     index = f', index = "{route.index_url}"' if route.index_url and not route.on_configured_index else ""
     for pin in route.requirements:
         value = f'url = "{pin}"' if _linked(pin) else _version(pin, index)
@@ -144,6 +144,12 @@ def _pixi(verdict: Verdict) -> str:
 def _version(pin: str, index: str) -> str:
     version = pin.partition("==")[2]
     return f'version = "=={version}"{index}'
+
+
+def _python(route: Route) -> tuple[str, str]:
+    """conda's package of it, and its version: a free-threaded one has a name of its own."""
+    plain = str(route.python).rstrip("t")
+    return "python" if plain == route.python else "python-freethreading", plain
 
 
 def _packaged(verdict: Verdict) -> Route:
@@ -174,6 +180,9 @@ def _dockerfile(verdict: Verdict) -> str:
     if route.route is RouteKind.NVIDIA_WHEEL:
         message = "a container on a Jetson begins with NVIDIA's image for its JetPack, which nobody opened here"
         raise UsageError(message, hint="`--as pip` prints the command for a container of yours")
+    if str(route.python).endswith("t"):
+        message = f"there is no image of Python {route.python}: the official ones have no free-threaded Python"
+        raise UsageError(message, hint="`--as pip` prints the command for an image of yours")
     index = ("--index-url", route.index_url) if route.index_url and not route.on_configured_index else ()
     steps = [(route.numpy,)] if route.numpy else []
     steps.append((*route.requirements, *index))

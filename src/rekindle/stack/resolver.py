@@ -9,9 +9,10 @@ import msgspec
 from rekindle.compat import driver_cuda
 from rekindle.compat.feature_card import has
 from rekindle.compat.old_wheels import spoken
+from rekindle.core.version import Version
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch import projects
+from rekindle.knowledge.torch import projects, releases
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
@@ -169,6 +170,12 @@ def _none(
 def _assumed(situation: Situation) -> list[str]:
     """How names, processor and driver were read: said whether or not anything works."""
     found = [note for card in situation.cards for note in card.notes]
+    oldest = releases.torch_releases()[0]
+    if situation.python is not None and Version(situation.python.rstrip("t")) < Version(oldest.pythons("linux")[0]):
+        found.append(
+            f"no PyTorch since {oldest.minor} has a wheel for Python {situation.python}, and none can be built for it: "
+            "what follows is for another Python, beside yours"
+        )
     found += [
         f"NVIDIA supports CUDA in WSL 2 for Pascal and newer: {card.name} may not work there"
         for card in situation.cards
