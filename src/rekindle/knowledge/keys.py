@@ -93,7 +93,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/driver_packages": {"package": ("id",)},
     "gpu/families": {"family": ("base",)},
     "gpu/jetson": {"board": ("chip",), "jetpack": ("version",), "arm": ("id",)},
-    "gpu/names": {"alias": ("said",), "words": ("id",), "vendor": ("id",)},
+    "gpu/names": {"alias": ("said",), "system": ("id",), "words": ("id",), "vendor": ("id",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "gpu/launch_limits": {"limits": ("capability",)},
     "gpu/throughput": {"rates": ("capability",)},

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rekindle.core.command import pip_install
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import releases
+from rekindle.model.cuda_line import index_of
 from rekindle.stack.candidates import candidates
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
@@ -53,7 +55,8 @@ def smallest_change(
     if len(situation.cards) > 1:
         text = f"use separate environments: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
-    return Change(what="card", text="another card", route=RouteKind.NONE)
+    without = pip_install(["torch"], index_url=index_of("cpu"), system=situation.system)
+    return Change(what="card", text=f"another card; PyTorch without a GPU is `{without}`", route=RouteKind.NONE)
 
 
 @cached
