@@ -57,8 +57,8 @@ def routes() -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     for row in scenarios.SCENARIOS:
         verdict = scenarios._resolved(row)
-        where = {"system": verdict.situation.system, "machine": verdict.situation.machine}
-        both = [route for route in (verdict.recommended, verdict.cheaper) if route is not None]
+        where = {"system": verdict.situation.system, "machine": verdict.situation.arch}
+        both = [verdict.recommended, *(each.route for each in verdict.alternatives)]
         found += [(row["id"], {**json.loads(codec.to_json(route)), **where}) for route in both]
     for row in questions.questions():
         with pytest.MonkeyPatch.context() as patch:

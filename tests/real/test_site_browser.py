@@ -112,7 +112,7 @@ def expected_route(route: RouteShown) -> dict[str, Any]:
     lists = {
         "You lose": route.loses,
         "Missing on your computer": route.missing,
-        "What would help": (route.change,) if route.change else (),
+        "First" if route.works else "What would help": (route.change,) if route.change else (),
         "Not verified": route.unverified,
         "Set while it runs": tuple(f"{code}: {why}" for code, why in route.settings),
     }
@@ -148,7 +148,7 @@ def expected(found: AnswerShown, name: str, system: str, count: int) -> dict[str
     return {
         "headline": f"{f'{count} x ' if count > 1 else ''}{name} on {system.capitalize()}",
         "notes": list(map(plain, found.notes)),
-        "routes": [expected_route(each) for each in (found.best, found.cheaper) if each is not None],
+        "routes": [expected_route(each) for each in (found.best, *(route for _, route in found.alternatives))],
         "more": more,
         "message": "",
     }

@@ -37,15 +37,18 @@ def test_uv_gets_sources_an_explicit_index_and_constraints() -> None:
     assert found["tool"]["uv"]["index"] == [{"name": "pytorch-cu126", "url": INDEX, "explicit": True}]
 
 
-def test_pixi_and_pylock_are_toml_with_the_pins() -> None:
+def test_pixi_is_toml_with_the_pins() -> None:
     pixi: Any = msgspec.toml.decode(shown("pixi"))
     assert {name: row["version"] for name, row in pixi["pypi-dependencies"].items()} == {
         name: f"=={version}" for name, version in PINS.items()
     }
-    lock: Any = msgspec.toml.decode(shown("pylock"))
-    assert lock["lock-version"] == "1.0"
-    assert {row["name"]: row["version"] for row in lock["packages"]} == PINS
-    assert "UNVERIFIED" in shown("pylock")
+
+
+def test_a_lock_that_no_tool_would_take_is_refused_with_what_makes_one() -> None:
+    """pip and uv refused all of them: no addresses, no hashes, and nothing of what torch itself needs."""
+    seen = rekindle_command(*PASCAL, "--as", "pylock")
+    assert seen.code == 2 and "every file with its address and hash" in seen.err
+    assert "--as requirements" in seen.err and "uv pip compile requirements.txt" in seen.err
 
 
 def test_pixi_takes_the_package_of_conda_forge() -> None:
@@ -53,10 +56,32 @@ def test_pixi_takes_the_package_of_conda_forge() -> None:
     assert found["dependencies"]["pytorch"] == {"version": "2.4.1", "build": "cuda*"}
 
 
-def test_an_environment_file_holds_pip_to_the_line() -> None:
+def test_an_environment_file_takes_condas_package_where_it_serves_the_card_whole() -> None:
+    """A GTX 1080's was a section for pip alone."""
     lines = shown("conda").splitlines()
+    assert '  - "pytorch=2.13.0=cuda*"' in lines and "  - pip:" not in lines
+    assert lines[0].startswith("# torch 2.13.0 for")
+
+
+def test_an_environment_file_holds_pip_to_the_line() -> None:
+    lines = shown("conda", *PASCAL, "--torch", "2.14.1").splitlines()
     assert f"      - --index-url {INDEX}" in lines
     assert "      - torch==2.14.1+cu126" in lines
+
+
+WHEEL = "https://developer.download.nvidia.com/compute/redist/jp/"
+
+
+def test_a_jetsons_wheel_is_an_address_in_every_form() -> None:
+    """`--as pixi` was an internal error, and uv refused its tables."""
+    board = ("plan", "--gpu", "Jetson AGX Orin")
+    pixi: Any = msgspec.toml.decode(shown("pixi", *board))
+    assert pixi["pypi-dependencies"]["torch"]["url"].startswith(WHEEL)
+    uv: Any = msgspec.toml.decode(shown("uv", *board))
+    assert uv["project"]["dependencies"] == ["torch"] and "constraint-dependencies" not in uv["tool"]["uv"]
+    assert uv["tool"]["uv"]["sources"]["torch"]["url"].startswith(WHEEL)
+    refused = rekindle_command(*board, "--as", "dockerfile")
+    assert refused.code == 2 and "JetPack" in refused.err
 
 
 def test_a_dockerfile_is_for_linux_and_names_the_driver() -> None:
@@ -71,3 +96,29 @@ def test_a_route_without_that_form_says_so(form: str) -> None:
     seen = rekindle_command("plan", "--gpu", "K40c", "--os", "windows", "--as", form)
     assert seen.code == 2
     assert "source-build" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("python", "torch"), [("3.13t", "2.12.0"), ("3.14t", "2.15.0"), ("3.15t", "2.15.0"), ("3.12t", None)]
+)
+def test_free_threaded_pythons_are_those_of_the_index(python: str, torch: str | None) -> None:
+    """The index lists them; 3.13t ends with 2.12.0, and there was never a 3.12t."""
+    found = rekindle_command("plan", "--gpu", "4090", "--os", "linux", "--python", python, "--json").json()
+    best = found["recommended"]
+    assert (best["python"], best["torch"]) == ((python, torch) if torch else ("3.12", "2.15.0"))
+    assert "UNVERIFIED" not in " ".join(best["why"])
+
+
+def test_a_free_threaded_python_in_every_form() -> None:
+    words = ("plan", "--gpu", "4090", "--os", "linux", "--python", "3.14t", "--torch", "2.15.0")
+    uv: Any = msgspec.toml.decode(shown("uv", *words))
+    assert uv["project"]["requires-python"] == "==3.14.*"
+    pixi: Any = msgspec.toml.decode(shown("pixi", *words))
+    assert pixi["dependencies"] == {"python-freethreading": "3.14.*"}
+    assert "  - python-freethreading=3.14" in shown("conda", *words)
+    assert rekindle_command(*words, "--as", "dockerfile").code == 2
+
+
+def test_a_python_without_any_pytorch_is_said_first() -> None:
+    said = rekindle_command("plan", "--gpu", "1080 ti", "--os", "linux", "--python", "2.7").out
+    assert "no PyTorch since 1.10 has a wheel for Python 2.7" in " ".join(said.split()[:40])

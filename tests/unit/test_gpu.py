@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rekindle
+from rekindle.core.errors import UnknownName
 from rekindle.knowledge.gpu import gpus
 from support.command import rekindle_command
 
@@ -259,3 +260,58 @@ def test_the_answer_fits_80_columns_of_ascii_readers(name: str, monkeypatch: pyt
     lines = rekindle_command("gpu", name).out.splitlines()
     assert max(len(line) for line in lines) <= 80
     assert lines[-1].startswith(("Next: rekindle plan --gpu", "  rekindle gpu 10de:"))
+
+
+def test_a_jetson_is_told_of_no_wheels_for_windows() -> None:
+    found = rekindle_command("gpu", "Jetson AGX Orin", "--json").json()
+    assert found["official_wheels"] == {} and found["old_wheels"] == []
+    assert list(rekindle_command("gpu", "GH200", "--json").json()["official_wheels"]) == ["linux"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "capability"),
+    [
+        ("DGX A100", "8.0"),
+        ("HGX H100", "9.0"),
+        ("DGX-1", "7.0"),
+        ("g4dn.xlarge", "7.5"),
+        ("p3.2xlarge", "7.0"),
+        ("p2.xlarge", "3.7"),
+        ("g5.12xlarge", "8.6"),
+        ("g6e.xlarge", "8.9"),
+        ("a2-highgpu-1g", "8.0"),
+        ("g2-standard-4", "8.9"),
+        ("Standard_NC6", "3.7"),
+        ("Standard_NC6s_v3", "7.0"),
+        ("Standard_NC4as_T4_v3", "7.5"),
+        ("Standard_ND96isr_H100_v5", "9.0"),
+        ("Colab", "7.5"),
+        ("Jetson AGX Orin Industrial", "8.7"),
+    ],
+)
+def test_a_machine_is_named_by_what_it_is_sold_or_rented_as(typed: str, capability: str) -> None:
+    (match,) = gpus.find_all([typed])
+    assert [str(each) for each in match.capabilities] == [capability]
+    assert f"`{typed}` is read as" in match.notes[0]
+
+
+def test_swapped_digits_are_near() -> None:
+    assert gpus.nearest("GTX 1800 Ti")[0] == "GeForce GTX 1080 Ti"
+
+
+def test_anothers_gpu_beside_nvidias_is_left_out_with_a_note() -> None:
+    """A laptop with an AMD iGPU was refused whole."""
+    (match,) = gpus.find_all(["AMD Radeon 780M", "RTX 4060 Laptop"])
+    assert "4060" in match.name and any("AMD card" in note for note in match.notes)
+    with pytest.raises(UnknownName):
+        gpus.find_all(["AMD Radeon 780M"])
+
+
+def test_a_part_of_a_card_needs_a_driver_of_its_own() -> None:
+    (match,) = gpus.find_all(["GRID T4-8Q"])
+    assert any("guest driver" in note for note in match.notes)
+
+
+def test_a_card_without_any_pytorch_is_told_of_the_cpus() -> None:
+    said = rekindle_command("plan", "--gpu", "GTX 480", "--os", "linux")
+    assert said.code == 5 and "https://download.pytorch.org/whl/cpu" in said.out

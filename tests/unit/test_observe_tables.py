@@ -251,10 +251,10 @@ def test_releases_are_what_wheel_and_tree_say(index: tuple[Path, str], copy: Pat
             "torch/share/cmake/Caffe2/public/cuda.cmake": guards,
             "torch-2.7.1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: 2.7.1\n{more}",
         }
-        tags = [f"cp3{minor}-cp3{minor}" for minor in range(9, 14)]
+        tags = [*(f"cp3{minor}-cp3{minor}" for minor in range(9, 14)), "cp313-cp313t"]
         names = [f"torch-2.7.1-{tag}-{system}.whl" for tag in tags for system in ("manylinux_2_28_x86_64", "win_amd64")]
         if "--offline" not in words:
-            publish(folder, "torch", dict.fromkeys(["torch-2.7.0-cp39-cp39-win_amd64.whl", *names], wheel))
+            publish(folder, "torch", dict.fromkeys(["torch-2.7.0-cp313-cp313t-win_amd64.whl", *names], wheel))
         for path, text in TREE.items():
             (clone / path).write_text(text.replace("VERSION 3.18", f"VERSION {cmake}"), encoding="utf-8", newline="\n")
         git(clone, "add", "-A")

@@ -83,7 +83,7 @@ def _resolved(scenario: dict[str, Any]) -> Verdict:
         torch=scenario.get("torch"),
         cuda=Version(scenario["cuda"]) if "cuda" in scenario else None,
         toolset=Version(scenario["toolset"]) if "toolset" in scenario else None,
-        prefer=Prefer(scenario.get("prefer", "newest")),
+        prefer=Prefer(scenario.get("prefer", "cheapest")),
         configured_index=scenario.get("configured_index", False),
     )
     if "glibc" in scenario:

@@ -18,6 +18,7 @@ from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.logs import signatures
+from rekindle.stack.verdict import OtherWay
 from rekindle.web import answers, grid, page, site, spellings
 from rekindle.web.answers import CARD, DRIVER
 from rekindle.web.index import cards_index
@@ -105,9 +106,10 @@ def test_two_routes_are_both_shown_with_cost_and_loss() -> None:
     found = answers.verdict("Tesla K80", "linux", "3.11", None)
     assert len(found.routes) > 1
     quick = msgspec.structs.replace(found.routes[1], loses=("cuDNN",))
-    both = answers.shown(msgspec.structs.replace(found, cheaper=quick))
-    assert both.cheaper is not None and both.cheaper.loses == ("cuDNN",) and both.cheaper.takes and both.best.takes
-    assert [form.name for form in both.cheaper.forms] == ["pip", "uv", "conda"]
+    both = answers.shown(msgspec.structs.replace(found, alternatives=(OtherWay(wins="newest", route=quick),)))
+    ((wins, other),) = both.alternatives
+    assert wins == "newest" and other.loses == ("cuDNN",) and other.takes and both.best.takes
+    assert [form.name for form in other.forms] == ["pip", "uv", "conda"]
     assert both.advice and both.lacks
 
 

@@ -35,7 +35,17 @@ _OF_WHEEL = ("requires_python", "git_version", "min_cuda", "min_cudnn")
 _VARIANT = ("name", "cuda", "cudnn", "experimental", "arch_list_linux", "arch_list_windows", "index_default_linux")
 _ABOUT = ("source", "observed_at", "evidence")
 _ORDER = (
-    *("minor", "patches", "pythons_windows", "pythons_linux", "requires_python", "variants", "min_cmake", "min_cuda"),
+    *(
+        "minor",
+        "patches",
+        "pythons_windows",
+        "pythons_linux",
+        "free_threaded",
+        "requires_python",
+        "variants",
+        "min_cmake",
+        "min_cuda",
+    ),
     *("min_cudnn", "min_gcc", "min_python", "cxx_standard", "setuptools", "official_linker", "backend"),
     *("numpy2_linux_from", "numpy2_windows_from", "cmake4_unpatched", "git_version", "warning", "uncertain"),
     *_ABOUT,
@@ -124,6 +134,7 @@ def _of_index(patches: dict[Version, Wheels]) -> Row:
         "patches": {str(version): table.today() for version in patches},
         "pythons_linux": _pythons(newest, r"linux.*x86_64$"),
         "pythons_windows": _pythons(newest, r"win_amd64$"),
+        "free_threaded": {str(version): found for version in patches if (found := _free_threaded(patches[version]))},
     }
 
 
@@ -206,6 +217,14 @@ def _compiler(calls: list[tuple[str, list[str]]]) -> str | None:
         if asked and (then, said[:1]) == ("message", ["FATAL_ERROR"]):
             return words[-1]
     return None
+
+
+def _free_threaded(wheels: Wheels) -> list[str]:
+    """`cp313t` of Linux and Windows wheels: the two have always had the same."""
+    names = [name for name, _ in wheels if re.search(r"linux.*x86_64|win_amd64", name)]
+    tags = {tag.abi for name in names for tag in parse_wheel_filename(name)[3]}
+    minors = sorted(int(match[1]) for tag in tags if (match := re.fullmatch(r"cp3(\d+)t", tag)))
+    return [f"3.{minor}t" for minor in minors]
 
 
 def _pythons(wheels: Wheels, platform: str) -> list[str]:

@@ -54,7 +54,9 @@ def _show(answer: CardAnswer) -> None:
     console.out()
     console.out("Official PyTorch wheels with its code")
     rows = [(system.capitalize(), _wheels(found)) for system, found in answer.official_wheels.items()]
-    if answer.compute_capability:
+    if not rows:
+        rows = [("none", "a Jetson takes NVIDIA's own, for its JetPack: `rekindle plan` names it")]
+    elif answer.compute_capability and "windows" in answer.official_wheels:
         rows.append(("Linux before 1.10", spoken(answer.compute_capability)))
     console.out(console.table(rows, indent="  "))
     if answer.lacks:

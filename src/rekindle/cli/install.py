@@ -19,7 +19,7 @@ from rekindle.stack.situation import Prefer, TypedWish
 @options.any_torch
 @options.cuda()
 @options.driver
-@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True,
+@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="cheapest", show_default=True,
               help="What matters most when several ways work.")  # fmt: skip
 @click.option("--configured-index", is_flag=True, help="Use only the index that pip is configured for.")
 @options.shelves

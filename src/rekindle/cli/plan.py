@@ -41,7 +41,7 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     type=options.Several([each.id for each in needs()]),
     help="What the GPU must be able to do. May be repeated.",
 )
-@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="newest", show_default=True,
+@click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="cheapest", show_default=True,
               help="What matters most when several ways work.")  # fmt: skip
 @click.option("--community", is_flag=True, help="Also recommend wheels that other people built.")
 @click.option("--configured-index", is_flag=True, help="Use only the index that pip is configured for.")
@@ -118,7 +118,8 @@ def command(**given: Any) -> int:
     if asked_for.output is not None and asked_for.form is None:
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")
-    return NoRoute.exit_code if verdict.recommended.route is RouteKind.NONE else 0
+    # Nothing works as it is, though something may after a change.
+    return 0 if verdict.routes else NoRoute.exit_code
 
 
 class PlanOptions(TypedWish, frozen=True, kw_only=True):

@@ -55,9 +55,11 @@ def window(capability: Capability, counting: str, *, last_branch: str | None = N
     # The tables of toolkits begin at 10.2: a card older than that has no lower end that matters here.
     known_since = first if first and since and first.version == since.major_minor else None
     wanted = driver_cuda.need(known_since.version, counting) if known_since else None
+    least = wanted.full if isinstance(wanted, DriverNeed) else None
+    named = facts.first_driver_linux if facts and counting == "linux" else None
     last = last_branch or (facts.last_driver_branch if facts else None)
     return Window(
-        first=wanted.full if isinstance(wanted, DriverNeed) else None,
+        first=min(least, named) if least and named else least,
         last=int(last) if last else None,
         source=facts.source if facts else "",
     )

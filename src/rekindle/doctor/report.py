@@ -89,6 +89,8 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
     if verdict is None:
         example = rekindle("plan", "--gpu", "GTX 1080 Ti", "--os", "windows")
         return Fix(text="name the card you mean, for example", commands=(example,))
+    if verdict.driver_first is not None and verdict.change is not None:
+        return Fix(text=verdict.change.text, commands=verdict.driver_first.commands)
     if verdict.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.CONDA_FORGE, RouteKind.SHELF):
         own = [each.fix for each in checks if each.id == "python.one-environment" and each.state is State.FAIL]
         if own and own[0]:

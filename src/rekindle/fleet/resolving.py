@@ -177,7 +177,7 @@ class Resolving:
         key = (wanted.situation, wanted.wish)
         if key not in self._verdicts:
             self.asked += 1
-            self._verdicts[key] = resolve(wanted.situation, wanted.wish, self.shelf)
+            self._verdicts[key] = resolve(wanted.situation, wanted.wish, self.shelf, as_it_is=True)
         return self._verdicts[key]
 
     def _plan(self, verdict: Verdict, route: Route) -> Plan:

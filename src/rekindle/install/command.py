@@ -59,8 +59,12 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
         own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelves(shelves)
         verdict = resolve(situation, request.wish, own)
         route = verdict.recommended if wheel is None else _route_of(wheel, own[0], verdict)
+        situation = verdict.situation
         for note in verdict.notes:
             console.say(note)
+        if route.driver_first is not None and route.change is not None:
+            hint = "then run this again; `rekindle plan` shows what works without it"
+            raise NoRoute(f"first {route.change.text}", hint=hint)
     apply.check(route, environment)
     for note in notes(environment, situation.capabilities):
         console.say(note)

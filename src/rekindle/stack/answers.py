@@ -15,7 +15,7 @@ from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation, place_words
 from rekindle.stack.source_build import after_planning
-from rekindle.stack.verdict import Answer, Verdict, WhyNot
+from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
 
 if TYPE_CHECKING:
     from rekindle.stack.nodes import Node, Nodes
@@ -34,10 +34,10 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
             lines += [f"      {command}" for command in step.commands]
     if found := reported(answer):
         lines += ["", "Reported from real cards", *(console.wrap(each, indent="  ") for each in found)]
-    if answer.cheaper is not None:
-        lines += ["", *_cheaper(answer.cheaper, answer.recommended)]
+    if answer.alternatives:
+        lines += ["", "Or", *(line for each in answer.alternatives for line in alternative(each))]
     # By what they are: the commands of the recommended one change when its plan is written.
-    shown_above = {_same(route) for route in (answer.recommended, answer.cheaper) if route is not None}
+    shown_above = {_same(route) for route in (answer.recommended, *(each.route for each in answer.alternatives))}
     others = [route for route in answer.routes if _same(route) not in shown_above]
     shown = others if everything else others[:_FEW]
     if shown:
@@ -171,7 +171,7 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         for piece in route.missing:
             lines.append(console.wrap(missing(piece), first="    - ", indent="      "))
             lines += [f"        {line}" for line in piece.commands]
-    if route.change:
+    if route.change and route.route is RouteKind.NONE:
         lines += ["", console.wrap(f"what would help: {route.change.text}", indent="  ")]
         if route.change.torch:
             lines.append(f"    then {route.change.route.value}: torch {route.change.torch}, CUDA {route.change.cuda}")
@@ -185,7 +185,7 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
 
 
 def missing(piece: Missing) -> str:
-    need = f"Python {piece.need}" if piece.what == "python" else piece.need
+    need = f"{piece.what.capitalize()} {piece.need}" if piece.what in ("python", "driver") else piece.need
     return need + (f" (here: {piece.have})" if piece.have else "")
 
 
@@ -219,24 +219,21 @@ def _items(title: str, items: Iterable[str]) -> list[str]:
     return ["", f"  {title}", *told] if told else []
 
 
-def _cheaper(route: Route, best: Route) -> list[str]:
-    """The quicker way, with what it asks for and what is lost, beside the complete one."""
-    what = f"{route.route.value} torch {route.version}, {takes(route)} instead of {takes(best)}"
-    lines = [console.wrap(f"Or, quicker: {what}", first="", indent="  ")]
-    lines += [console.wrap(f"first: {route.change.text}", first="  - ", indent="    ")] if route.change else []
-    lines += [console.wrap(f"loses: {loss}", first="  - ", indent="    ") for loss in route.loses]
-    lines += ["  Run", *(f"    {line}" for line in route.commands)]
-    chosen = "" if route.change else "`--prefer quickest` chooses this one, "
-    return [*lines, f"  {chosen}`--prefer complete` hides it"]
+def alternative(other: OtherWay) -> list[str]:
+    """In what it is better and what it asks for, then what to run."""
+    route = other.route
+    words = [f"{other.wins}: {route.route.value} torch {route.version}", route.estimate.time if route.estimate else ""]
+    words += [route.change.text] if route.change else []
+    words += [f"loses {loss}" for loss in route.loses]
+    # A build begins with its plan, which shows the rest.
+    steps = route.commands[:1] if route.route is RouteKind.SOURCE_BUILD else route.commands
+    said = console.wrap("; ".join(word for word in words if word), first="  - ", indent="    ")
+    return [said, *(f"      {step}" for step in steps)]
 
 
 def takes(route: Route) -> str:
     guess = route.estimate
-    if guess is None:
-        return ""
-    hours = f"about {guess.minutes} min" if guess.minutes < 90 else f"about {guess.minutes / 60:.1f} h"
-    on = f" on {guess.cores} core{'s' if guess.cores != 1 else ''}" if guess.cores else ""
-    return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {hours}{on}"
+    return f"{guess.download_gb:g} GB to download, {guess.disk_gb:g} GB of disk, {guess.time}" if guess else ""
 
 
 def line(route: Route) -> tuple[str, str, str]:

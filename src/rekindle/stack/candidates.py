@@ -15,6 +15,7 @@ from rekindle.compat.feature_card import has
 from rekindle.core.command import Command, pip_install
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs, runs
@@ -77,11 +78,16 @@ def _checked(wish: Wish) -> None:
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:
     where = (situation.system, situation.arch)
-    if wish.torch is None and wish.torchvision is None:
+    free = situation.python if situation.python and situation.python.endswith("t") else None
+    if wish.torch is None and wish.torchvision is None and free is None:
         yield from offers.official(*where)
     else:
         for release in reversed(releases.torch_releases()):
-            version = wish.version_of(release)
+            # A patch release may have dropped the free-threaded Python that the one before it had.
+            having = [
+                patch for patch, pythons in release.free_threaded.items() if free in pythons and wish.admits(patch)
+            ]
+            version = max(having, key=Version, default=None) or wish.version_of(release)
             if version is not None:
                 yield from offers.official_of(version, *where)
     yield from offers.conda(*where)
@@ -188,6 +194,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
             route=RouteKind.WSL,
             commands=(Command("wsl", "--install", system="windows"), *best.commands),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
+            estimate=best.estimate and best.estimate.longer(efforts.change("wsl")),
             why=(reason, *best.why),
             driver=f"{driving.words()}, on Windows: WSL 2 has none of its own",
             driver_detail=driving.detail,

@@ -14,7 +14,7 @@ from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn, toolkits
-from rekindle.knowledge.gpu import capabilities, gpus
+from rekindle.knowledge.gpu import capabilities, gpus, jetson
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.tables import Evidence
@@ -97,6 +97,7 @@ def describe(query: str) -> CardAnswer:
     last = toolkits.last_toolkit_for(capability) if capability else None
     listed = match.by is gpus.MatchedBy.CAPABILITY
     name = f"cards of compute capability {capability}" if listed else match.name
+    places = _places(match)
     return CardAnswer(
         query=match.query,
         matched_by=match.by.value,
@@ -118,10 +119,19 @@ def describe(query: str) -> CardAnswer:
         math_libraries={str(cuda): cudnn.math_serves(cuda, capability) for cuda in _last_of_majors()}
         if capability
         else {},
-        official_wheels={system: serving_wheels(capability, system) for system in SYSTEMS} if capability else {},
-        old_wheels=old_wheels.shares(capability) if capability else (),
+        official_wheels={
+            system: serving_wheels(capability, system, arch) for system, arch in places.items() if capability
+        },
+        old_wheels=old_wheels.shares(capability) if capability and "windows" in places else (),
         next=rekindle("plan", "--gpu", capability.sm if capability and listed else _again(match)),
     )
+
+
+def _places(match: gpus.Match) -> dict[str, str]:
+    """The systems whose wheels may hold code for it, with their processor: a Jetson runs NVIDIA's own only."""
+    if any(jetson.is_jetson(gpu.chip) for gpu in match.gpus):
+        return {}
+    return {"linux": "aarch64"} if jetson.only_on_arm(match.name) else dict.fromkeys(SYSTEMS, "x86_64")
 
 
 def _again(match: gpus.Match) -> str:

@@ -6,6 +6,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds.efforts import ChangeEffort
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation
 
@@ -22,6 +23,16 @@ class RouteEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """What the minutes of a build are for."""
     memory_gb: float | None = None
     basis: str = ""
+
+    @property
+    def time(self) -> str:
+        hours = f"about {self.minutes} min" if self.minutes < 90 else f"about {self.minutes / 60:.1f} h"
+        return hours + (f" on {self.cores} core{'s' if self.cores != 1 else ''}" if self.cores else "")
+
+    def longer(self, *changes: ChangeEffort | None) -> RouteEstimate:
+        """With what has to be changed before."""
+        more = sum(each.minutes for each in changes if each)
+        return msgspec.structs.replace(self, minutes=self.minutes + more)
 
 
 def ready_made(route: RouteKind, system: str) -> RouteEstimate | None:

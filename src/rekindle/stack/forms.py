@@ -1,17 +1,16 @@
 """The recommended route in the form of a project: a requirements file, uv, conda, pixi, pylock, a Dockerfile.
 
-Each form pins what the route pins and names the same index; hashes are in the forms that have a place for them, for the
-wheels whose bytes are known.
+Each form pins what the route pins and names the same index. What its reader would not take is refused, with the form
+that works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
 from rekindle.core.command import dockerfile, pip
 from rekindle.core.errors import NoRoute, UsageError
-from rekindle.stack import plan as lock
+from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.verdict import Verdict
 
@@ -38,17 +37,33 @@ def render(verdict: Verdict, form: Form) -> str:
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which has no `{form.value}` form"
         raise UsageError(message, hint="`--as pip` prints its commands")
-    return {
-        Form.REQUIREMENTS: _requirements,
-        Form.UV: _uv,
-        Form.PYLOCK: _pylock,
-        Form.DOCKERFILE: _dockerfile,
-    }[form](verdict)
+    if form is Form.PYLOCK:
+        raise _no_lock(route)
+    return {Form.REQUIREMENTS: _requirements, Form.UV: _uv, Form.DOCKERFILE: _dockerfile}[form](verdict)
 
 
-def _head(verdict: Verdict) -> str:
+def _no_lock(route: Route) -> UsageError:
+    """A lock is installed as it stands: what it does not name is not there, and pip and uv ask for each file's hash."""
+    message = "a pylock names every file with its address and hash, those of torch's own needs too: not known here"
+    file = "requirements.txt"
+    made = f"uv pip compile {file} --python-version {route.python} -o pylock.toml"
+    return UsageError(message, hint=f"`rekindle plan ... --as requirements -o {file}`, then `{made}` writes it")
+
+
+def _linked(pin: str) -> bool:
+    """The requirement is the address of a wheel, as NVIDIA's for a Jetson are."""
+    return "://" in pin
+
+
+def _name(pin: str) -> str:
+    return pin.rpartition("/")[2].partition("-")[0] if _linked(pin) else pin.partition("==")[0]
+
+
+def _head(verdict: Verdict, route: Route | None = None) -> str:
     cards = ", ".join(card.name for card in verdict.situation.cards)
-    return f"# torch {verdict.recommended.version} for {cards} on {verdict.situation.system}, by rekindle plan"
+    return (
+        f"# torch {(route or verdict.recommended).version} for {cards} on {verdict.situation.system}, by rekindle plan"
+    )
 
 
 def _requirements(verdict: Verdict) -> str:
@@ -62,29 +77,34 @@ def _requirements(verdict: Verdict) -> str:
 def _uv(verdict: Verdict) -> str:
     """Tables for `pyproject.toml`. torch must be a direct dependency: uv applies sources to those only."""
     route = verdict.recommended
-    names = [pin.partition("==")[0] for pin in route.requirements]
+    names = [_name(pin) for pin in route.requirements]
+    linked = {_name(pin): pin for pin in route.requirements if _linked(pin)}
+    pins = [pin for pin in route.requirements if not _linked(pin)]
     lines = [
         _head(verdict),
         "# merge these tables into pyproject.toml",
         "[project]",
-        f'requires-python = "=={route.python}.*"',
+        f'requires-python = "=={_python(route)[1]}.*"',
         "dependencies = [",
     ]
     extra = [route.numpy] if route.numpy else []
-    lines += [f'  "{pin}",' for pin in (*route.requirements, *extra)]
+    lines += [f'  "{pin}",' for pin in (*pins, *linked, *extra)]
     lines += ["]"]
     if route.index_url and not route.on_configured_index:
         line = route.variant or "torch"
         lines += ["", "[tool.uv.sources]", *(f'{name} = {{ index = "pytorch-{line}" }}' for name in names)]
         lines += ["", "[[tool.uv.index]]", f'name = "pytorch-{line}"', f'url = "{route.index_url}"', "explicit = true"]
-    lines += ["", "[tool.uv]", "constraint-dependencies = [", *(f'  "{pin}",' for pin in route.requirements), "]"]
+    if linked:
+        lines += ["", "[tool.uv.sources]", *(f'{name} = {{ url = "{link}" }}' for name, link in linked.items())]
+        return "\n".join(lines)
+    lines += ["", "[tool.uv]", "constraint-dependencies = [", *(f'  "{pin}",' for pin in pins), "]"]
     return "\n".join(lines)
 
 
 def _conda(verdict: Verdict) -> str:
-    """An `environment.yml`: conda-forge's package, or pip's wheels inside a conda environment."""
-    route = verdict.recommended
-    lines = [_head(verdict), "name: torch", "channels:", "  - conda-forge", "dependencies:"]
+    """An `environment.yml`: conda-forge's package where it serves the card whole, else pip's wheels inside conda."""
+    route = _packaged(verdict)
+    lines = [_head(verdict, route), "name: torch", "channels:", "  - conda-forge", "dependencies:"]
     if route.route is RouteKind.CONDA_FORGE:
         return "\n".join([*lines, *(f'  - "{pin}"' for pin in route.conda)])
     if not route.requirements:
@@ -93,7 +113,7 @@ def _conda(verdict: Verdict) -> str:
     index = [f"      - --index-url {route.index_url}"] if route.index_url and not route.on_configured_index else []
     numpy = [f'  - "{route.numpy}"'] if route.numpy else []
     pip = ["  - pip", *numpy, "  - pip:", *index, *(f"      - {pin}" for pin in route.requirements)]
-    return "\n".join([*lines, f"  - python={route.python}", *pip])
+    return "\n".join([*lines, "  - {}={}".format(*_python(route)), *pip])
 
 
 def _pixi(verdict: Verdict) -> str:
@@ -113,10 +133,30 @@ def _pixi(verdict: Verdict) -> str:
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which pixi cannot go"
         raise UsageError(message, hint="`--as pip` prints its commands")
-    lines += [f'python = "{route.python}.*"', "", "[pypi-dependencies]"]
+    lines += ['{} = "{}.*"'.format(*_python(route)), "", "[pypi-dependencies]"]
     index = f', index = "{route.index_url}"' if route.index_url and not route.on_configured_index else ""
-    pairs = [pin.split("==") for pin in route.requirements]
-    return "\n".join([*lines, *(f'{name} = {{ version = "=={version}"{index} }}' for name, version in pairs)])
+    for pin in route.requirements:
+        value = f'url = "{pin}"' if _linked(pin) else _version(pin, index)
+        lines.append(f"{_name(pin)} = {{ {value} }}")
+    return "\n".join(lines)
+
+
+def _version(pin: str, index: str) -> str:
+    version = pin.partition("==")[2]
+    return f'version = "=={version}"{index}'
+
+
+def _python(route: Route) -> tuple[str, str]:
+    """conda's package of it, and its version: a free-threaded one has a name of its own."""
+    plain = str(route.python).rstrip("t")
+    return "python" if plain == route.python else "python-freethreading", plain
+
+
+def _packaged(verdict: Verdict) -> Route:
+    """conda's own package of the same release where it loses nothing, else what is recommended."""
+    best = verdict.recommended
+    mine = (each for each in verdict.routes if each.route is RouteKind.CONDA_FORGE and not each.loses)
+    return next((each for each in mine if best.route.ready_made), best)
 
 
 def _pixi_pin(pin: str) -> str:
@@ -132,41 +172,17 @@ def _pixi_pin(pin: str) -> str:
     return f'{name} = "{number}.*"' if name == "python" else f'{name} = "{number}"'
 
 
-def _pylock(verdict: Verdict) -> str:
-    """PEP 751. A package whose file nobody has read stands with its index and without a hash, and a comment says so."""
-    route = verdict.recommended
-    known = {wheel.name: wheel.sha256 for wheel in lock.plan_of(verdict).wheels}
-    lines = [
-        _head(verdict),
-        'lock-version = "1.0"',
-        'created-by = "rekindle"',
-        f'requires-python = "=={route.python}.*"',
-    ]
-    for pin in route.requirements:
-        name, _, version = pin.partition("==")
-        lines += ["", "[[packages]]", f'name = "{name}"', f'version = "{version}"']
-        if route.index_url and not route.on_configured_index:
-            lines.append(f'index = "{route.index_url}"')
-        lines += _files(name, known)
-    return "\n".join(lines)
-
-
-def _files(name: str, known: Mapping[str, str]) -> list[str]:
-    mine = {file: digest for file, digest in known.items() if file.lower().startswith(f"{name}-")}
-    if not mine:
-        return ["# UNVERIFIED: its hash is not known here; `uv pip compile --generate-hashes` adds it"]
-    return [
-        line
-        for file, digest in mine.items()
-        for line in ("[[packages.wheels]]", f'name = "{file}"', f'hashes = {{ sha256 = "{digest}" }}')
-    ]
-
-
 def _dockerfile(verdict: Verdict) -> str:
     """The wheels bring CUDA themselves, so the base is a plain Python and the host's driver does the rest."""
     route = verdict.recommended
     if verdict.situation.system != "linux":
         raise UsageError("a Dockerfile is for Linux containers", hint="ask again with `--os linux`")
+    if route.route is RouteKind.NVIDIA_WHEEL:
+        message = "a container on a Jetson begins with NVIDIA's image for its JetPack, which nobody opened here"
+        raise UsageError(message, hint="`--as pip` prints the command for a container of yours")
+    if str(route.python).endswith("t"):
+        message = f"there is no image of Python {route.python}: the official ones have no free-threaded Python"
+        raise UsageError(message, hint="`--as pip` prints the command for an image of yours")
     index = ("--index-url", route.index_url) if route.index_url and not route.on_configured_index else ()
     steps = [(route.numpy,)] if route.numpy else []
     steps.append((*route.requirements, *index))

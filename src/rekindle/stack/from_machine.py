@@ -128,7 +128,7 @@ def asked(
         arch = read_processor(machine) if machine is not None else None
         found = named(gpus, system=place, machine=arch, driver=driver, python=python)
         if system is None and place != own:
-            return msgspec.structs.replace(found, machine_note=_ARM_BOARD)
+            return msgspec.structs.replace(found, arch_note=_ARM_BOARD)
         return found if machine is not None else _assumed(found)
     return situation_of(snapshots.here(), driver=driver, python=python)
 
@@ -146,4 +146,4 @@ def _assumed(found: Situation) -> Situation:
     note = (
         f"x86_64 is assumed for a card that is only named, though this computer is {here}: `--arch {here}` changes it"
     )
-    return msgspec.structs.replace(found, machine_note=note)
+    return msgspec.structs.replace(found, arch_note=note)

@@ -44,7 +44,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve_all(places: Mapping[str, Situation], wish: Wish) -> Nodes:
     """A stack that serves most of the machines that are left, again and again, until each has one."""
-    verdicts = {name: resolve(place, wish) for name, place in places.items()}
+    verdicts = {name: resolve(place, wish, as_it_is=True) for name, place in places.items()}
     routes = {name: _routes(verdicts[name], place, wish) for name, place in places.items()}
     own = {name: _stack(verdict.recommended) for name, verdict in verdicts.items()}
     chosen: dict[str, Route] = {}

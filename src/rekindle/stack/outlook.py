@@ -15,11 +15,10 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import releases
-from rekindle.stack.candidates import candidates
 from rekindle.stack.driver import window_of
-from rekindle.stack.ranking import ranked
 from rekindle.stack.route import NextStep, Route
 from rekindle.stack.rules import RouteKind
+from rekindle.stack.search import routes_of
 from rekindle.stack.situation import Situation, Wish, place_words
 
 
@@ -76,10 +75,9 @@ def _has_code(minor: str, system: str, capabilities: tuple[Capability, ...]) -> 
     )
 
 
-def _unasked(situation: Situation, wish: Wish) -> list[Route]:
+def _unasked(situation: Situation, wish: Wish) -> Sequence[Route]:
     """The routes, had no release been named."""
-    free = msgspec.structs.replace(wish, torch=None, cuda=None)
-    return ranked(candidates(situation, free)[0], situation, free)
+    return routes_of(situation, msgspec.structs.replace(wish, torch=None, torchvision=None, cuda=None))[0]
 
 
 def _ready_made(routes: Sequence[Route]) -> Route | None:

@@ -202,10 +202,11 @@ def differences(plan: Plan, other: Plan) -> tuple[PlanDifference, ...]:
 
 def wheel_name(route: Route, situation: Situation) -> str:
     """`torch-2.7.1-cp311-cp311-win_amd64.whl`; a source build adds its stack to the version when it is built."""
-    tag = f"cp{(route.python or '3').replace('.', '')}"
+    abi = f"cp{(route.python or '3').replace('.', '')}"
+    tag = abi.rstrip("t")
     machines = {"windows": {"x86_64": "win_amd64", "aarch64": "win_arm64"}, "linux": {}}
     platform = machines[situation.system].get(situation.arch, f"linux_{situation.arch}")
-    return f"torch-{route.version}-{tag}-{tag}-{platform}.whl"
+    return f"torch-{route.version}-{tag}-{abi}-{platform}.whl"
 
 
 def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:

@@ -8,6 +8,7 @@ from rekindle.compat.driver_card import Window
 from rekindle.compat.gpu_code import overall, served
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
@@ -108,7 +109,15 @@ def _code(
         detail = f"{state.native + state.jit} of {state.containers} containers of {main.file}"
         return [broken("wheel-code-partial", candidate, row=offer.row, detail=detail, **words)]
     found = [
-        broken("wheel-library", candidate, row=offer.row, library=code.file, detail=_share(code, capability), **words)
+        broken(
+            "wheel-library",
+            candidate,
+            row=offer.row,
+            library=code.file.rpartition("/")[2],
+            detail=_lacking(code, capability),
+            operations=efforts.operations(code.file.rpartition("/")[2]),
+            **words,
+        )
         for code in offer.code
         if code is not main and served(code, capability).coverage is not Coverage.SERVES
     ]
@@ -150,9 +159,9 @@ def _ends(capability: Capability) -> str:
     return f"{last} was the last with it" if last else "no release before the newest has it"
 
 
-def _share(code: GpuCode, capability: Capability) -> str:
+def _lacking(code: GpuCode, capability: Capability) -> str:
     state = served(code, capability)
-    return f"{state.native + state.jit} of {state.containers} containers"
+    return f"{state.containers - state.native - state.jit} of {state.containers} containers"
 
 
 def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, found: list[Rejection]) -> Route:
@@ -378,8 +387,12 @@ def driver_missing(driving: Driving) -> Missing:
         what="driver",
         need=driving.words(),
         why="no NVIDIA driver was found",
-        commands=(Command.page("https://www.nvidia.com/en-us/drivers/"),),
+        commands=driver_page(),
     )
+
+
+def driver_page() -> tuple[Command, ...]:
+    return (Command.page("https://www.nvidia.com/en-us/drivers/"),)
 
 
 def _community_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...]:

@@ -63,6 +63,6 @@ def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
     cost: tuple[object, ...] = (bool(route.loses), route.route.tier)
     if wish.prefer is Prefer.QUICKEST:
         cost = (route.route not in READY, bool(route.loses), route.route.tier)
-    # A line that has torchvision too, among lines that are as good.
-    alone = route.route is RouteKind.OFFICIAL_WHEEL and route.torchvision is None
-    return (*cost, changed, *taste, not each.jit, bool(route.unverified), alone, line)
+    # A line that keeps torchvision and torchaudio, among lines that are as good.
+    beside = [route.torchvision, route.torchaudio].count(None) if route.route is RouteKind.OFFICIAL_WHEEL else 0
+    return (*cost, changed, *taste, not each.jit, beside, bool(route.unverified), line)

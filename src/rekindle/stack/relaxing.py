@@ -6,17 +6,19 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rekindle.core.command import pip_install
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import releases
+from rekindle.model.cuda_line import index_of
 from rekindle.stack.candidates import candidates
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.situation import Card, Situation, Wish
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +28,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     situation: Situation
     wish: Wish
+    had: str | None = None
+    """What is there instead."""
+    without: Card | None = None
+    """The card that is left out."""
+    given_up: tuple[str, ...] = ()
 
 
 def smallest_change(
@@ -35,20 +42,21 @@ def smallest_change(
     fixed = next((each for each in rejections if each.candidate.is_any and rule(each.rule).instead), None)
     if fixed is not None:
         return Change(what="place", text=rule(fixed.rule).instead, route=RouteKind.NONE)
-    for trial in _trials(situation, wish):
+    for trial in trials(situation, wish):
         where = (trial.situation, trial.wish)
         found = candidates(*where, shelf)[0] if shelf else _without_shelf(*where)
         usable = [each for each in found if each.route.consent]
         if usable:
             routes = ranked(usable, trial.situation, trial.wish)
-            best = _nearest(routes, wish) if trial.what == "torch" else routes[0]
+            best = nearest(routes, wish) if trial.what == "torch" else routes[0]
             return _change(trial, best)
     if not situation.cards:
         return Change(what="card", text='name one, e.g. `rekindle plan --gpu "Tesla K40c"`', route=RouteKind.NONE)
     if len(situation.cards) > 1:
         text = f"use separate environments: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
-    return Change(what="card", text="another card", route=RouteKind.NONE)
+    without = pip_install(["torch"], index_url=index_of("cpu"), system=situation.system)
+    return Change(what="card", text=f"another card; PyTorch without a GPU is `{without}`", route=RouteKind.NONE)
 
 
 @cached
@@ -81,7 +89,7 @@ def _package(situation: Situation, best: Route) -> str:
     return f"; install it with `{'; '.join((*row.install, *row.hold))}`" if row else ""
 
 
-def _nearest(routes: list[Route], wish: Wish) -> Route:
+def nearest(routes: Sequence[Route], wish: Wish) -> Route:
     """The release that is nearest to the one asked for: the oldest that is newer, else the newest that is older.
 
     A ready-made one comes before a build, however near.
@@ -103,13 +111,17 @@ def _asked(wish: Wish) -> Version | None:
     return max(map(Version, versions), default=None)
 
 
-def _trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
+def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
+    """What can be let go of, the easiest first."""
+
     def trial(what: str, text: str, where: Situation = situation, **changed: object) -> Trial:
         return Trial(what=what, text=text, situation=where, wish=msgspec.structs.replace(wish, **changed))
 
     if situation.driver is not None:
         free = msgspec.structs.replace(situation, driver=None, driver_note=None)
-        yield trial("driver", "a different driver: {driver}", free)
+        yield Trial(
+            what="driver", text="a different driver: {driver}", situation=free, wish=wish, had=str(situation.driver)
+        )
     if situation.python is not None and any(card.jetson for card in situation.cards):
         yield trial("python", "Python {python}", msgspec.structs.replace(situation, python=None))
     if wish.toolset is not None:
@@ -123,7 +135,9 @@ def _trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
     if wish.torch is not None or wish.torchvision is not None:
         yield trial("torch", "a different PyTorch: {torch}", torch=None, torchvision=None, cuda=None)
     if wish.needs:
-        yield trial("needs", "a program that does without it", needs=())
+        free_wish = msgspec.structs.replace(wish, needs=())
+        text = "a program that does without it"
+        yield Trial(what="needs", text=text, situation=situation, wish=free_wish, given_up=wish.needs)
     if situation.system == "windows":
         yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None))
 

@@ -12,49 +12,66 @@ from rekindle.compat.old_wheels import spoken
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import cached
-from rekindle.knowledge.torch import projects
+from rekindle.knowledge.torch import projects, releases
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
 from rekindle.stack.outlook import outlook
-from rekindle.stack.quicker import quicker
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.relaxing import smallest_change
 from rekindle.stack.route import Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
-from rekindle.stack.situation import Card, Situation, Wish
+from rekindle.stack.search import Way, after_all, alternatives, choose, ways
+from rekindle.stack.situation import Card, Prefer, Situation, Wish
+from rekindle.stack.source_build import complete
 from rekindle.stack.verdict import AnswerFor, Verdict
 
-"""No NCCL of these wheels has code for Kepler (see the table of capabilities)."""
 
+def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as_it_is: bool = False) -> Verdict:
+    """The verdict for this situation and wish. `shelf` are the wheels the user has built or collected.
 
-def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> Verdict:
-    """The verdict for this situation and wish. `shelf` are the wheels the user has built or collected."""
+    `as_it_is`: nothing may be changed or lost, and nobody reads the advice.
+    """
     if any(card.ambiguous for card in situation.cards):
-        return _for_each_chip(situation, wish, shelf)
+        return _for_each_chip(situation, wish, shelf, as_it_is=as_it_is)
     found, rejections = candidates(situation, wish, shelf)
     if not any(each.route.consent for each in found):
-        return _none(situation, wish, shelf, found, rejections)
+        way = None if as_it_is else after_all(situation, wish)
+        return _changed(way, situation, wish, rejections) if way else _none(situation, wish, shelf, found, rejections)
     routes = ranked(found, situation, wish)
     best = next(each for each in routes if each.consent)
+    if as_it_is:
+        return Verdict(
+            situation=situation,
+            wish=wish,
+            recommended=best,
+            routes=tuple(routes),
+            rejections=tuple(rejections),
+            missing=best.missing,
+        )
+    found_ways = ways(best, routes, rejections, situation, wish)
+    chosen = choose(found_ways, wish)
+    if chosen.route.route is not RouteKind.SOURCE_BUILD:
+        routes = [complete(route) for route in routes]
+        found_ways = [msgspec.structs.replace(way, route=complete(way.route)) for way in found_ways]
+    first = chosen.route
     return Verdict(
-        notes=_notes(situation, wish, best),
-        situation=situation,
+        notes=_notes(situation, wish, first),
+        situation=msgspec.structs.replace(situation, cards=chosen.situation.cards),
         wish=wish,
-        recommended=best,
-        cheaper=quicker(best, routes, situation, wish),
+        recommended=first,
+        alternatives=alternatives(chosen, found_ways) if wish.prefer is not Prefer.COMPLETE else (),
         routes=tuple(routes),
         rejections=tuple(rejections),
-        missing=best.missing,
-        decisive=reasons.why_not_newest(best, wish, rejections, routes),
-        outlook=outlook(situation, wish, best, routes),
+        missing=first.missing,
+        decisive=reasons.why_not_newest(first, wish, rejections, routes),
+        outlook=outlook(chosen.situation, wish, first, routes),
     )
 
 
 def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
-    """What was assumed, what a newer driver would open, where the data ends, and how several cards are told apart."""
+    """What was assumed, where the data ends, and how several cards are told apart."""
     found = [*_assumed(situation), *several_cards(situation, best)]
     if best.route is RouteKind.SOURCE_BUILD and wish.torch is None and situation.system == "linux":
         opened = f"official Linux wheels before 1.10 ({len(old_wheels())} opened)"
@@ -63,20 +80,10 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
         return tuple(found)
     if driver_cuda.is_newer_than_tables(situation.driver):
         found.append(f"driver {situation.driver} is newer than Rekindle's data: taken as the newest it knows")
-    other = _whatever_driver(msgspec.structs.replace(situation, driver=None, driver_note=None), wish)
-    if other and other.torch and best.torch and Version(other.torch) > Version(best.torch):
-        found.append(f"a different driver ({other.driver}) would allow torch {other.version}: {other.route.value}")
     return tuple(found)
 
 
-@cached
-def _whatever_driver(free: Situation, wish: Wish) -> Route | None:
-    """The best route of a situation without a driver. Kept: every driver that is asked for needs it again."""
-    routes = ranked(candidates(free, wish)[0], free, wish)
-    return next((each for each in routes if each.consent), None)
-
-
-def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Verdict:
+def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, as_it_is: bool) -> Verdict:
     """A name that stands for several chips: the answer if all agree, else each answer and how to find out."""
     unsure = next(card for card in situation.cards if card.ambiguous)
     answers: list[tuple[Capability, Verdict]] = []
@@ -89,7 +96,8 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> 
             notes=unsure.notes,
         )
         cards = tuple(known if card is unsure else card for card in situation.cards)
-        answers.append((capability, resolve(msgspec.structs.replace(situation, cards=cards), wish, shelf)))
+        alone = msgspec.structs.replace(situation, cards=cards)
+        answers.append((capability, resolve(alone, wish, shelf, as_it_is=as_it_is)))
     candidates = tuple(
         AnswerFor(
             capability=capability,
@@ -121,6 +129,22 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> 
     )
 
 
+def _changed(way: Way, situation: Situation, wish: Wish, rejections: list[Rejection]) -> Verdict:
+    """Nothing works as it is, and something does after a change of the machine."""
+    change = way.route.change
+    reason = reasons.why_nothing(situation, wish, rejections, change) if change else ""
+    route = msgspec.structs.replace(way.route, why=(reason, *way.route.why))
+    return Verdict(
+        notes=_notes(situation, wish, way.route),
+        situation=msgspec.structs.replace(situation, cards=way.situation.cards),
+        wish=wish,
+        recommended=route,
+        routes=(),
+        rejections=tuple(rejections),
+        missing=route.missing,
+    )
+
+
 def _none(
     situation: Situation, wish: Wish, shelf: Sequence[Offer], found: list[Ranked], rejections: list[Rejection]
 ) -> Verdict:
@@ -146,6 +170,12 @@ def _none(
 def _assumed(situation: Situation) -> list[str]:
     """How names, processor and driver were read: said whether or not anything works."""
     found = [note for card in situation.cards for note in card.notes]
+    oldest = releases.torch_releases()[0]
+    if situation.python is not None and Version(situation.python.rstrip("t")) < Version(oldest.pythons("linux")[0]):
+        found.append(
+            f"no PyTorch since {oldest.minor} has a wheel for Python {situation.python}, and none can be built for it: "
+            "what follows is for another Python, beside yours"
+        )
     found += [
         f"NVIDIA supports CUDA in WSL 2 for Pascal and newer: {card.name} may not work there"
         for card in situation.cards

@@ -120,6 +120,11 @@ class Route(Stack, frozen=True, kw_only=True):
     """False: it needs a person's word before it is recommended."""
     change: Change | None = None
 
+    @property
+    def driver_first(self) -> Missing | None:
+        """The driver that has to be installed before anything of it works."""
+        return next((each for each in self.missing if each.what == "driver" and self.change), None)
+
 
 class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None
@@ -138,10 +143,8 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     if have.endswith("t"):
         plain = have.removesuffix("t")
         best = plain if plain in pythons else best
-        why = (
-            f"Python {best} instead of {have}: a free-threaded Python takes wheels of its own, and whether PyTorch "
-            f"{torch} has one is not in Rekindle's data (UNVERIFIED)"
-        )
+        reason = f"a free-threaded Python takes wheels of its own, and PyTorch {torch} has none for it"
+        why = f"Python {best} instead of {have}: {reason}"
         return PythonChoice(python=best, changed=True, why=why)
     why = f"Python {best} instead of {have}: PyTorch {torch} is for Python {spread(pythons)}"
     return PythonChoice(python=best, changed=True, why=why)
@@ -204,8 +207,8 @@ def _activation(situation: Situation, choice: PythonChoice) -> Command:
 
 
 def spread(versions: Iterable[str]) -> str:
-    """`3.8 to 3.11` for a run of versions."""
-    found = list(versions)
+    """`3.8 to 3.11` for a run of versions; free-threaded ones are their own matter."""
+    found = [version for version in versions if not version.endswith("t")]
     return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}" if found else "none"
 
 

@@ -30,12 +30,14 @@ SYSTEMS = ("windows", "linux")
 class Prefer(str, Enum):
     """Which of several routes that work as well is taken.
 
-    `newest`: the newest release. `quickest`: what is ready in minutes, even where it loses something. `complete`: what
-    loses nothing, even where it takes hours. `stable`: the newest whose wheel line is not experimental and whose pair
-    of release and toolkit has been built before, one release behind the newest. `smallest`: the least to download and
-    to build.
+    `cheapest`: the least time, with changes that a person can make and with what a loss is worth counted in minutes.
+    `newest`: the newest release that loses nothing. `quickest`: what is ready in minutes, even where it loses
+    something. `complete`: what loses nothing, even where it takes hours. `stable`: the newest whose wheel line is not
+    experimental and whose pair of release and toolkit has been built before, one release behind the newest.
+    `smallest`: the least to download and to build.
     """
 
+    CHEAPEST = "cheapest"
     NEWEST = "newest"
     QUICKEST = "quickest"
     COMPLETE = "complete"
@@ -155,7 +157,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Version | None = None
     toolset: Version | None = None
     profile: str | None = None
-    prefer: Prefer = Prefer.NEWEST
+    prefer: Prefer = Prefer.CHEAPEST
     community: bool = False
     """A wheel that somebody else built may be recommended."""
     configured_index: bool = False
@@ -193,7 +195,7 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     needs: Sequence[str] = ()
     """Each may name several: `bf16,compile`."""
-    prefer: str = Prefer.NEWEST.value
+    prefer: str = Prefer.CHEAPEST.value
     community: bool = False
     configured_index: bool = False
 

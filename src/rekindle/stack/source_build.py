@@ -468,6 +468,15 @@ def _after(version: str, situation: Situation, plan: str) -> tuple[Command, ...]
     return (*(rekindle(*step, system=situation.system) for step in steps), *last)
 
 
+def complete(route: Route) -> Route:
+    """The same build where the plan that begins it would choose something else unless it is told not to."""
+    if route.route is not RouteKind.SOURCE_BUILD:
+        return route
+    first, *rest = route.commands
+    words = [*first.words[:-2], "--prefer", "complete", *first.words[-2:]]
+    return msgspec.structs.replace(route, commands=(Command(*words, system=first.system), *rest))
+
+
 def after_planning(route: Route, situation: Situation, plan: str) -> Route:
     """The same route once its plan is written: what is left to run begins with the build of that file."""
     if route.route is not RouteKind.SOURCE_BUILD or route.torch is None:

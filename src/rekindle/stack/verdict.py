@@ -42,6 +42,13 @@ class AnswerFor(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
 
 
+class OtherWay(msgspec.Struct, frozen=True, kw_only=True):
+    """Another way, and in what it is the better one: `loses nothing, newest`."""
+
+    wins: str
+    route: Route
+
+
 class Verdict(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The answer of `rekindle plan`. `recommended` has route `none` when nothing works."""
 
@@ -49,8 +56,8 @@ class Verdict(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     situation: Situation
     wish: Wish
     recommended: Route
-    cheaper: Route | None = None
-    """What is ready in minutes after one change, or loses something, where the recommended route takes hours."""
+    alternatives: tuple[OtherWay, ...] = ()
+    """At most two others, each better than the recommended route in something."""
     routes: tuple[Route, ...]
     rejections: tuple[Rejection, ...]
     missing: tuple[Missing, ...]

@@ -17,6 +17,7 @@ from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
+_LONGER = 2
 _QUESTION = re.compile(r"(torch|cuda|python)\s*(?:={1,2}|\s)\s*([\w.+]+)\Z|v?(\d[\w.+]*)\Z", re.IGNORECASE)
 
 
@@ -99,7 +100,7 @@ def _answer(
         sentence = incompatible(spoken, chain[0].sentence if chain else other.summary)
         answer = Answer.IMPOSSIBLE
     else:
-        ways = "; ".join(_way(route) for route in _kinds(asked))
+        ways = "; ".join(_way(route) for route in _kinds(asked, other))
         sentence = f"{spoken} works: {ways}"
         answer = Answer.POSSIBLE
     reason = f", because {_because(best, other)}" if answer is Answer.POSSIBLE else ""
@@ -113,16 +114,17 @@ def incompatible(spoken: str, because: str) -> str:
     return f"{spoken} is not compatible: {because}"
 
 
-def _kinds(asked: Verdict) -> list[Route]:
-    """The best route of each kind."""
-    best: dict[RouteKind, Route] = {}
+def _kinds(asked: Verdict, first: Route) -> list[Route]:
+    """What would be recommended, and the best route of each other kind."""
+    best = {first.route: first}
     for route in asked.routes:
         best.setdefault(route.route, route)
     return list(best.values())
 
 
 def _way(route: Route) -> str:
-    return describe(route) + (f", which loses something ({route.loses[0]})" if route.loses else "")
+    after = f" once you {route.change.text}" if route.change else ""
+    return describe(route) + after + (f", which loses something ({route.loses[0]})" if route.loses else "")
 
 
 def _same(one: Route, other: Route) -> bool:
@@ -130,10 +132,12 @@ def _same(one: Route, other: Route) -> bool:
 
 
 def _because(best: Route, other: Route) -> str:
+    if other.change and not best.change:
+        return f"it works without a change (that one: {other.change.text})"
     if other.loses and not best.loses:
         return "it loses nothing"
-    if other.route.tier > best.route.tier:
-        return "it loses nothing and is the cheaper route"
+    if best.estimate and other.estimate and other.estimate.minutes > _LONGER * best.estimate.minutes:
+        return f"it takes {best.estimate.time} and not {other.estimate.time}"
     if other.torch and best.torch and Version(other.torch) < Version(best.torch):
         return "it is newer"
     return "it is the better-tested option" if other.route is RouteKind.SOURCE_BUILD else "it serves better"

@@ -47,7 +47,8 @@ class RouteShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class AnswerShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     best: RouteShown
-    cheaper: RouteShown | None = None
+    alternatives: tuple[tuple[str, RouteShown], ...] = ()
+    """In what each is better, and the route."""
     others: tuple[tuple[str, ...], ...] = ()
     lacks: tuple[str, ...] = ()
     advice: tuple[tuple[str, str], ...] = ()
@@ -64,11 +65,12 @@ class AnswerShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 def shown(found: Verdict, most: int = 6) -> AnswerShown:
     best = found.recommended
-    others = [route for route in found.routes if route not in (best, found.cheaper)][:most]
+    above = (best, *(each.route for each in found.alternatives))
+    others = [route for route in found.routes if route not in above][:most]
     how = advice(found.situation.capabilities[0]) if len(found.situation.capabilities) == 1 else None
     return AnswerShown(
         best=_route(found, best, decisive=found.decisive),
-        cheaper=_route(found, found.cheaper) if found.cheaper is not None else None,
+        alternatives=tuple((each.wins, _route(found, each.route)) for each in found.alternatives),
         others=tuple(answers.line(route) for route in others),
         lacks=best.lacks,
         advice=how.lines if how else (),

@@ -57,6 +57,32 @@ class ChangeEffort(Row, frozen=True, kw_only=True):
     id: str
     minutes: int
     administrator: bool
+    first: bool
+    """It may be the first answer."""
+
+
+class LossEffort(Row, frozen=True, kw_only=True):
+    """What a loss is worth, in minutes of building that would spare it. `id` is its rule."""
+
+    id: str
+    minutes: int
+
+
+class StillUsed(Row, frozen=True, kw_only=True):
+    id: str
+    first: Version
+
+
+class DisplayCards(Row, frozen=True, kw_only=True):
+    id: str
+    begins: tuple[str, ...]
+
+
+class LibraryUse(Row, frozen=True, kw_only=True):
+    """What fails where a library of torch has no code for the card."""
+
+    id: str
+    operations: str
 
 
 class _Tables(msgspec.Struct, frozen=True):
@@ -66,6 +92,10 @@ class _Tables(msgspec.Struct, frozen=True):
     pace: tuple[CompilerPace, ...]
     further_python: tuple[FurtherPython, ...]
     change: tuple[ChangeEffort, ...]
+    loss: tuple[LossEffort, ...]
+    still_used: tuple[StillUsed, ...]
+    display_cards: tuple[DisplayCards, ...]
+    library: tuple[LibraryUse, ...]
 
 
 @cached
@@ -107,8 +137,28 @@ def build_minutes(row: BuildEffort, system: str, *, cores: int, jobs: int, archi
     return round((cpp + row.cuda_seconds * architectures / min(jobs, cores)) / 60)
 
 
-def change(id: str) -> ChangeEffort:
-    return next(row for row in _tables().change if row.id == id)
+def change(id: str) -> ChangeEffort | None:
+    """None: it is no change that spares a build."""
+    return next((row for row in _tables().change if row.id == id), None)
+
+
+def loss(rule: str) -> int | None:
+    """None: no minutes of building outweigh it."""
+    return next((row.minutes for row in _tables().loss if row.id == rule), None)
+
+
+def operations(file: str) -> str:
+    """What is lost with a library, by the name of its file."""
+    row = next((row for row in _tables().library if row.id == file), None)
+    return row.operations if row else "what runs in it fails on it"
+
+
+def still_used(python: str) -> bool:
+    return Version.parse(python.rstrip("t")) >= _tables().still_used[0].first
+
+
+def shows_pictures(card: str) -> bool:
+    return card.startswith(_tables().display_cards[0].begins)
 
 
 def memory() -> MemoryEffort:

@@ -15,6 +15,8 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
 
     capability: Capability
     first_cuda: Version
+    first_driver_linux: Version | None = None
+    """Named by its release notes, where that is before the driver of `first_cuda`."""
     torch: str
     lacks: tuple[str, ...]
     last_cuda: Version | None = None

@@ -21,6 +21,8 @@ PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
 
 _Key = TypeVar("_Key", bound=Hashable)
 
+_GUEST = "a part of a card in a virtual machine takes the guest driver of the host's vGPU software, not the usual one"
+
 
 class Gpu(Row, frozen=True, kw_only=True):
     """One card: a name and the chip behind it. A name sold with several chips has a row for each."""
@@ -123,8 +125,12 @@ def _found(text: str) -> Match | None:
 
 
 def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
-    """Every card of a command line. One word may name several: `V100,P100`, `8x A100`, `3.5;5.0;6.1`."""
+    """Every card of a command line. One word may name several: `V100,P100`, `8x A100`, `3.5;5.0;6.1`.
+
+    Somebody else's GPU beside one of NVIDIA's is left out, with a note.
+    """
     found: list[Match] = []
+    foreign: list[UnknownName] = []
     for query in queries:
         text = _checked(query)
         if text in _exact():
@@ -133,7 +139,17 @@ def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
         for piece in names.pieces(text):
             # `Tegra X2` is a name, `A100 x2` a number of cards.
             part = names.NamedPart(piece) if by_name(piece) else names.counted(piece)
-            found.append(msgspec.structs.replace(find(part.text), count=part.count))
+            try:
+                found.append(msgspec.structs.replace(find(part.text), count=part.count))
+            except UnknownName as error:
+                if names.vendor(part.text) is None:
+                    raise
+                foreign.append(error)
+    if foreign and not found:
+        raise foreign[0]
+    if foreign:
+        notes = tuple(f"{error.message}: the answer is without it" for error in foreign)
+        found[0] = msgspec.structs.replace(found[0], notes=(*found[0].notes, *notes))
     return tuple(found)
 
 
@@ -352,7 +368,8 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
         listed = ", ".join(f"`{name}` ({capability})" for name, capability in each.items())
         raise UsageError(f"`{text[:80]}` may be several cards", hint=f"name the one you mean: {listed}")
     match = _named(text, found)
-    return msgspec.structs.replace(match, notes=(f"`{text}` is read as {match.name}", *match.notes))
+    guest = (_GUEST,) if names.is_virtual(text) else ()
+    return msgspec.structs.replace(match, notes=(f"`{text}` is read as {match.name}", *guest, *match.notes))
 
 
 def _unknown(text: str) -> UnknownName:
@@ -391,13 +408,14 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
 
 
 def _same_number(typed: str, name: str) -> bool:
-    """Do both have a number in common, or numbers of one length with one digit between them?"""
+    """Do both have a number in common, or numbers of one length with one digit between them or the same digits?"""
     mine, theirs = (re.findall(r"\d+", text.replace("o", "0")) for text in (typed.lower(), name.lower()))
     if not mine or not theirs:
         return not mine
     for one in mine:
         for other in theirs:
-            near = len(one) == len(other) > 2 and sum(a != b for a, b in zip(one, other, strict=True)) == 1
+            swapped = sorted(one) == sorted(other)
+            near = len(one) == len(other) > 2 and (swapped or sum(a != b for a, b in zip(one, other, strict=True)) == 1)
             if one == other or near:
                 return True
     return False

@@ -43,6 +43,14 @@ class _Alias(Row, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
+class _System(Row, frozen=True, kw_only=True):
+    """A machine that is sold or rented by a name of its own, and the cards in it."""
+
+    id: str
+    pattern: str
+    names: tuple[str, ...]
+
+
 class _Words(Row, frozen=True, kw_only=True):
     id: str
     words: tuple[str, ...]
@@ -61,6 +69,7 @@ class Vendor(Row, frozen=True, kw_only=True):
 
 class _Tables(msgspec.Struct, frozen=True):
     alias: tuple[_Alias, ...]
+    system: tuple[_System, ...]
     words: tuple[_Words, ...]
     vendor: tuple[Vendor, ...]
 
@@ -88,14 +97,20 @@ def nobody(text: str) -> bool:
 
 
 def alias(text: str) -> tuple[str, ...]:
-    """The names that a nickname may stand for."""
+    """The names that a nickname may stand for, or the cards of a machine that is called so."""
     said = " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
-    return next((row.names for row in _tables().alias if row.said == said), ())
+    known = next((row.names for row in _tables().alias if row.said == said), ())
+    return known or next((row.names for row in _tables().system if re.fullmatch(row.pattern, said)), ())
 
 
 def aliases() -> tuple[str, ...]:
     """Every nickname."""
     return tuple(row.said for row in _tables().alias)
+
+
+def is_virtual(text: str) -> bool:
+    """`GRID T4-8Q`, `A100-10C`: a part of a card that a hypervisor hands to a guest."""
+    return re.search(r"(?i)-\d+[qcabv]\b", text) is not None
 
 
 def vendors() -> tuple[Vendor, ...]:

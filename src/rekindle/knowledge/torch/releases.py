@@ -40,6 +40,8 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     patches: dict[str, str]
     pythons_windows: tuple[str, ...]
     pythons_linux: tuple[str, ...]
+    free_threaded: dict[str, tuple[str, ...]]
+    """The free-threaded Pythons (`3.13t`) that a patch release has wheels for, on every system."""
     requires_python: str
     variants: tuple[Variant, ...]
     min_cmake: Version
@@ -65,6 +67,10 @@ class TorchRelease(Row, frozen=True, kw_only=True):
 
     def pythons(self, system: str) -> tuple[str, ...]:
         return self.pythons_windows if system == "windows" else self.pythons_linux
+
+    def wheels_for(self, torch: str, system: str) -> tuple[str, ...]:
+        """The Pythons that a patch release has wheels for, free-threaded ones too."""
+        return (*self.pythons(system), *self.free_threaded.get(torch, ()))
 
     def numpy2_from(self, system: str) -> Version | None:
         return self.numpy2_windows_from if system == "windows" else self.numpy2_linux_from

@@ -140,7 +140,7 @@ const REKINDLE = (() => {
     if (route.forms) card.append(...forms(route, name));
     if (route.takes) card.append(element("p", `Takes ${route.takes}`, { className: "takes" }));
     card.append(...list("You lose", route.loses), ...list("Missing on your computer", route.missing));
-    if (route.change) card.append(...list("What would help", [route.change]));
+    if (route.change) card.append(...list(route.works === false ? "What would help" : "First", [route.change]));
     card.append(...list("Not verified", route.unverified));
     if (route.settings) card.append(...list("Set while it runs", route.settings.map(([code, why]) => `${code}: ${why}`)));
     return card;
@@ -169,14 +169,14 @@ const REKINDLE = (() => {
   }
 
   function show(answer, question) {
-    const { best, cheaper } = answer;
+    const best = answer.best, others = answer.alternatives || [];
     const works = best.works !== false;
     const several = question.count > 1 ? answer.several || [] : [];
     byId("headline").textContent = `${question.count > 1 ? `${question.count} x ` : ""}${question.name} on ${question.os === "windows" ? "Windows" : "Linux"}`;
     byId("notes").replaceChildren(...[...question.notes, ...several, ...(answer.notes || [])].map((note) => sentence("p", note)));
-    const title = !works ? "No PyTorch for this" : cheaper ? "Complete: nothing lost" : "Run this";
-    byId("routes").replaceChildren(routeCard(best, "best", title), ...(cheaper ? [routeCard(cheaper, "cheaper", "Quicker: ready-made")] : []));
-    byId("routes").className = cheaper ? "two" : "";
+    const title = works ? "Run this" : "No PyTorch for this";
+    byId("routes").replaceChildren(routeCard(best, "best", title), ...others.map(([wins, route], index) => routeCard(route, `other${index}`, `Or: ${wins}`)));
+    byId("routes").className = others.length > 0 ? "two" : "";
     const more = next(answer.next || []);
     if (answer.chips) more.push(element("h3", "For each chip that was sold under this name"), table(answer.chips, "For each chip"));
     if (best.facts) more.push(element("h3", "What you get"), table(best.facts, "What you get"));

@@ -1,0 +1,108 @@
+"""The cheapest way first, over everything that a person can change; at most two others beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.stack.answers import verdict as text
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Prefer, Wish, named
+from rekindle.stack.verdict import Verdict
+from support.command import rekindle_command
+
+
+def _asked(*cards: str, system: str = "linux", driver: str | None = None, **wish: object) -> Verdict:
+    return resolve(named(cards, system=system, driver=driver), Wish(**wish))  # type: ignore[arg-type]
+
+
+def _other(found: Verdict, wins: str) -> Route:
+    return next(each.route for each in found.alternatives if wins in each.wins)
+
+
+def test_a_driver_comes_before_a_build_of_hours() -> None:
+    """An L40S on R550 was sent to a build of two hours; driver 580 makes the official wheel work."""
+    found = _asked("L40S", driver="550.54.15", torch="2.15.0")
+    best = found.recommended
+    assert (best.route, best.torch) == (RouteKind.OFFICIAL_WHEEL, "2.15.0")
+    assert best.change is not None and best.change.what == "driver"
+    assert "580.65.06" in best.change.text and "administrator" in best.change.text
+    assert [(each.what, each.have) for each in best.missing] == [("driver", "550.54.15")]
+    assert _other(found, "nothing to change").route is RouteKind.SOURCE_BUILD
+    assert _other(found, "quickest").torch == "2.14.1"
+    assert "Driver 580.65.06 or newer (here: 550.54.15)" in text(found)
+
+
+def test_a_display_card_costs_no_build() -> None:
+    found = _asked("GT 710", "RTX 3060")
+    best = found.recommended
+    assert best.route is RouteKind.OFFICIAL_WHEEL and best.change is not None
+    assert best.change.text == "leave GeForce GT 710 out"
+    assert best.loses[0] == "GeForce GT 710 is not used, and that driver does not drive it: R470 is its last"
+    assert [card.name for card in found.situation.cards] == ["GeForce RTX 3060"]
+    build = _other(found, "loses nothing")
+    assert build.route is RouteKind.SOURCE_BUILD and build.arch_list == "3.5;8.6"
+    assert "--prefer complete -o plan.toml" in build.commands[0]
+
+
+def test_a_card_that_computes_is_not_given_up_unasked() -> None:
+    found = _asked("Tesla K40c", "RTX 3060")
+    assert [card.name for card in found.situation.cards] == ["Tesla K40c", "GeForce RTX 3060"]
+    assert _other(found, "quickest").change is not None
+
+
+def test_a_package_of_minutes_comes_before_a_build_of_hours() -> None:
+    """A K40c's ready-made package was line 67 of `--all`."""
+    found = _asked("Tesla K40c")
+    assert found.recommended.route is RouteKind.CONDA_FORGE and found.recommended.change is None
+    assert [each.wins for each in found.alternatives] == ["loses nothing, newest"]
+    assert found.alternatives[0].route.route is RouteKind.SOURCE_BUILD
+
+
+@pytest.mark.parametrize("prefer", [Prefer.NEWEST, Prefer.COMPLETE])
+def test_a_preference_keeps_its_meaning(prefer: Prefer) -> None:
+    found = _asked("Tesla K40c", prefer=prefer)
+    assert (found.recommended.route, found.recommended.torch) == (RouteKind.SOURCE_BUILD, "2.7.1")
+    assert [each.wins for each in found.alternatives] == (["quickest"] if prefer is Prefer.NEWEST else [])
+
+
+def test_what_was_asked_for_is_not_given_up_first() -> None:
+    found = _asked("Tesla K40c", torch="2.7.1")
+    assert (found.recommended.route, found.recommended.torch) == (RouteKind.SOURCE_BUILD, "2.7.1")
+    other = _other(found, "quickest")
+    assert other.change is not None and other.change.text == "take PyTorch 2.4.1 instead"
+
+
+def test_a_library_without_code_for_the_card_is_offered_and_not_first() -> None:
+    """MAGMA's code for 7.5: until it is known to fail loudly, its wheel is a choice."""
+    found = _asked("T4")
+    assert found.recommended.torch == "2.14.1"
+    assert _other(found, "newest").torch == "2.15.0"
+
+
+def test_what_is_ready_as_it_is_stays_first() -> None:
+    """A newer driver would allow a newer release: said, and never in front of what works tonight."""
+    found = _asked("L40S", driver="550.54.15")
+    assert found.recommended.change is None and found.recommended.torch == "2.14.1"
+    newest = _other(found, "newest")
+    assert newest.torch == "2.15.0" and newest.change is not None and newest.change.what == "driver"
+    assert _asked("RTX 4090").alternatives == ()
+
+
+def test_two_changes_are_found_where_one_is_not_enough() -> None:
+    found = _asked("GT 710", "RTX 3060", driver="470.256.02", torch="2.15.0")
+    assert found.recommended.change is not None
+    assert "leave GeForce GT 710 out and install the driver" in found.recommended.change.text
+
+
+def test_the_plan_that_begins_a_build_leads_to_that_build() -> None:
+    build = _other(_asked("GT 710", "RTX 3060"), "loses nothing")
+    words = [str(word) for word in build.commands[0].words[1:-2]]
+    again = rekindle_command(*words, "--json").json()["recommended"]
+    assert (again["route"], again["torch"], again["arch_list"]) == ("source-build", build.torch, build.arch_list)
+
+
+def test_install_changes_no_driver() -> None:
+    seen = rekindle_command("install", "--gpu", "L40S", "--driver", "550.54.15", "--torch", "2.15.0", "--dry-run")
+    assert seen.code == 5 and "first install the driver 580.65.06 or newer" in seen.err
