@@ -10,6 +10,7 @@ import pytest
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.asked import Asked
 from rekindle.review.document import read
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
@@ -23,7 +24,9 @@ TOOLKITS = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA"
 def reviewed(
     text: str, name: str = "build.bat", *, gpu: Capability | None = None, torch: str | None = None
 ) -> Reviewed:
-    return review_script(read(text, name=name), gpus=(gpu,) if gpu else (), torch=Version(torch) if torch else None)
+    return review_script(
+        read(text, name=name), Asked(gpus=(gpu,) if gpu else (), torch=Version(torch) if torch else None)
+    )
 
 
 def ids(
@@ -317,7 +320,7 @@ def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
     good.write_text(GOOD_SHELL, encoding="utf-8", newline="\n")
     seen = rekindle_command("review", str(nothing))
     assert seen.code == 9 and "nothing was checked" in seen.out
-    assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["checked"] is False
+    assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["recognised"] is False
     assert rekindle_command("review", str(nothing), str(good)).code == 9
     assert rekindle_command("review", str(good)).code == 0
     nothing.write_text("if true; then\n", encoding="utf-8", newline="\n")
@@ -329,7 +332,7 @@ def test_a_build_by_rekindle_is_a_build(tmp_path: Path, line: str) -> None:
     script = tmp_path / "Dockerfile"
     script.write_text(f"FROM ubuntu:22.04\nWORKDIR /src\nRUN {line}\n", encoding="utf-8")
     seen = rekindle_command("review", str(script))
-    assert seen.code == 0 and "accepted" in seen.out and "`rekindle build`" in seen.out
+    assert seen.code == 0 and "no fault found" in seen.out and "`rekindle build`" in seen.out
     script.write_text("FROM ubuntu:22.04\nRUN rekindle doctor\n", encoding="utf-8")
     assert rekindle_command("review", str(script)).code == 9
 

@@ -13,6 +13,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review import report
+from rekindle.review.asked import Asked
 from rekindle.review.document import read
 from rekindle.review.review import Reviewed, review_script
 
@@ -23,8 +24,7 @@ TORCH_SH = "cd pytorch\npython setup.py bdist_wheel\n"
 def reviewed(name: str, text: str, *, gpu: str | None = None, torch: str | None = None) -> Reviewed:
     return review_script(
         read(text, name=name),
-        gpus=(Capability.parse(gpu),) if gpu else (),
-        torch=Version(torch) if torch else None,
+        Asked(gpus=(Capability.parse(gpu),) if gpu else (), torch=Version(torch) if torch else None),
     )
 
 

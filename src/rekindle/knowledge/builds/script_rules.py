@@ -80,7 +80,7 @@ class Outside(Row, frozen=True, kw_only=True):
 
 
 class PinsTorch(Row, frozen=True, kw_only=True):
-    """Packages each release of which asks for one torch: without a pin, pip replaces the torch that is there."""
+    """Packages that ask for torch: for one release (then pip replaces the torch that is there), or for any."""
 
     packages: tuple[str, ...]
 
@@ -93,6 +93,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     extension: tuple[ExtensionRow, ...]
     outside: tuple[Outside, ...]
     pins_torch: tuple[PinsTorch, ...]
+    needs_torch: tuple[PinsTorch, ...]
 
 
 @cached
@@ -132,3 +133,8 @@ def outside() -> frozenset[str]:
 def pins_torch(name: str) -> bool:
     """Whether each release of a package asks for one torch."""
     return any(name in row.packages for row in script_rules().pins_torch)
+
+
+def needs_torch(name: str) -> bool:
+    """Whether a package brings a torch where there is none."""
+    return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name)

@@ -65,7 +65,7 @@ def _other_python(subject: Subject) -> Iterator[Raised]:
     if made is None:
         return
     for step in subject.builds:
-        number = re.fullmatch(r"(?:python|pip)(3\.\d+)(?:\.exe)?", step.item.words[0].text.lower())
+        number = re.fullmatch(r"(?:python|pip)(3\.\d{1,3})(?:\.exe)?", step.item.words[0].text.lower())
         active = any(_activates(each) and each.order < step.item.order for each in subject.trace.invocations)
         if number and active and step.item.reached and Version(number[1]) != made.version:
             yield raised("python-other", step.line, python=number[1], made=made.version, line_made=made.line)

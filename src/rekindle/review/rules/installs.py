@@ -13,13 +13,12 @@ from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
-from rekindle.review.packages import Install, Wanted
+from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
 
 _LIST = 4
-_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\Z")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -191,43 +190,11 @@ def _below_two(specifier: str | None) -> bool:
     exact = exact_version(specifier)
     if exact is not None:
         return exact.major < 2
-    return all(_excludes(specifier, version) for version in ("2.0.0", "2.0.2", "2.1.0", "2.2.0", "2.4.0", "2.99.0"))
+    return all(excludes(specifier, version) for version in ("2.0.0", "2.0.2", "2.1.0", "2.2.0", "2.4.0", "2.99.0"))
 
 
 def _admits(specifier: str, version: Version) -> bool:
-    return not _excludes(specifier, str(version))
-
-
-def _excludes(specifier: str | None, version: str) -> bool:
-    """Whether a version is outside of what was asked for; what cannot be read excludes nothing."""
-    parts = [part.strip() for part in (specifier or "").split(",") if part.strip()]
-    answers = [_holds(part, version) for part in parts]
-    if None not in answers:
-        return not all(answers)
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    try:
-        return not SpecifierSet(specifier or "").contains(version, prereleases=True)
-    except InvalidSpecifier:
-        return False
-
-
-def _holds(part: str, version: str) -> bool | None:
-    """One clause over plain numbers; None for anything else, which packaging (slow to import) has to read."""
-    match = _CLAUSE.match(part)
-    if match is None or not re.fullmatch(r"[\d.]+", version):
-        return None
-    sign, asked, star = match[1], [int(item) for item in match[2].split(".")], match[3]
-    have = [int(item) for item in version.split(".")]
-    length = max(len(asked), len(have))
-    left, right = have + [0] * (length - len(have)), asked + [0] * (length - len(asked))
-    if star or sign == "~=":
-        same = have[: len(asked) - (sign == "~=")] == asked[: len(asked) - (sign == "~=")]
-        return {"==": same, "!=": not same, "~=": same and left >= right}.get(sign)
-    return {
-        "==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
-        ">=": left >= right,
-    }.get(sign)  # fmt: skip
+    return not excludes(specifier, str(version))
 
 
 def _cmake(subject: Subject) -> Iterator[Raised]:
@@ -255,7 +222,7 @@ def _cmake(subject: Subject) -> Iterator[Raised]:
 
 def _below_four(specifier: str | None) -> bool:
     exact = exact_version(specifier)
-    return exact.major < 4 if exact is not None else _excludes(specifier, "4.0.0")
+    return exact.major < 4 if exact is not None else excludes(specifier, "4.0.0")
 
 
 def _pins(subject: Subject) -> Iterator[Raised]:
