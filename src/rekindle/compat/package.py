@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
-from rekindle.core.errors import UnknownName
-from rekindle.core.version import Version
+from rekindle.core.errors import UnknownName, UsageError
+from rekindle.core.version import Range, Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
@@ -13,12 +13,16 @@ from rekindle.knowledge.torch.releases import full_version
 
 
 def made_for(package: str, version: str) -> tuple[str, ...]:
-    """The torch releases that a release of a package was made for; empty where the tables do not know."""
+    """The torch releases that a release of a package, or the newest of a range, was made for; empty: not known."""
     if package in companions.PROJECTS:
         try:
             return tuple(sorted(companions.made_with(package, version), key=Version))
-        except UnknownName:
+        except (UnknownName, UsageError):
             return ()
+    if version[:1] in "<>=!~":
+        asked = Range(version)
+        rows = [row for row in extension_homes.wheels(package) if asked.holds(row.version)]
+        return tuple(full_version(each) for row in rows[-1:] for each in row.torch)
     number = Version.find(version)
     rows = [row for row in extension_homes.wheels(package) if _is_of(row, version, number)]
     row = max(rows, key=lambda each: len(each.version), default=None)

@@ -17,7 +17,7 @@ _ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
 _PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
 _SOURCE = "the name of the file, which its makers choose by what it was built with"
 # torch's own wheels for Linux: the old C++ ABI before 2.6, the new one from 2.7 on.
-_OLD_ABI_TO, _NEW_ABI_FROM = Version("2.5"), Version("2.7")
+_NEW_ABI_FROM = Version("2.7")
 
 
 class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +57,10 @@ def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | No
     later = "andhigher" in built.name and built.torch is not None and have.major_minor > built.torch
     if built.torch is not None and have.major_minor != built.torch and not later:
         return _clash(built, f"torch {built.torch}", f"the environment has torch {torch}")
-    new = True if have.major_minor >= _NEW_ABI_FROM else False if have.major_minor <= _OLD_ABI_TO else None
-    if built.new_abi is not None and new is not None and built.new_abi != new and system == "linux":
+    # Of 2.6 only the line cu126 has the new one.
+    new = have.major_minor >= _NEW_ABI_FROM or (have.major_minor == Version("2.6") and line == "cu126")
+    known = have.major_minor != Version("2.6") or line is not None
+    if built.new_abi is not None and known and built.new_abi != new and system == "linux":
         words = ("TRUE", "FALSE") if built.new_abi else ("FALSE", "TRUE")
         return _clash(built, f"the C++ ABI {words[0]}", f"torch {torch} from pip has {words[1]}")
     cuda = CudaLine.parse(line)

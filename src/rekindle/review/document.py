@@ -158,14 +158,15 @@ def _dialect(name: str, text: str) -> Dialect | None:
         return yaml_kind(text)
     if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None
-    if suffix in (".txt", ".in", ".pip") and _is_list(text):
+    named = re.match(r"(?:requirements|constraints)\b|.*[-_]requirements\.", base)
+    if suffix in (".txt", ".in", ".pip") and (named or _is_list(text)):
         return Dialect.REQUIREMENTS
     return _guessed(text)
 
 
 def _is_list(text: str) -> bool:
     """Every line that says something is a requirement, an option of pip or an address."""
-    rows = [row for line in text.split("\n") if (row := re.sub(r"(?:^|\s)#.*", "", line).strip())]
+    rows = [row for line in text.replace("\\\n", " ").split("\n") if (row := re.sub(r"(?:^|\s)#.*", "", line).strip())]
     return bool(rows) and all(_LISTED.match(row) for row in rows)
 
 

@@ -21,6 +21,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, CudaLine, variant_of
+from rekindle.review.document import LISTS
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.subject import Subject, exact_version
@@ -204,7 +205,10 @@ class ScriptEnvironments:
             return None
         if asks is not None and asks.source is not None:
             return msgspec.structs.replace(base, kind="other", question="what is built from its source is not known")
-        limit = found.limits.get("torch", "")
+        if found.has("--no-index"):
+            words = "which torch is taken: `--no-index` leaves the wheels of the machine"
+            return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+        limit = self._pinned(found, wanted, bringer)
         unread = self._unread(found)
         if unread and not limit and exact_version(bringer.requirement) is None:
             words = f"which torch is taken: what `{unread[:60]}` says is not known"
@@ -225,6 +229,15 @@ class ScriptEnvironments:
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch
 
+    def _pinned(self, found: Install, wanted: Sequence[Wanted], bringer: Wanted) -> str:
+        """What else decides in the same command: constraints, and packages that go with one torch."""
+        limits = [found.limits.get("torch", "")]
+        for each in wanted if exact_version(bringer.requirement) is None else ():
+            if each is not bringer and pins_torch(each.name) and each.requirement and each.source is None:
+                own = self._requirement(each, [])
+                limits += [own] if own and own.startswith("==") else []
+        return ",".join(each for each in limits if each)
+
     def _unread(self, found: Install) -> str | None:
         """A list of requirements or constraints that nobody could read."""
         lists = [name for name in (*found.lists, *found.constraints) if not name.endswith((".yml", ".yaml"))]
@@ -238,9 +251,12 @@ class ScriptEnvironments:
         """The package that brings a torch although none is named."""
         if found.has("--no-deps"):
             return None
+        joint = self.subject.document.dialect in LISTS and bool(before)
         for each in wanted:
             if each.source is not None or each.wheel is not None:
                 continue
+            if joint and exact_version(each.requirement) is None:
+                continue  # one resolution for the whole list, and torch is in it
             if pins_torch(each.name) or (not before and needs_torch(each.name)):
                 return each
         return None
@@ -255,9 +271,12 @@ class ScriptEnvironments:
             return f"=={rows[-1]}" if rows else None
         if bringer.requirement is None:
             return None
+        if pins_torch(bringer.name) and bringer.requirement:
+            rows = packages.made_for(bringer.name, bringer.requirement)
+            return f"=={rows[-1]}" if rows else None
         if pins_torch(bringer.name) and not bringer.requirement and before and before[-1].version:
             return ">" + before[-1].version  # its newest release asks for the newest torch
-        return "" if not pins_torch(bringer.name) or not bringer.requirement else None
+        return ""
 
     def _from_index(self, found: Install, requirement: str, base: ScriptTorch) -> ScriptTorch:
         """What pip or uv takes: from PyTorch's index of a line, else from the ordinary one."""

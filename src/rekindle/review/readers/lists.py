@@ -79,6 +79,7 @@ class _CondaReader(YamlReader):
                 pips += listed(inner.value, row) if inner.id == "scalar" else []
         _ran(self.trace, ["conda", "create", "-y", "-n", name, *channels], words, last=words[-1].line if words else 0)
         # conda runs pip inside of the environment that it has just made.
+        _ran(self.trace, ["conda", "activate"], [Word(name, name, pips[0].line)] if pips else [])
         _ran(self.trace, ["pip", "install"], pips, last=pips[-1].line if pips else 0)
 
     def recipe(self, root: Node) -> None:

@@ -258,11 +258,22 @@ class _ShellReader:
             )
         )
 
+    def _joined(self, before: Word, after: Word) -> Word:
+        """One word that the grammar took for two: `a-$X-$Y.whl` ends at the second `$` for it."""
+        name = re.match(r"[A-Za-z_]\w*", after.raw) if before.raw.endswith("$") else None
+        value = self.recorder.lookup(name[0]) if name else None
+        text = before.text.removesuffix("$") if value is not None else before.text
+        rest = after.text[name.end() :] if name and value is not None else after.text
+        known = before.known and after.known and (name is None or (value is not None and value.known))
+        whole = text + (value.text if value is not None else "") + rest
+        return Word(whole, before.raw + after.raw, before.line, before.quoted, known)
+
     def _command(
         self, node: Node, checked: bool, piped: tuple[str, ...], redirects: tuple[Redirect, ...], after: str
     ) -> None:
         prefix: list[Assignment] = []
         words: list[Word] = []
+        ended = -1
         for child in node.children:
             if child.type == "variable_assignment":
                 prefix.append(self._prefix(child))
@@ -271,7 +282,13 @@ class _ShellReader:
             elif child.type in ("file_redirect", "herestring_redirect"):
                 redirects = (*redirects, self._redirect(child))
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
-                words += self.word(child).apart()
+                touching = bool(words) and child.start_byte == ended
+                words[-1:] = (
+                    [self._joined(words[-1], self.word(child))]
+                    if touching
+                    else [*words[-1:], *self.word(child).apart()]
+                )
+            ended = child.end_byte
         if not words:
             return
         name = words[0].text

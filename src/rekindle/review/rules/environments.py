@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rekindle.core.version import Version
-from rekindle.review.document import Dialect
+from rekindle.review.document import LISTS, Dialect
 from rekindle.review.pythons import environment_python
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
@@ -14,6 +14,8 @@ from rekindle.review.trace import Invocation
 
 
 def check(subject: Subject) -> Iterator[Raised]:
+    if subject.document.dialect in LISTS:
+        return  # what reads the list makes the environment and works in it
     if subject.notes:
         yield from (found for found in _activated(subject) if found.rule == "environment-other")
         return

@@ -38,8 +38,11 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
         item.name == "PIP_NO_BUILD_ISOLATION" for item in subject.trace.assignments if item.how == "environment"
     )
     told: set[int] = set()
+    old = _old_pip(subject)
     for step in subject.builds:
         if not step.isolated or switched_off or step.line in told or step.what == "other":
+            continue
+        if step.how == "pip" and step.what == "extension" and old:
             continue
         if any(own.name in ("BUILD_NO_CUDA", "FORCE_CPU", "NO_CUDA") and own.value == "1" for own in step.item.prefix):
             continue
@@ -57,6 +60,15 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
             )
         elif not re.search(r"\.\[", step.item.text):
             yield raised("isolation-maybe", step.line)
+
+
+def _old_pip(subject: Subject) -> bool:
+    """A pip before 25.3, which builds what has only a setup.py without isolation: pinned, or that of an old Python."""
+    python = python_of(subject)
+    if python is not None and python.version <= Version("3.8"):
+        return True
+    pins = [item.requirement for found in subject.installs if (item := found.named("pip")) is not None]
+    return any(pin and excludes(pin, "25.3") and excludes(pin, "26.0") for pin in pins)
 
 
 def _redirects(subject: Subject) -> Iterator[Raised]:
@@ -314,6 +326,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
 
 def _questions(subject: Subject) -> Iterator[Raised]:
     unattended = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
+    unattended = unattended or re.search(r"(?m)^#(?:SBATCH|PBS|BSUB|\$ -)", subject.document.text) is not None
     told: set[str] = set()
     piped = {(program, item.line) for item in subject.trace.invocations for program in item.piped}
     for item in subject.trace.invocations:

@@ -20,7 +20,7 @@ from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
 from rekindle.model.cuda_line import CudaLine, index_of
-from rekindle.review.environment import TorchReplaced, environments_of
+from rekindle.review.environment import ScriptTorch, TorchReplaced, environments_of
 from rekindle.review.judging import answered, better
 from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
@@ -50,7 +50,7 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             yield raised(
                 "torch-no-such-wheel", torch.line, torch=torch.version, variant=torch.variant, official=official
             )
-    told = {(each.after.line, each.after.order) for each in made.replaced}
+    told = {(each.after.line, each.after.order) for each in _changes(subject)}
     for answers in answered(subject):
         for torch, answer in answers.clashes:
             if (torch.line, torch.order) in told:
@@ -58,13 +58,16 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             rule = "wheel-not-for-the-card"
             if torch.variant == CPU:
                 rule = "torch-cpu-only" if any(each.fits for each in answered(subject)) else "torch-no-cuda"
-            note = "" if torch.pinned or torch.kind == "image" else ", the newest one, which is taken here"
-            yield raised(
-                rule, torch.line, sentence=answer.sentence, note=note, better=better(torch, answers.situation),
-                source=answer.source,
-            )  # fmt: skip
+            note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
+            said, other = _of(torch, answer.sentence), better(torch, answers.situation)
+            yield raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
         for torch, sentence in answers.loses:
             yield raised("wheel-loses", torch.line, sentence=sentence, torch=torch.spoken)
+
+
+def _of(torch: ScriptTorch, sentence: str) -> str:
+    """The sentence with the torch that it is about, if it does not name it."""
+    return sentence if "torch" in sentence else f"{torch.spoken}: {sentence}"
 
 
 def _python(subject: Subject) -> Iterator[Raised]:
@@ -153,15 +156,17 @@ def _with_torch(name: str) -> bool:
 
 def _replaced(subject: Subject) -> Iterator[Raised]:
     """A later command that lets pip choose torch anew."""
-    if subject.notes:
-        return
-    for change in environments_of(subject).replaced:
-        before, found = change.before, change.found
-        if before.order == change.after.order or before.variant in (None, CPU) or _kept(found):
-            continue
-        if before.kind == "image" and not before.version:
-            continue
+    for change in _changes(subject):
         yield _replacement(subject, change)
+
+
+def _changes(subject: Subject) -> Iterator[TorchReplaced]:
+    for change in environments_of(subject).replaced if not subject.notes else ():
+        before = change.before
+        if before.order == change.after.order or before.variant in (None, CPU) or _kept(change.found):
+            continue
+        if before.kind != "image" or before.version:
+            yield change
 
 
 def _kept(found: Install) -> bool:
