@@ -66,8 +66,13 @@ def command(
 
         result = correct.corrected(scripts[0], asked)
         console.say(result.difference or "nothing to correct that is certain")
-        if not result.difference:
-            console.say("nothing was written" if output is not None else "")
+        if result.refused:
+            lines = ", ".join(map(str, result.refused))
+            console.say(f"not corrected, because it would bring another fault: line {lines}")
+        if not result.difference and output is not None:
+            console.say("nothing was written")
+        elif not result.difference:
+            pass
         elif output is not None:
             correct.write(result, output)
             console.say(f"wrote {output}")

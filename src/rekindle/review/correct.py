@@ -28,6 +28,8 @@ class Corrected(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     difference: str
     left: int
+    refused: tuple[int, ...] = ()
+    """Lines whose correction was not made: it would bring another fault."""
 
 
 def corrected(path: Path, asked: Asked | None = None) -> Corrected:
@@ -48,10 +50,12 @@ def corrected(path: Path, asked: Asked | None = None) -> Corrected:
     difference = "\n".join(difflib.unified_diff(old, new_lines, str(path), f"{path} (corrected)", lineterm="", n=1))
     changed = sum(1 for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++"))
     removed = sum(1 for line in difference.splitlines() if line.startswith("-") and not line.startswith("---"))
+    open_lines = tuple(sorted({each.line for each in after.remarks if each.certain}))
     left = sum(remark.state is State.FAIL for remark in after.remarks)
     return Corrected(
-        text=text, encoding=original.encoding, changed=max(changed, removed), difference=difference, left=left
-    )
+        text=text, encoding=original.encoding, changed=max(changed, removed), difference=difference, left=left,
+        refused=open_lines,
+    )  # fmt: skip
 
 
 def write(result: Corrected, output: Path) -> None:
@@ -104,4 +108,6 @@ def _close(lines: list[str | None], first: int, last: int) -> None:
 
 
 def _ids(answer: Reviewed) -> set[str]:
-    return {f"{remark.id}: {remark.found}" for remark in answer.remarks if remark.state is not State.PASS}
+    """What a script has against it, and how much of it cannot be read: neither may grow."""
+    unread = {f"unread {number}" for number in range(len(answer.not_understood))}
+    return unread | {f"{remark.id}: {remark.found}" for remark in answer.remarks if remark.state is not State.PASS}

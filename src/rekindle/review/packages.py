@@ -20,6 +20,16 @@ _VALUED = frozenset(
     | {"--project", "--directory", "--extra", "-E", "--requirements", "--constraints", "--override", "--feature"}
     | {"--upgrade-package", "-P", "--manifest-path", "--index-strategy", "--link-mode", "--platform-tag", "--optional"}
 )
+_FLAGS = """
+--upgrade --user --no-deps --pre --quiet --verbose --yes --editable --no-cache-dir --force-reinstall
+--ignore-installed --no-build-isolation --no-index --prefer-binary --debug --disable-pip-version-check --no-input
+--require-hashes --no-clean --isolated --compile --break-system-packages --no-warn-script-location --no-warn-conflicts
+--root-user-action --system --ignore-requires-python --use-pep517 --no-use-pep517 --check-build-dependencies --dry-run
+--build-option --use-feature --use-deprecated --exists-action --cert --client-cert --no-color
+--no-python-version-warning --keyring-provider --hash --resume-retries --no-compile --reinstall --no-verify-hashes
+--all-extras --no-sources --no-build --exact --help --version --process-dependency-links --build
+"""
+PIP_OPTIONS = (*_FLAGS.split(), *sorted(each for each in _VALUED if each.startswith("--")))
 _INDEXES = frozenset(
     {"-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links", "--source"}
 )

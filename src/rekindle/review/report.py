@@ -128,7 +128,8 @@ def _remark(same: Sequence[Remark]) -> str:
     if remark.text and remark.state is not State.PASS:
         lines.append(f"{' ' * 21}- {remark.text}")
         if remark.corrected is not None:
-            lines.append(f"{' ' * 21}+ {remark.corrected.strip() or '(delete this line)'}")
+            sign = "+" if remark.certain else "?"  # what `--fix` writes, and what you decide
+            lines.append(f"{' ' * 21}{sign} {remark.corrected.strip() or '(delete this line)'}")
     return "\n".join(lines)
 
 

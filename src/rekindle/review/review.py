@@ -23,6 +23,7 @@ from rekindle.review.rules import (
     environments,
     failures,
     installs,
+    lines,
     options,
     order,
     shells,
@@ -88,7 +89,7 @@ def review_script(document: Document, asked: Asked | None = None) -> Reviewed:
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (architecture, toolchain, options, installs, wheels, order, environments, words, shells, failures)
+    parts = (architecture, toolchain, options, installs, wheels, order, environments, words, shells, lines, failures)
     found = [each for part in parts for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]

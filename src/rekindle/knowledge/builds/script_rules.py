@@ -85,6 +85,16 @@ class PinsTorch(Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
+class LineRow(Row, frozen=True, kw_only=True):
+    """A fault that one line shows: `rule` says it, with what the first group of `pattern` (RE2) found."""
+
+    rule: str
+    dialects: tuple[str, ...]
+    pattern: str
+    why: str = ""
+    instead: str = ""
+
+
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[Pin, ...]
     pair: tuple[Pair, ...]
@@ -94,6 +104,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[Outside, ...]
     pins_torch: tuple[PinsTorch, ...]
     needs_torch: tuple[PinsTorch, ...]
+    line: tuple[LineRow, ...]
 
 
 @cached

@@ -233,6 +233,8 @@ def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str 
             number = re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d+)", value.text) if value is not None else None
             if value is not None and number:
                 return Version(number[1]), None, value.line
+    if toolset is None and studio is None and item.system == "windows" and subject.document.dialect is Dialect.WORKFLOW:
+        studio = "2022"  # that of windows-latest, whose newest toolset is taken
     return toolset, studio, line
 
 
