@@ -17,6 +17,7 @@ def ids(text: str, name: str) -> set[tuple[int, str]]:
 
 MEMORY = "for /f %%a in ('wmic ComputerSystem get TotalPhysicalMemory') do set MEM=%%a\n"
 IMAGE = "FROM nvidia/cuda:12.8.0-devel-ubuntu24.04\nRUN apt-get update && apt-get install -y python3-pip\n"
+OLD = "FROM nvidia/cuda:10.2-devel-ubuntu18.04\n"
 TREE = "git clone --recursive https://github.com/pytorch/pytorch\ncd pytorch\npython setup.py {}\n"
 CUDA = "      - uses: Jimver/cuda-toolkit@v0.2.14\n        with:\n          cuda: '{}'\n"
 BUILD = (
@@ -56,6 +57,21 @@ BUILD = (
         ("number-as-text", 1, "a.bat", 'if "%GB%" LSS "16" set J=2\n', 'if "%A%"=="16" set J=2\n'),
         ("number-as-text", 2, "a.bat", MEMORY + "if %MEM% GTR 16 set J=8\n", MEMORY + "if %OTHER% GTR 16 set J=8\n"),
         ("export-space", 1, "a.sh", "export MAX_JOBS =8\n", "export MAX_JOBS=8\n"),
+        ("requirement-invalid", 1, "requirements.txt", "torch>=2.3.1+cu121\n", "torch>=2.3.1\n"),
+        (
+            "local-no-index", 1, "a.sh", "pip install torch==2.0.1+cu118\n",
+            "pip install torch==2.0.1+cu118 -f https://download.pytorch.org/whl/torch_stable.html\n",
+        ),
+        ("local-no-index-list", 1, "requirements.txt", "torch==2.0.1+cu118\n", "torch==2.0.1\n"),
+        (
+            "get-pip-too-new", 2, "Dockerfile", OLD + "RUN wget https://bootstrap.pypa.io/get-pip.py\n",
+            OLD + "RUN wget https://bootstrap.pypa.io/pip/3.6/get-pip.py\n",
+        ),
+        ("source-in-sh", 2, "Dockerfile", OLD + "RUN source run.sh\n", OLD + "RUN . ./run.sh\n"),
+        (
+            "source-in-sh", 2, "Dockerfile", OLD + "RUN cd x && source run.sh\n",
+            OLD + 'SHELL ["/bin/bash", "-c"]\nRUN source run.sh\n',
+        ),
         ("export-space", 1, "a.sh", "export MAX_JOBS= 8\n", "export MAX_JOBS= OTHER=3\n"),
         ("path-replaced", 1, "a.bat", "set PATH=C:\\CUDA\\bin\n", "set PATH=C:\\CUDA\\bin;%PATH%\n"),
         ("path-replaced", 1, "a.sh", "export PATH=/usr/local/cuda/bin\n", "export PATH=/usr/local/cuda/bin:$PATH\n"),

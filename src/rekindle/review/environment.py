@@ -225,6 +225,8 @@ class ScriptEnvironments:
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
             return None
         torch = self._from_index(found, requirement, msgspec.structs.replace(base, line=bringer.line, by=bringer.name))
+        if torch.version is None and here is not None and bringer.name != "torch":
+            return None  # there is nothing newer than what is there
         if here is not None and not here.same(torch) and (bringer.name != "torch" or not bringer.requirement):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch
@@ -318,6 +320,14 @@ class ScriptEnvironments:
         if line is None:
             line = _ordinary_of(version, base.system, self.subject.machine)
         return msgspec.structs.replace(base, version=version, variant=line, pinned=exact is not None, index=index)
+
+    def has_no_index(self, found: Install) -> bool:
+        """Only the Python package index is asked, as far as the script says."""
+        names = (*_INDEX_VARIABLES, "PIP_CONFIG_FILE")
+        told = re.search(r"pip3? config set|pip\.conf|pip\.ini|extra-index-url|find-links", self.subject.document.text)
+        if told or any(self.subject.visible(name, found.item) is not None for name in names):
+            return False
+        return not (found.index or found.find or found.backend or found.lists or found.has("--no-index"))
 
     def _index(self, found: Install) -> tuple[str | None, bool]:
         """The index that counts for torch, and whether it is the only one."""

@@ -85,7 +85,7 @@ class PinsTorch(Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
-class LineRow(Row, frozen=True, kw_only=True):
+class ScriptLine(Row, frozen=True, kw_only=True):
     """A fault that one line shows: `rule` says it, with what the first group of `pattern` (RE2) found."""
 
     rule: str
@@ -93,6 +93,8 @@ class LineRow(Row, frozen=True, kw_only=True):
     pattern: str
     why: str = ""
     instead: str = ""
+    unless: str = ""
+    """Where this is anywhere in the script, the line is right."""
 
 
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +106,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[Outside, ...]
     pins_torch: tuple[PinsTorch, ...]
     needs_torch: tuple[PinsTorch, ...]
-    line: tuple[LineRow, ...]
+    line: tuple[ScriptLine, ...]
 
 
 @cached

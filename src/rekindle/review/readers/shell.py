@@ -258,16 +258,6 @@ class _ShellReader:
             )
         )
 
-    def _joined(self, before: Word, after: Word) -> Word:
-        """One word that the grammar took for two: `a-$X-$Y.whl` ends at the second `$` for it."""
-        name = re.match(r"[A-Za-z_]\w*", after.raw) if before.raw.endswith("$") else None
-        value = self.recorder.lookup(name[0]) if name else None
-        text = before.text.removesuffix("$") if value is not None else before.text
-        rest = after.text[name.end() :] if name and value is not None else after.text
-        known = before.known and after.known and (name is None or (value is not None and value.known))
-        whole = text + (value.text if value is not None else "") + rest
-        return Word(whole, before.raw + after.raw, before.line, before.quoted, known)
-
     def _command(
         self, node: Node, checked: bool, piped: tuple[str, ...], redirects: tuple[Redirect, ...], after: str
     ) -> None:
@@ -284,7 +274,7 @@ class _ShellReader:
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
                 touching = bool(words) and child.start_byte == ended
                 words[-1:] = (
-                    [self._joined(words[-1], self.word(child))]
+                    [self.recorder.glued(words[-1], self.word(child))]
                     if touching
                     else [*words[-1:], *self.word(child).apart()]
                 )

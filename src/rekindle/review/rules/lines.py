@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from rekindle.core.regex import re2
-from rekindle.knowledge.builds.script_rules import LineRow, script_rules
+from rekindle.core.version import Version
+from rekindle.knowledge.builds.script_rules import ScriptLine, script_rules
 from rekindle.knowledge.tables import cached
 from rekindle.review.builds import image_system
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import PIP_OPTIONS
-from rekindle.review.pythons import image_of
+from rekindle.review.pythons import image_of, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 
 _SYSTEM_PATHS = re.compile(r"(?i)system32|systemroot|windir|/usr/bin|/bin:|:/bin|path|conda|\$|%|!")
+_GET_PIP_FROM = Version("3.9")
 _MANAGED_FROM = {"ubuntu": 23.04, "debian": 12.0}
 
 
@@ -27,6 +29,7 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _options(item)
         yield from _managed(subject, item)
         yield from _in_the_tree(subject, item)
+        yield from _get_pip(subject, item)
         if item.dialect is Dialect.POWERSHELL and item.words[-1].text == "\\":
             yield raised("continuation-powershell", item.words[-1].line)
     yield from _paths(subject)
@@ -42,6 +45,7 @@ def _rows(subject: Subject) -> Iterator[Raised]:
     """Every row of this language, on every line that is no comment."""
     kind = subject.document.dialect.value
     rows = [row for row in script_rules().line if kind in row.dialects]
+    rows = [row for row in rows if not row.unless or not _compiled(row.unless).search(subject.document.text)]
     told: set[tuple[str, str]] = set()
     for number, line in enumerate(subject.document.lines, start=1) if rows else ():
         text = line[:1000]
@@ -55,7 +59,7 @@ def _rows(subject: Subject) -> Iterator[Raised]:
                 yield _raised(row, number, said, line)
 
 
-def _raised(row: LineRow, number: int, said: str, line: str) -> Raised:
+def _raised(row: ScriptLine, number: int, said: str, line: str) -> Raised:
     right = line.replace(said, row.instead, 1) if row.instead and said else None
     fields = {"what": said, "instead": row.instead, "why": row.why}
     return raised(row.rule, number, corrected=right, certain=False, source=row.source, **fields)
@@ -90,6 +94,18 @@ def _managed(subject: Subject, item: Invocation) -> Iterator[Raised]:
     installs = item.program == "pip" or "pip" in item.arguments
     if not loose and installs and not any(each.startswith(".") for each in item.arguments[-1:]):
         yield raised("python-managed", item.line, image=image.name, system=f"{found[0].id} {found[1]}")
+
+
+def _get_pip(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """get-pip.py itself serves the Pythons of today; older ones have a copy of their own."""
+    words = " ".join(item.arguments)
+    if not re.search(r"bootstrap\.pypa\.io/(?:pip/)?get-pip\.py", words):
+        return
+    image = image_of(subject, item)
+    known = python_of(subject)
+    own = str(known.version) if known else subject.system_python(image) if image is not None and image.known else None
+    if own is not None and Version(own) < _GET_PIP_FROM:
+        yield raised("get-pip-too-new", item.line, python=own, first=_GET_PIP_FROM)
 
 
 def _in_the_tree(subject: Subject, item: Invocation) -> Iterator[Raised]:

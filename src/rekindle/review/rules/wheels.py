@@ -20,6 +20,7 @@ from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
 from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.review.document import LISTS
 from rekindle.review.environment import ScriptTorch, TorchReplaced, environments_of
 from rekindle.review.judging import answered, better
 from rekindle.review.packages import Install
@@ -37,6 +38,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _replaced(subject)
     yield from _kernels(subject)
     yield from _others(subject)
+    yield from _local(subject)
     yield from _drivers(subject)
 
 
@@ -221,9 +223,11 @@ def _fitting(name: str, torch: str) -> str | None:
 def _others(subject: Subject) -> Iterator[Raised]:
     """Ready-made packages beside torch: by the names of their files and pages, and by what their releases ask for."""
     made = environments_of(subject)
+    ends = {each.spoken: each for state in made.final for each in state}
+    last = next(iter(ends.values())) if len(ends) == 1 else None
     for found in subject.installs if not subject.notes else ():
         torch = next((each for each in made.every if each.order == found.item.order), None)
-        torch = torch or next(iter(made.at(found.item)[-1:]), None)
+        torch = last or torch or next(iter(made.at(found.item)[-1:]), None)
         if torch is None or torch.version is None or found.verb not in ("install", "create"):
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
@@ -242,6 +246,21 @@ def _others(subject: Subject) -> Iterator[Raised]:
                 yield raised(
                     "package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source
                 )
+
+
+def _local(subject: Subject) -> Iterator[Raised]:
+    """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
+    for found in subject.installs:
+        for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():
+            requirement = wanted.requirement or ""
+            if re.search(r"(?:[<>]=?|~=)[\w.]+\+", requirement):
+                yield raised("requirement-invalid", wanted.line, text=f"{wanted.name}{requirement}")
+            local = re.search(r"==[\w.]+\+(\w+)", requirement)
+            if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
+                rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
+                index = index_of(local[1])
+                yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
+                break
 
 
 def _drivers(subject: Subject) -> Iterator[Raised]:
