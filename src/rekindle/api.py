@@ -165,14 +165,21 @@ def audit(
 
 
 def review(
-    scripts: Sequence[Path], *, gpus: str | Sequence[str] = (), torch: str | None = None, os: str | None = None
+    scripts: Sequence[Path],
+    *,
+    gpus: str | Sequence[str] = (),
+    torch: str | None = None,
+    os: str | None = None,
+    driver: str | None = None,
+    python: str | None = None,
+    machine: Path | None = None,
 ) -> Review:
     """What is wrong with build scripts, before they run for hours. Nothing is run."""
-    from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.review import review as room
+    from rekindle.review.asked import told
 
-    release, place = room.told(torch, os)
-    return room.review(tuple(map(Path, scripts)), gpus=capabilities_of(_names(gpus)), torch=release, system=place)
+    asked = told(_names(gpus), torch=torch, system=os, driver=driver, python=python, machine=machine)
+    return room.review(tuple(map(Path, scripts)), asked)
 
 
 def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: str | None = None) -> str | None:

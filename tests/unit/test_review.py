@@ -10,6 +10,7 @@ import pytest
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.asked import Asked
 from rekindle.review.document import read
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
@@ -23,7 +24,9 @@ TOOLKITS = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA"
 def reviewed(
     text: str, name: str = "build.bat", *, gpu: Capability | None = None, torch: str | None = None
 ) -> Reviewed:
-    return review_script(read(text, name=name), gpus=(gpu,) if gpu else (), torch=Version(torch) if torch else None)
+    return review_script(
+        read(text, name=name), Asked(gpus=(gpu,) if gpu else (), torch=Version(torch) if torch else None)
+    )
 
 
 def ids(
@@ -185,7 +188,7 @@ def test_a_remark_is_a_finding() -> None:
     remark = next(each for each in reviewed(FIRST, gpu=RTX_5070).remarks if each.id == "architecture-not-the-card")
     assert isinstance(remark, Finding) and isinstance(remark, Remark)
     assert remark.fix is not None and remark.fix.mechanical
-    assert remark.corrected == '-DTORCH_CUDA_ARCH_LIST="12.0" \\'
+    assert remark.corrected == '-DTORCH_CUDA_ARCH_LIST="8.9;12.0" \\', "what the script serves besides stays"
 
 
 def test_fix_shows_the_difference_and_writes_only_where_asked(tmp_path: Path) -> None:
@@ -195,13 +198,13 @@ def test_fix_shows_the_difference_and_writes_only_where_asked(tmp_path: Path) ->
     )
     before = script.read_bytes()
     seen = rekindle_command("review", str(script), "--gpu", "RTX 5070", "--fix")
-    assert '+-DTORCH_CUDA_ARCH_LIST="12.0" ^' in seen.err and "nothing was written" in seen.err
+    assert '+-DTORCH_CUDA_ARCH_LIST="8.9;12.0" ^' in seen.err and "nothing was written" in seen.err
     assert script.read_bytes() == before and not fixed.exists()
     seen = rekindle_command("review", str(script), "--gpu", "RTX 5070", "--fix", "-o", str(fixed))
     assert seen.code == 8
     text = fixed.read_bytes().decode()
     assert text.count("\r\n") == text.count("\n"), "the line ends stay as they were"
-    assert 'TORCH_CUDA_ARCH_LIST="12.0"' in text
+    assert 'TORCH_CUDA_ARCH_LIST="8.9;12.0"' in text
     assert "CMAKE_CUDA_ARCHITECTURES" not in text
     assert " \\\r\n" not in text
     again = rekindle_command("review", str(fixed), "--gpu", "RTX 5070", "--json")
@@ -217,6 +220,7 @@ def test_fix_writes_nothing_that_brings_a_new_finding(tmp_path: Path) -> None:
     text = fixed.read_text(encoding="utf-8")
     assert 'TORCH_CUDA_ARCH_LIST="8.9"' in text, "left for a person"
     assert "USE_CAFFE2" not in text and "-    " not in seen.err
+    assert "not corrected, because it would bring another fault: line" in seen.err
     before = {
         remark["id"] for remark in rekindle_command("review", str(script), "--json").json()["scripts"][0]["remarks"]
     }
@@ -224,6 +228,18 @@ def test_fix_writes_nothing_that_brings_a_new_finding(tmp_path: Path) -> None:
         remark["id"] for remark in rekindle_command("review", str(fixed), "--json").json()["scripts"][0]["remarks"]
     }
     assert after <= before
+
+
+def test_fix_keeps_every_architecture_and_writes_no_copy(tmp_path: Path) -> None:
+    script, fixed = tmp_path / "a.sh", tmp_path / "b.sh"
+    archs = "7.0 7.5 8.0 8.6 8.7 8.9 9.0 10.0"
+    script.write_text(f'export TORCH_CUDA_ARCH_LIST="{archs}"\n', encoding="utf-8", newline="\n")
+    rekindle_command("review", str(script), "--gpu", "RTX 5070", "--fix", "-o", str(fixed))
+    assert fixed.read_text(encoding="utf-8") == f'export TORCH_CUDA_ARCH_LIST="{archs} 12.0"\n'
+    fixed.unlink()
+    script.write_text("pip install torch==2.8.0\n", encoding="utf-8", newline="\n")
+    seen = rekindle_command("review", str(script), "--gpu", "RTX 5070", "--fix", "-o", str(fixed))
+    assert "nothing was written" in seen.err and not fixed.exists()
 
 
 def test_fix_leaves_alone_what_follows_from_an_inferred_release(tmp_path: Path) -> None:
@@ -317,7 +333,7 @@ def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
     good.write_text(GOOD_SHELL, encoding="utf-8", newline="\n")
     seen = rekindle_command("review", str(nothing))
     assert seen.code == 9 and "nothing was checked" in seen.out
-    assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["checked"] is False
+    assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["recognised"] is False
     assert rekindle_command("review", str(nothing), str(good)).code == 9
     assert rekindle_command("review", str(good)).code == 0
     nothing.write_text("if true; then\n", encoding="utf-8", newline="\n")
@@ -329,7 +345,7 @@ def test_a_build_by_rekindle_is_a_build(tmp_path: Path, line: str) -> None:
     script = tmp_path / "Dockerfile"
     script.write_text(f"FROM ubuntu:22.04\nWORKDIR /src\nRUN {line}\n", encoding="utf-8")
     seen = rekindle_command("review", str(script))
-    assert seen.code == 0 and "accepted" in seen.out and "`rekindle build`" in seen.out
+    assert seen.code == 0 and "no fault found" in seen.out and "`rekindle build`" in seen.out
     script.write_text("FROM ubuntu:22.04\nRUN rekindle doctor\n", encoding="utf-8")
     assert rekindle_command("review", str(script)).code == 9
 

@@ -11,6 +11,7 @@ import pytest
 
 from rekindle.core.findings import State
 from rekindle.knowledge.gpu.gpus import capabilities_of
+from rekindle.review.asked import Asked
 from rekindle.review.document import load
 from rekindle.review.remark import Remark
 from rekindle.review.review import review_script
@@ -22,7 +23,7 @@ MISSED = {("p12.bat", 22)}
 
 
 def _remarks(path: Path, known: dict[str, Any]) -> list[Remark]:
-    answer = review_script(load(path.with_name(known["script"])), gpus=capabilities_of((known["gpu"],)))
+    answer = review_script(load(path.with_name(known["script"])), Asked(gpus=capabilities_of((known["gpu"],))))
     return [remark for remark in answer.remarks if remark.state is not State.PASS]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.gpu.gpus import capabilities_of
+from rekindle.review.asked import Asked
 from rekindle.review.document import read
 from rekindle.review.review import review_script
 
@@ -66,5 +67,5 @@ CASES: list[tuple[str, str, str | None, str]] = [
 
 @pytest.mark.parametrize(("rule", "text", "gpu", "name"), CASES, ids=[f"{n}-{case[0]}" for n, case in enumerate(CASES)])
 def test_an_error_of_the_recipes_is_found(rule: str, text: str, gpu: str | None, name: str) -> None:
-    answer = review_script(read(text, name=name), gpus=capabilities_of((gpu,)) if gpu else ())
+    answer = review_script(read(text, name=name), Asked(gpus=capabilities_of((gpu,)) if gpu else ()))
     assert rule in {remark.id for remark in answer.remarks}

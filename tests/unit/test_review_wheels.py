@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.asked import Asked
 from rekindle.review.document import read
 from rekindle.review.remark import Remark
 from rekindle.review.review import review_script
@@ -16,7 +17,7 @@ RULES = frozenset(
 
 
 def remarks(text: str, name: str = "Dockerfile", gpu: str | None = None) -> list[Remark]:
-    answer = review_script(read(text, name=name), gpus=(Capability.parse(gpu),) if gpu else ())
+    answer = review_script(read(text, name=name), Asked(gpus=(Capability.parse(gpu),) if gpu else ()))
     return [remark for remark in answer.remarks if remark.id in RULES]
 
 
@@ -171,7 +172,7 @@ def test_on_windows_the_ordinary_index_has_no_cuda() -> None:
 
 
 def ids(text: str, name: str = "build.sh", gpu: str = "6.1") -> dict[str, int]:
-    answer = review_script(read(text, name=name), gpus=(Capability.parse(gpu),))
+    answer = review_script(read(text, name=name), Asked(gpus=(Capability.parse(gpu),)))
     return {remark.id: remark.line for remark in answer.remarks}
 
 
@@ -207,7 +208,7 @@ python setup.py bdist_wheel
 
 
 def test_no_toolkit_serves_the_release_and_the_card() -> None:
-    answer = review_script(read(BUILD, name="build.sh"), gpus=(Capability.parse("3.5"),))
+    answer = review_script(read(BUILD, name="build.sh"), Asked(gpus=(Capability.parse("3.5"),)))
     (remark,) = (each for each in answer.remarks if each.id == "no-toolkit-for-both")
     assert remark.line == 2 and "ends with 11.8" in remark.found and "torch 2.8.0 is the last" in remark.why
     assert "toolkit-too-old-for-torch" not in {each.id for each in answer.remarks}, "a newer CUDA would not help"

@@ -16,6 +16,9 @@ from rekindle.core.errors import UsageError
 @options.gpus
 @options.torch("The PyTorch release that it is for, e.g. 2.7.1.")
 @options.system
+@options.driver
+@options.python
+@options.machine
 @click.option("--fix", is_flag=True, help="Show the corrections that are certain; with -o, write the corrected script.")
 @options.output("Where --fix writes the corrected script.")
 @click.option("--sarif", is_flag=True, help="Print SARIF, which code hosts show beside the lines.")
@@ -25,20 +28,24 @@ def command(
     gpus: tuple[str, ...],
     torch: str | None,
     system: str | None,
+    driver: str | None,
+    python: str | None,
+    machine: Path | None,
     fix: bool,
     output: Path | None,
     sarif: bool,
     as_json: bool,
 ) -> int:
-    """Find what is wrong with a build SCRIPT before it runs for hours.
+    """Find what is wrong with a build SCRIPT, or a list of packages, before it runs for hours.
 
-    Reads .bat, .cmd, .ps1, .sh, Dockerfiles, GitHub and GitLab workflows, and the code blocks of .md and .txt notes.
-    Nothing is run. Several scripts give a table that compares them. Exits with 8 if a script cannot work,
-    and with 9 if nothing in it could be checked.
+    Reads .bat, .cmd, .ps1, .sh, Dockerfiles, docker-compose, Makefiles, GitHub and GitLab workflows, requirements.txt,
+    environment.yml, pyproject.toml, pixi.toml, conda recipes, and the code blocks of .md and .txt notes. Nothing is
+    run. Several scripts give a table that compares them. With a card it exits with 0 only if it was asked whether the
+    script serves it, and it does; with 8 if something cannot work, and with 9 if a question could not be answered.
     """
     from rekindle.core.errors import ChecksFailed, Unverified
-    from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.review import report, review
+    from rekindle.review.asked import told
 
     if fix and len(scripts) != 1:
         message = "`--fix` corrects one script at a time"
@@ -46,9 +53,8 @@ def command(
     if output is not None and not fix:
         message = "`-o` only goes with `--fix`"
         raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
-    cards = capabilities_of(gpus)
-    release, place = review.told(torch, system)
-    answer = review.review(scripts, gpus=cards, torch=release, system=place)
+    asked = told(gpus, torch=torch, system=system, driver=driver, python=python, machine=machine)
+    answer = review.review(scripts, asked)
     if sarif:
         console.out_json(report.sarif(answer))
     elif as_json:
@@ -58,13 +64,20 @@ def command(
     if fix:
         from rekindle.review import correct
 
-        result = correct.corrected(scripts[0], gpus=cards, torch=release, system=place)
+        result = correct.corrected(scripts[0], asked)
         console.say(result.difference or "nothing to correct that is certain")
-        if output is not None:
+        if result.refused:
+            lines = ", ".join(map(str, result.refused))
+            console.say(f"not corrected, because it would bring another fault: line {lines}")
+        if not result.difference and output is not None:
+            console.say("nothing was written")
+        elif not result.difference:
+            pass
+        elif output is not None:
             correct.write(result, output)
             console.say(f"wrote {output}")
-        elif result.difference:
+        else:
             console.say("nothing was written; add `-o FILE` to write the corrected script")
     if any(one.refused for one in answer.scripts):
         return ChecksFailed.exit_code
-    return 0 if all(one.checked for one in answer.scripts) else Unverified.exit_code
+    return 0 if all(one.answered for one in answer.scripts) else Unverified.exit_code

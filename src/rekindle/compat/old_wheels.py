@@ -26,6 +26,11 @@ class OldShare(msgspec.Struct, frozen=True, kw_only=True):
     by_jit: bool
 
     @property
+    def nearly(self) -> bool:
+        """All but a few parts, which may be those of the cuDNN inside for other cards."""
+        return self.runs >= _NEARLY * self.containers
+
+    @property
     def spoken(self) -> str:
         if self.coverage is Coverage.SERVES:
             return f"{self.torch}" + (" by JIT" if self.by_jit else "")
@@ -61,7 +66,7 @@ def spoken(card: Capability) -> str:
     if not found:
         return f"none of the {len(every)} that were opened ({every[0]} to {every[-1]})"
     whole = [each for each in found if each.coverage is Coverage.SERVES]
-    nearly = [each for each in found if each.runs >= _NEARLY * each.containers]
+    nearly = [each for each in found if each.nearly]
     best = whole[-1] if whole else nearly[-1] if nearly else max(found, key=_most)
     pythons = (
         f"Python {best.pythons[0]} to {best.pythons[-1]}" if len(best.pythons) > 1 else f"Python {best.pythons[0]}"

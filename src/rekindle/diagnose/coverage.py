@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rekindle.compat.gpu_code import served
+from rekindle.compat.judgement import Clash
+from rekindle.compat.torch_cuda import any_code
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.torch import releases
-from rekindle.knowledge.torch.releases import newest_cuda
-from rekindle.model.cuda_line import CudaLine
 from rekindle.stack import offers
 
 _SYSTEMS = ("linux", "windows")
@@ -34,14 +34,7 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
 
 def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | None:
     """True where no CUDA of that time knew the card's generation; code of another card of it would run."""
-    line = CudaLine.parse(variant)
-    newest = line.cuda if line else newest_cuda(Version(torch))
-    if newest is None:
-        return None
-    able = [row.version for row in toolkits.toolkits() if row.compiles_for(card)]
-    first = min(able, default=None)
-    oldest = toolkits.toolkits()[0].version
-    return True if first is not None and first > max(newest, oldest) else None
+    return True if isinstance(any_code(torch, variant, card), Clash) else None
 
 
 def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:

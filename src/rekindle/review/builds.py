@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import script_rules
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.torch import wheel_platforms
+from rekindle.review.asked import Asked
 from rekindle.review.document import Dialect, Document
-from rekindle.review.packages import Install, install_of
-from rekindle.review.trace import Assignment, Invocation, Trace, Value
+from rekindle.review.lists import followed
+from rekindle.review.packages import Install
+from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value
 
 _TORCH_ONLY = re.compile(
     r"(?:USE_(?:CUDNN|NCCL|KINETO|MKLDNN|DISTRIBUTED|FBGEMM|ROCM|NNPACK|QNNPACK|XNNPACK|GLOO|MPI|TENSORPIPE|NUMPY"
@@ -49,16 +52,16 @@ class ScriptBuilds:
         self,
         document: Document,
         trace: Trace,
-        *,
-        gpus: Sequence[Capability] = (),
-        torch: Version | None = None,
-        system: str | None = None,
+        asked: Asked,
     ) -> None:
         self.document = document
         self.trace = trace
-        self.gpus = tuple(gpus)
-        self.told = torch
-        self.told_system = system
+        self.asked = asked
+        self.gpus = asked.gpus
+        self.told = asked.torch
+        self.told_system = asked.system
+        self.kept: dict[str, Any] = {}
+        """What is worked out once and asked by several rules."""
 
     @property
     def notes(self) -> bool:
@@ -84,17 +87,36 @@ class ScriptBuilds:
         return self._lasts.get(scope, 0)
 
     @cached_property
-    def _installs(self) -> dict[int, Install]:
-        found = ((item.order, install_of(item)) for item in self.trace.invocations)
-        return {order: install for order, install in found if install is not None}
+    def _installs(self) -> dict[int, list[Install]]:
+        found = ((item.order, followed(self.trace, item)) for item in self.trace.invocations)
+        return {order: installs for order, installs in found if installs}
 
     def install(self, item: Invocation) -> Install | None:
-        """What a command installs; None when it installs nothing."""
-        return self._installs.get(item.order)
+        """What a command installs itself; None when it installs nothing."""
+        return next(iter(self.installed_by(item)), None)
+
+    def installed_by(self, item: Invocation) -> list[Install]:
+        """All that a command installs, with what the lists say that it reads."""
+        return self._installs.get(item.order, [])
 
     @cached_property
     def installs(self) -> list[Install]:
-        return list(self._installs.values())
+        return [install for installs in self._installs.values() for install in installs]
+
+    @property
+    def machine(self) -> str:
+        return self.asked.place.machine if self.asked.place else "x86_64"
+
+    def glibc(self, image: Image) -> Version | None:
+        """The C library of an image, by the distribution that its name ends with."""
+        found = image_system(image.name)
+        return found[0].glibc.get(found[1]) if found else None
+
+    def system_python(self, image: Image) -> str | None:
+        """The `python3` of an image's distribution, where the script brings no other."""
+        found = image_system(image.name)
+        others = re.compile(r"(?:python|pip)3\.\d|conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version", re.I)
+        return None if found is None or others.search(self.document.text) else found[0].python.get(found[1])
 
     def system(self, item: Invocation | None = None) -> str:
         if self.told_system:
@@ -174,6 +196,8 @@ class ScriptBuilds:
                         what = "extension" if self._compiles(item) else "other"
                     row = row or script_rules.extension(folder) or self._within_extension(item, wanted.source)
                     what, certain = ("extension", True) if row is not None and what != "torch" else (what, certain)
+            elif found.pages:
+                continue  # ready-made, from a page that is asked about on its own
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
                 what, certain = "extension", True
             elif self._asked_to_compile(item) and wanted.name not in _TORCH_FAMILY and not found.binary:
@@ -322,3 +346,12 @@ def _plain(words: Sequence[str]) -> list[str]:
         elif not word.startswith("-"):
             found.append(word)
     return found
+
+
+def image_system(name: str) -> tuple[wheel_platforms.LinuxSystem, str] | None:
+    """The distribution of an image and its release: `ubuntu` and `20.04` of `nvidia/cuda:11.8.0-devel-ubuntu20.04`."""
+    match = re.search(r"(ubuntu|debian|rockylinux|centos|ubi|almalinux)[:-]?(\d{1,2}(?:\.\d{2})?)\b", name.lower())
+    if match is None:
+        return None
+    found = wheel_platforms.find(f"{match[1].replace('ubi', 'rhel')}{match[2]}")
+    return (found[0], match[2]) if found else None

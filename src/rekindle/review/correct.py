@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.findings import State
-from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.asked import Asked
 from rekindle.review.document import Document, load, read
 from rekindle.review.reading import trace_of
 from rekindle.review.remark import Raised
@@ -29,36 +28,34 @@ class Corrected(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     difference: str
     left: int
+    refused: tuple[int, ...] = ()
+    """Lines whose correction was not made: it would bring another fault."""
 
 
-def corrected(
-    path: Path,
-    *,
-    gpus: Sequence[Capability] = (),
-    torch: Version | None = None,
-    system: str | None = None,
-) -> Corrected:
+def corrected(path: Path, asked: Asked | None = None) -> Corrected:
     """Corrects until nothing certain is left: one line may have several faults. No round may add a finding."""
     original = load(path)
-    asked = _Asked(gpus=tuple(gpus), torch=torch, system=system)
+    asked = asked or Asked()
     document = original
-    known = _ids(asked.review(document))
+    known = _ids(review_script(document, asked))
     for _ in range(_ROUNDS):
         again = _better(document, asked, known)
         if again is None:
             break
         document = again
-    after = asked.review(document)
+    after = review_script(document, asked)
     ends = original.ends
     text = ends.join(document.lines) + ends
     old, new_lines = [shown(line) for line in original.lines], [shown(line) for line in document.lines]
     difference = "\n".join(difflib.unified_diff(old, new_lines, str(path), f"{path} (corrected)", lineterm="", n=1))
     changed = sum(1 for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++"))
     removed = sum(1 for line in difference.splitlines() if line.startswith("-") and not line.startswith("---"))
+    open_lines = tuple(sorted({each.line for each in after.remarks if each.certain}))
     left = sum(remark.state is State.FAIL for remark in after.remarks)
     return Corrected(
-        text=text, encoding=original.encoding, changed=max(changed, removed), difference=difference, left=left
-    )
+        text=text, encoding=original.encoding, changed=max(changed, removed), difference=difference, left=left,
+        refused=open_lines,
+    )  # fmt: skip
 
 
 def write(result: Corrected, output: Path) -> None:
@@ -67,33 +64,19 @@ def write(result: Corrected, output: Path) -> None:
     output.write_bytes(result.text.encode(encoding, "strict"))
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """What the caller told: the same for every round."""
-
-    gpus: tuple[Capability, ...]
-    torch: Version | None
-    system: str | None
-
-    def subject(self, document: Document) -> Subject:
-        return Subject(document, trace_of(document), gpus=self.gpus, torch=self.torch, system=self.system)
-
-    def review(self, document: Document) -> Reviewed:
-        return review_script(document, gpus=self.gpus, torch=self.torch, system=self.system)
-
-
-def _better(document: Document, asked: _Asked, known: set[str]) -> Document | None:
+def _better(document: Document, asked: Asked, known: set[str]) -> Document | None:
     """The script with one round of corrections; None when none is left that brings no new finding."""
-    subject = asked.subject(document)
+    subject = Subject(document, trace_of(document), asked)
     certain = [found for found in every(subject) if found.corrected is not None and found.certain]
     certain = [found for found in certain if found.line not in subject.trace.opened]  # a fault of another file
     whole = _applied(subject, certain)
     if whole.lines == document.lines:
         return None
-    if not _ids(asked.review(whole)) - known:
+    if not _ids(review_script(whole, asked)) - known:
         return whole
     for found in certain[:_EACH]:
         alone = _applied(subject, [found])
-        if alone.lines != document.lines and not _ids(asked.review(alone)) - known:
+        if alone.lines != document.lines and not _ids(review_script(alone, asked)) - known:
             return alone
     return None
 
@@ -125,4 +108,6 @@ def _close(lines: list[str | None], first: int, last: int) -> None:
 
 
 def _ids(answer: Reviewed) -> set[str]:
-    return {f"{remark.id}: {remark.found}" for remark in answer.remarks if remark.state is not State.PASS}
+    """What a script has against it, and how much of it cannot be read: neither may grow."""
+    unread = {f"unread {number}" for number in range(len(answer.not_understood))}
+    return unread | {f"{remark.id}: {remark.found}" for remark in answer.remarks if remark.state is not State.PASS}

@@ -13,7 +13,10 @@ from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound
 
 LARGEST = 4 << 20
-_READS = "review reads .bat, .cmd, .ps1, .sh, Dockerfiles, GitHub and GitLab workflows, and .md or .txt notes"
+_READS = (
+    "review reads .bat, .cmd, .ps1, .sh, Dockerfiles, docker-compose, Makefiles, GitHub and GitLab workflows, "
+    "requirements.txt, environment.yml, pyproject.toml, pixi.toml, conda recipes, and .md or .txt notes"
+)
 
 
 class Dialect(str, Enum):
@@ -24,10 +27,20 @@ class Dialect(str, Enum):
     WORKFLOW = "workflow"
     GITLAB = "gitlab"
     NOTES = "notes"
+    REQUIREMENTS = "requirements"
+    ENVIRONMENT = "conda environment"
+    RECIPE = "conda recipe"
+    PROJECT = "project"
+    MAKEFILE = "makefile"
+    COMPOSE = "compose"
 
     @property
     def windows(self) -> bool:
         return self in (Dialect.BATCH, Dialect.POWERSHELL)
+
+
+LISTS = (Dialect.REQUIREMENTS, Dialect.ENVIRONMENT, Dialect.RECIPE, Dialect.PROJECT)
+"""What only names packages, and runs nothing."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +125,23 @@ _SUFFIXES = {
     ".containerfile": Dialect.DOCKERFILE,
     ".md": Dialect.NOTES,
     ".markdown": Dialect.NOTES,
+    ".mk": Dialect.MAKEFILE,
+}
+_NAMES = {
+    "makefile": Dialect.MAKEFILE,
+    "gnumakefile": Dialect.MAKEFILE,
+    "pyproject.toml": Dialect.PROJECT,
+    "pixi.toml": Dialect.PROJECT,
 }
 _KNOWN_OTHERS = frozenset(
     {".py", ".json", ".toml", ".ipynb", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}
     | {".ini", ".lua", ".rb", ".go", ".rs", ".java", ".cmake", ".nix", ".csv", ".log", ".lock"}
+)
+
+
+_LISTED = re.compile(
+    r"--?[a-z][\w-]*(?:[ =].*)?\Z|(?:git\+|https?://|\./|file:)\S+.*\Z"
+    r"|[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*(?:\\\Z|;.*|@.*|\(?\s*(?:[<>=!~]=?).*)?\Z"
 )
 
 
@@ -126,17 +152,34 @@ def _dialect(name: str, text: str) -> Dialect | None:
         return _SUFFIXES[suffix]
     if base.startswith(("dockerfile", "containerfile")):
         return Dialect.DOCKERFILE
+    if base in _NAMES:
+        return _NAMES[base]
     if suffix in (".yml", ".yaml"):
         return yaml_kind(text)
-    if suffix in _KNOWN_OTHERS or base in ("makefile", "cmakelists.txt"):
+    if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None
+    named = re.match(r"(?:requirements|constraints)\b|.*[-_]requirements\.", base)
+    if suffix in (".txt", ".in", ".pip") and (named or _is_list(text)):
+        return Dialect.REQUIREMENTS
     return _guessed(text)
+
+
+def _is_list(text: str) -> bool:
+    """Every line that says something is a requirement, an option of pip or an address."""
+    rows = [row for line in text.replace("\\\n", " ").split("\n") if (row := re.sub(r"(?:^|\s)#.*", "", line).strip())]
+    return bool(rows) and all(_LISTED.match(row) for row in rows)
 
 
 def yaml_kind(text: str) -> Dialect | None:
     """A workflow of GitHub has `jobs:` with steps, one of GitLab jobs with `script:`."""
     if re.search(r"(?m)^(?:jobs|'jobs'|\"jobs\"):", text) or re.search(r"(?m)^runs:\s*$", text):
         return Dialect.WORKFLOW
+    if re.search(r"(?m)^services:", text):
+        return Dialect.COMPOSE
+    if re.search(r"(?m)^(?:requirements|outputs):", text) and re.search(r"(?m)^(?:package|recipe|build):", text):
+        return Dialect.RECIPE
+    if re.search(r"(?m)^dependencies:", text):
+        return Dialect.ENVIRONMENT
     if re.search(r"(?m)^\s{1,8}(?:script|before_script):", text) or re.search(r"(?m)^(?:before_)?script:", text):
         return Dialect.GITLAB
     return None

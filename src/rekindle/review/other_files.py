@@ -34,7 +34,15 @@ class OtherFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._opened: set[Path] = set()
+        self._texts: dict[str, OtherFile | None] = {}
         self._read = 0
+
+    def text(self, spelled: str, directory: str | None) -> OtherFile | None:
+        """A list that commands read, as often as they like: where they copied it to, it is looked for by its name."""
+        if spelled not in self._texts:
+            last = re.split(r"[\\/]", spelled.strip("\"'"))[-1]
+            self._texts[spelled] = self.open(spelled, directory) or self.open(last, None)
+        return self._texts[spelled]
 
     def open(self, spelled: str, directory: str | None) -> OtherFile | None:
         """A file as the script names it; None where it is not there, leads out of the folder, or costs too much."""

@@ -1,11 +1,13 @@
-"""What a command installs: pip, uv and conda in one form."""
+"""What a command installs: pip, uv, conda, poetry, pixi and the lists that they read, in one form."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.compat.wheel_platform import BuiltFor, built_for
 from rekindle.review.trace import Invocation, Word, program_of
 
 _VALUED = frozenset(
@@ -14,14 +16,29 @@ _VALUED = frozenset(
     | {"--config-settings", "--config-setting", "-C", "--global-option", "--install-option", "--no-binary"}
     | {"--only-binary", "--platform", "--python-version", "--abi", "--implementation", "--timeout", "--retries"}
     | {"--trusted-host", "--cache-dir", "--channel", "--log", "--progress-bar", "--upgrade-strategy", "--file"}
-    | {"--index", "--torch-backend", "--default-index", "--proxy", "--src", "--report"}
+    | {"--index", "--torch-backend", "--default-index", "--proxy", "--src", "--report", "--group", "-G", "--source"}
+    | {"--project", "--directory", "--extra", "-E", "--requirements", "--constraints", "--override", "--feature"}
+    | {"--upgrade-package", "-P", "--manifest-path", "--index-strategy", "--link-mode", "--platform-tag", "--optional"}
 )
-
-
-# A requirement as pip takes it: a name, extras, versions, a marker.
-_REQUIREMENT = re.compile(
-    r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*((?:(?:[<>=!~]=?=?)\s*[\w.*+!-]+\s*,?\s*)*)(?:;.*)?\Z", re.DOTALL
+_FLAGS = """
+--upgrade --user --no-deps --pre --quiet --verbose --yes --editable --no-cache-dir --force-reinstall
+--ignore-installed --no-build-isolation --no-index --prefer-binary --debug --disable-pip-version-check --no-input
+--require-hashes --no-clean --isolated --compile --break-system-packages --no-warn-script-location --no-warn-conflicts
+--root-user-action --system --ignore-requires-python --use-pep517 --no-use-pep517 --check-build-dependencies --dry-run
+--build-option --use-feature --use-deprecated --exists-action --cert --client-cert --no-color
+--no-python-version-warning --keyring-provider --hash --resume-retries --no-compile --reinstall --no-verify-hashes
+--all-extras --no-sources --no-build --exact --help --version --process-dependency-links --build
+"""
+PIP_OPTIONS = (*_FLAGS.split(), *sorted(each for each in _VALUED if each.startswith("--")))
+_INDEXES = frozenset(
+    {"-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links", "--source"}
 )
+_LISTS = frozenset({"-r", "--requirement", "--requirements", "--file"})
+_CONSTRAINTS = frozenset({"-c", "--constraint", "--constraints", "--override"})
+_VERBS = frozenset({"install", "wheel", "uninstall", "create", "download", "add", "sync", "update", "upgrade"})
+_PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
+_CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w.*+!-]+\Z")
+_PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
 
 def plain_name(text: str) -> str:
@@ -38,10 +55,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     requirement: str | None = None
     source: str | None = None
     quoted: bool = False
+    wheel: str | None = None
+    """The name of a wheel file, beside the script or at an address."""
+    marker: str = ""
+    build: str = ""
+    """conda's build string."""
 
 
 class Install(msgspec.Struct, frozen=True, kw_only=True):
-    """`tool`: pip, uv or conda. `verb`: install, wheel, uninstall, create."""
+    """`tool`: pip, uv or conda. `verb`: install, wheel, uninstall, create, download, sync."""
 
     item: Invocation
     tool: str
@@ -52,79 +74,134 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     isolated: bool = True
     files: bool = False
     binary: bool = False
+    lists: tuple[str, ...] = ()
+    """Lists of requirements as the command names them."""
+    constraints: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    backend: str | None = None
+    """uv's `--torch-backend`."""
+    environment: str | None = None
+    find: tuple[str, ...] = ()
+    """Pages that `-f` names."""
+    limits: dict[str, str] = {}
+    """What constraints say of a name."""
 
     def named(self, name: str) -> Wanted | None:
         return next((item for item in self.wanted if item.name == name), None)
 
+    @property
+    def torch(self) -> Wanted | None:
+        """torch by the name that this tool has for it; the last one that is asked for."""
+        names = ("torch", "pytorch", "pytorch-gpu") if self.tool == "conda" else ("torch",)
+        return next((item for item in reversed(self.wanted) if item.name in names), None)
+
+    @property
+    def pages(self) -> tuple[BuiltFor, ...]:
+        """Pages of ready-made wheels for one torch."""
+        return tuple(page for each in self.find if (page := built_for(each)).torch is not None)
+
+    def has(self, *options: str) -> bool:
+        return any(word.partition("=")[0] in options for word in self.item.arguments)
+
 
 def install_of(item: Invocation) -> Install | None:
     """What this command installs; None when it installs nothing."""
-    words = list(item.words)
-    found = _split(words)
+    found = _split(list(item.words))
     if found is None:
         return None
     tool, verb, rest = found
     wanted: list[Wanted] = []
     index: str | None = None
     index_line = item.line
-    isolated, files, editable, binary = True, False, False, False
-    skip = ""
-    for word in rest:
+    lists: list[str] = []
+    constraints: list[str] = []
+    channels: list[str] = []
+    find: list[str] = []
+    backend = environment = None
+    isolated, editable, binary = True, False, False
+    for option, word in _options(rest, tool):
         text = word.text
-        if skip:
-            if skip in ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links"):
-                index, index_line = (text, word.line) if "pytorch.org" in text or index is None else (index, index_line)
-            files = files or skip in ("-r", "--requirement", "--file")
-            if skip in ("-c", "--channel") and tool == "conda":
-                label = re.search(r"cuda-([\d.]+)", text)
-                if label:
-                    wanted.append(Wanted(name="cuda-label", line=word.line, raw=text, requirement=f"=={label[1]}"))
-            skip = ""
-            continue
-        if text == "--no-build-isolation" or text.startswith("--no-build-isolation"):
+        if option in _INDEXES:
+            text = text.rpartition("=")[2] if re.match(r"[\w-]+=https?:", text) else text
+            index, index_line = (text, word.line) if "pytorch.org" in text or index is None else (index, index_line)
+            find += [text] if option in ("-f", "--find-links") else []
+        elif option in ("-c", "--channel") and tool == "conda":
+            channels.append(text)
+            label = re.search(r"cuda-([\d.]+)", text)
+            if label:
+                wanted.append(Wanted(name="cuda-label", line=word.line, raw=text, requirement=f"=={label[1]}"))
+        elif option in _LISTS or (tool == "conda" and option == "-f"):
+            lists.append(text)
+        elif option in _CONSTRAINTS:
+            constraints.append(text)
+        elif option == "--torch-backend":
+            backend = text
+        elif option in ("-n", "--name", "-p", "--prefix", "--target", "-t", "--python"):
+            environment = text if option != "--python" or not re.match(r"(?:python)?[\d.]+$", text) else environment
+        elif option.startswith("--no-build-isolation"):
             isolated = False
-        elif text in ("-e", "--editable"):
+        elif option in ("-e", "--editable"):
             editable = True
-        elif text.startswith(("--index-url=", "--extra-index-url=", "--find-links=", "--index=")):
-            index, index_line = text.partition("=")[2], word.line
-        elif text.startswith(("--prefer-binary", "--only-binary", "--no-index")):
+        elif option.startswith(("--prefer-binary", "--only-binary", "--no-index")):
             binary = True
-        elif text in _VALUED and not (tool == "conda" and text in ("-t", "-w")):
-            skip = text
-        elif text.startswith("-") and not re.match(r"-[eE]\S", text):
-            files = files or bool(re.match(r"-r\S", text))
-        else:
+        elif not option:
             place = _wanted(word, tool, editable=editable)
-            if place is not None:
-                wanted.append(place)
+            wanted += [place] if place is not None else []
             editable = False
     if any(own.name == "PIP_NO_BUILD_ISOLATION" for own in item.prefix):
         isolated = False
     return Install(
         item=item, tool=tool, verb=verb, wanted=tuple(wanted), index=index, index_line=index_line, isolated=isolated,
-        files=files, binary=binary,
+        files=bool(lists), binary=binary, lists=tuple(lists), constraints=tuple(constraints), channels=tuple(channels),
+        backend=backend, environment=environment, find=tuple(find),
     )  # fmt: skip
+
+
+def _options(words: list[Word], tool: str) -> Iterator[tuple[str, Word]]:
+    """Each option with its value, and what is no option under an empty name."""
+    skip = ""
+    for word in words:
+        text = word.text
+        if skip:
+            yield skip, word
+            skip = ""
+            continue
+        name, sign, value = text.partition("=")
+        short = re.match(r"-[rfic](?=[^-=\s])", text) if tool != "conda" else None
+        if text.startswith("--") and sign:
+            yield name, msgspec.structs.replace(word, text=value)
+        elif short and not re.match(r"-[a-z]{2,}$", text):
+            yield short[0], msgspec.structs.replace(word, text=text[2:])
+        elif text in _VALUED and not (tool == "conda" and text in ("-t", "-w")):
+            skip = text
+        elif text.startswith("-") and not re.match(r"-[eE][^-\s]", text):
+            yield text, word
+        else:
+            yield "", word
 
 
 def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
     """The tool, its verb, and the words behind it."""
     texts = [word.text for word in words]
     program = program_of(texts[0]) if texts else ""
-    at = 0
+    at = 1
     if program in ("python", "py"):
-        if (
-            "-m" not in texts
-            or texts.index("-m") + 1 >= len(texts)
-            or not re.fullmatch(r"pip", texts[texts.index("-m") + 1])
-        ):
+        module = texts.index("-m") + 1 if "-m" in texts else len(texts)
+        if module >= len(texts) or texts[module] not in ("pip", "uv"):
             return None
-        at, tool = texts.index("-m") + 2, "pip"
-    elif re.fullmatch(r"pip[\d.]*", program):
-        at, tool = 1, "pip"
-    elif program == "uv" and len(texts) > 2 and texts[1] == "pip":
-        at, tool = 2, "uv"
+        at, tool = module + 1, texts[module]
+        if tool == "uv" and texts[at : at + 1] == ["pip"]:
+            at += 1
+    elif re.fullmatch(r"pip[\d.]*", program) or program == "mim":
+        tool = "pip"
+    elif program == "uv" and len(texts) > 1:
+        tool, at = "uv", 2 if texts[1] == "pip" else 1
+        if at == 1 and texts[1] not in ("add", "sync"):
+            return None
     elif program in ("conda", "mamba", "micromamba", "conda.bat"):
-        at, tool = 1, "conda"
+        tool = "conda"
+    elif program in _PROJECT_TOOLS:
+        tool = "conda" if program == "pixi" and "--pypi" not in texts else "pip"
     else:
         return None
     while at < len(texts) and texts[at].startswith("-"):
@@ -133,13 +210,16 @@ def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
     if tool == "conda" and verb == "env" and at + 1 < len(texts):
         at += 1
         verb = texts[at]
-    if verb not in ("install", "wheel", "uninstall", "create", "download"):
+    if verb not in _VERBS or (verb == "update" and tool != "conda"):
         return None
-    return tool, verb, words[at + 1 :]
+    if program in _PROJECT_TOOLS and verb == "install" and len(texts) <= at + 1:
+        verb = "sync"
+    return tool, {"add": "install", "update": "install", "upgrade": "install"}.get(verb, verb), words[at + 1 :]
 
 
 def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
-    text = word.text.strip().strip("\"'")
+    text = word.text.strip()
+    text = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
     text = re.sub(r"^-[eE](?=\S)", "", text)
     if not text:
         return None
@@ -147,43 +227,80 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return _conda(word, text)
     if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
         return None  # whatever the variable holds
-    at = re.match(r"([\w.-]+)\s*@\s*(.+)", text)
+    at = re.match(r"([\w.-]+)\s*@\s*(\S.*)", text)
     if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):
         address = at[2] if at and "://" in at[2] else text
-        return Wanted(name=_name_of(text), line=word.line, raw=word.raw, source=address, quoted=word.quoted)
-    if editable or re.match(r"[.~/\\$%]|[A-Za-z]:[\\/]", text) or re.search(r"[\\/]", text):
-        name = _name_of(text)
-        wheel = bool(re.search(r"(?i)\.whl$|[*?]|^(?:\./)?dist[\\/]", text))
-        return Wanted(name=name, line=word.line, raw=word.raw, source=None if wheel else text, quoted=word.quoted)
-    requirement = _REQUIREMENT.match(text)
-    if requirement is None:
+        return _placed(word, at[1] if at and "://" in at[2] else text, address)
+    if editable or re.match(r"[.~/\\$%]|[A-Za-z]:[\\/]", text) or re.search(r"[\\/]|\.whl$", text):
+        return _placed(word, text, text)
+    parts = parts_of(text)
+    if parts is None:
         return Wanted(name=plain_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
+    name, requirement, marker = parts
     return Wanted(
-        name=plain_name(requirement[1]),
-        line=word.line,
-        raw=word.raw,
-        requirement=re.sub(r"\s+", "", requirement[2] or ""),
-        quoted=word.quoted,
-    )
+        name=plain_name(name), line=word.line, raw=word.raw, quoted=word.quoted, marker=marker,
+        # What a variable holds that nobody knows is no version.
+        requirement=requirement,
+    )  # fmt: skip
 
 
-def _conda(word: Word, text: str) -> Wanted:
-    text = text.rpartition("::")[2] if "::" in text else text
-    label = re.search(r"cuda-([\d.]+)", word.text) if "::" in word.text else None
-    match = re.match(r"([\w.-]+)\s*(?:(==?|[<>]=?)\s*([\w.*]+))?", text)
+def _placed(word: Word, named: str, address: str) -> Wanted:
+    """A folder, an address or a file; a ready-made wheel has no source."""
+    file = re.split(r"[\\/]", re.split(r"[#?]", address.replace("%2B", "+").replace("%2b", "+"))[0])[-1]
+    wheel = file.lower().endswith(".whl")
+    glob = bool(re.search(r"[*?]|^(?:\./)?dist[\\/]", address)) and "://" not in address
+    name = plain_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
+    return Wanted(
+        name=name, line=word.line, raw=word.raw, source=None if wheel or glob else address, quoted=word.quoted,
+        wheel=file if wheel else None,
+    )  # fmt: skip
+
+
+def parts_of(text: str) -> tuple[str, str, str] | None:
+    """A requirement as pip takes it: its name, its versions without spaces, its marker. None: it is none."""
+    name = re.match(r"[A-Za-z0-9][\w.-]*", text)
+    if name is None:
+        return None
+    rest, _, marker = text[name.end() :].partition(";")
+    rest = rest.strip()
+    if rest.startswith("["):
+        rest = rest.partition("]")[2].strip() if "]" in rest else "["
+    if rest.startswith("(") and rest.endswith(")"):
+        rest = rest[1:-1]
+    clauses = [clause.strip() for clause in rest.split(",") if clause.strip()]
+    if not all(_CLAUSE.match(clause) for clause in clauses):
+        return None
+    return name[0], ",".join(re.sub(r"\s+", "", clause) for clause in clauses), marker.strip()
+
+
+def _conda(word: Word, text: str) -> Wanted | None:
+    if re.fullmatch(r"\$\{?\w+\}?|%\w+%", text) or text.endswith((".yml", ".yaml")):
+        return None
+    channel, _, text = text.rpartition("::")
+    label = re.search(r"cuda-([\d.]+)", channel)
+    bracket = re.match(r"([\w.-]+)\[(.*)\]\Z", text)
+    if bracket:
+        inner = dict(re.findall(r"(\w+)\s*=\s*[\"']?([^\"',]+)", bracket[2]))
+        text = f"{bracket[1]}={inner.get('version', '*')}={inner.get('build', '*')}"
+    match = re.match(r"([\w.-]+)\s*(.*)", text)
     if match is None:
         return Wanted(name=text, line=word.line, raw=word.raw)
-    number = match[3]
-    sign = match[2]
+    rest = re.match(r"(===?|=|[<>!~]=?)?\s*([\w.*]+)?(?:\s*=\s*([\w.*]+))?", match[2])
+    sign, number, build = (rest[1], rest[2], rest[3]) if rest else (None, None, None)
     specifier = ""
-    if number and sign in ("=", "=="):
+    if number and sign in ("=", "==", None) and number != "*":
         clean = number.rstrip("*").rstrip(".")
         specifier = f"=={clean}" if sign == "==" or clean.count(".") > 1 else f"=={clean}.*"
+    elif number and sign and "," in match[2]:
+        specifier = re.sub(r"\s+", "", match[2]).rstrip("*").rstrip(".")
     elif number and sign:
         specifier = sign + number.rstrip("*").rstrip(".")
     elif label:
         specifier = f"=={label[1]}"
-    return Wanted(name=plain_name(match[1]), line=word.line, raw=word.raw, requirement=specifier)
+    return Wanted(
+        name=plain_name(match[1]), line=word.line, raw=word.raw, requirement=specifier, build=build or "",
+        source=None,
+    )  # fmt: skip
 
 
 def _name_of(text: str) -> str:
@@ -197,3 +314,58 @@ def _name_of(text: str) -> str:
     if sub:
         return str(plain_name(name.removesuffix(".git"))) + "#" + sub[1]
     return str(plain_name(name.removesuffix(".git").removesuffix(".whl"))) or "."
+
+
+def listed(text: str, line: int | None = None) -> list[Word]:
+    """The words of a list of requirements, as if they stood behind `pip install`. `line`: where all of them stand."""
+    words: list[Word] = []
+    rows = text.split("\n")
+    at = 0
+    while at < len(rows):
+        first, row = at + 1, rows[at]
+        while row.endswith("\\") and at + 1 < len(rows):
+            at += 1
+            row = row[:-1] + rows[at]
+        at += 1
+        row = re.sub(r"(?:^|\s)#.*", "", row).strip()
+        if not row:
+            continue
+        if row.startswith("-"):
+            option, _, value = row.partition(" ")
+            parts = [option, *([value.strip()] if value.strip() else [])]
+        else:
+            parts = [re.split(r"\s--(?:hash|global-option|config-settings)", row)[0]]
+        words += [Word(part, part, line or first) for part in parts]
+    return words
+
+
+def excludes(specifier: str | None, version: str) -> bool:
+    """Whether a version is outside of what was asked for; what cannot be read excludes nothing."""
+    parts = [part.strip() for part in (specifier or "").split(",") if part.strip()]
+    answers = [_holds(part, version) for part in parts]
+    if None not in answers:
+        return not all(answers)
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return not SpecifierSet(specifier or "").contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _holds(part: str, version: str) -> bool | None:
+    """One clause over plain numbers; None for anything else, which packaging (slow to import) has to read."""
+    match = _PLAIN_CLAUSE.match(part.partition("+")[0])
+    if match is None or not re.fullmatch(r"[\d.]+", version):
+        return None
+    sign, asked, star = match[1], [int(item) for item in match[2].split(".")], match[3]
+    have = [int(item) for item in version.split(".")]
+    length = max(len(asked), len(have))
+    left, right = have + [0] * (length - len(have)), asked + [0] * (length - len(asked))
+    if star or sign == "~=":
+        same = have[: len(asked) - (sign == "~=")] == asked[: len(asked) - (sign == "~=")]
+        return {"==": same, "!=": not same, "~=": same and left >= right}.get(sign)
+    return {
+        "==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
+        ">=": left >= right,
+    }.get(sign)  # fmt: skip

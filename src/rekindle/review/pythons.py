@@ -8,13 +8,14 @@ from rekindle.core.version import Version
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
-_IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d+)|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d+)")
+_IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d{1,3})|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d{1,3})")
 
 
 def python_of(subject: Subject) -> Known | None:
     """The Python that the script chooses: the environment it makes, else the one it names."""
     made, named = _pythons(subject)
-    return made or named
+    told = subject.asked.place.python if subject.asked.place else None
+    return made or (Known(Version(told.rstrip("t")), 1) if told else named)
 
 
 def environment_python(subject: Subject) -> Known | None:
@@ -23,12 +24,20 @@ def environment_python(subject: Subject) -> Known | None:
 
 
 def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
+    """The Python of the environment that is made, and one that is only named; looked for once."""
+    if "pythons" not in subject.kept:
+        subject.kept["pythons"] = _looked_for(subject)
+    found: tuple[Known | None, Known | None] = subject.kept["pythons"]
+    return found
+
+
+def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
     made: Known | None = None
     named: Known | None = None
     for item in subject.trace.invocations:
         text = " ".join(word.text for word in item.words)
         match = (
-            re.match(r"\S*?\bpython(3\.\d+)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d+)\b", text)
+            re.match(r"\S*?\bpython(3\.\d{1,3})(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3})\b", text)
             if item.program in ("python", "py")
             else None
         )
@@ -39,11 +48,11 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
             elif named is None:
                 named = known
         if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
-            match = re.search(r"\bpython\s*==?\s*(3\.\d+)", text)
+            match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
                 made = Known(Version(match[1]), item.line)
         if item.program in ("uv", "virtualenv"):
-            match = re.search(r"(?:--python|-p)[ =](?:python)?(3\.\d+)|python (?:install|pin) (3\.\d+)", text)
+            match = re.search(r"(?:--python|-p)[ =](?:python)?(3\.\d{1,3})|python (?:install|pin) (3\.\d{1,3})", text)
             if match:
                 made = Known(Version(match[1] or match[2]), item.line)
     for used in subject.trace.used:
@@ -57,7 +66,7 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
 def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
     """Every Python that a command may run with: each one of a matrix; empty when nothing says it."""
     text = " ".join(word.text for word in item.words)
-    own = re.match(r"\S*?\b(?:python|pip)(3\.\d+)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d+)\b", text)
+    own = re.match(r"\S*?\b(?:python|pip)(3\.\d{1,3})(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3})\b", text)
     if own:
         return [Known(Version(own[1] or own[2]), item.line)]
     chosen: list[Known] = []
@@ -83,5 +92,5 @@ def image_of(subject: Subject, item: Invocation) -> Image | None:
 
 
 def _typed(text: str, line: int) -> Known | None:
-    match = re.fullmatch(r"(3\.\d+)(?:\.\d+)?", text)
+    match = re.fullmatch(r"(3\.\d{1,3})(?:\.\d{1,9})?", text)
     return Known(Version(match[1]), line) if match else None

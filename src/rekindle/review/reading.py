@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rekindle.review.document import Dialect, Document
+from rekindle.review.document import LISTS, Dialect, Document
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.trace import Trace
 
@@ -14,6 +14,8 @@ def trace_of(document: Document) -> Trace:
     trace = Trace(document.dialect)
     if document.folder is not None and document.dialect in (Dialect.SHELL, Dialect.BATCH, Dialect.POWERSHELL):
         trace.files = OtherFiles(document.folder)
+    if document.folder is not None:
+        trace.beside = OtherFiles(document.folder)
     text = document.text
     if len(document.lines) > LINES:
         text = "\n".join(document.lines[:LINES]) + "\n"
@@ -50,6 +52,23 @@ def _read(trace: Trace, dialect: Dialect, text: str) -> None:
         from rekindle.review.readers.notes import read_notes
 
         read_notes(trace, text)
+    elif dialect is Dialect.MAKEFILE:
+        from rekindle.review.readers.makefile import read_makefile
+
+        read_makefile(trace, text)
+    elif dialect is Dialect.COMPOSE:
+        from rekindle.review.readers.compose import read_compose
+
+        read_compose(trace, text)
+    elif dialect in LISTS:
+        from rekindle.review.readers import lists
+
+        {
+            Dialect.REQUIREMENTS: lists.read_requirements,
+            Dialect.ENVIRONMENT: lists.read_conda_environment,
+            Dialect.RECIPE: lists.read_recipe,
+            Dialect.PROJECT: lists.read_project,
+        }[dialect](trace, text)
     else:
         from rekindle.review.readers.workflow import read_workflow
 

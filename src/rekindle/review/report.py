@@ -15,7 +15,7 @@ _LEVEL = {State.FAIL: "error", State.WARN: "warning", State.PASS: "note"}
 
 
 def text(answer: Review) -> str:
-    parts = [_script(one) for one in answer.scripts]
+    parts = [_script(one, answer.gpus) for one in answer.scripts]
     if len(answer.scripts) > 1:
         parts.append(comparison(answer))
     if not answer.gpus:
@@ -36,17 +36,21 @@ def comparison(answer: Review) -> str:
                 ",".join(one.architectures) or "?",
                 one.toolset or "?",
                 f"{count[0]} wrong, {count[1]} careful",
-                _verdict(one),
+                _verdict(one, answer.gpus),
             )
         )
     return table(rows, head=("script", "torch", "CUDA", "code for", "toolset", "found", "verdict"))
 
 
-def _verdict(one: Reviewed) -> str:
-    """A text in which nothing was found to check is not accepted for that."""
+def _verdict(one: Reviewed, gpus: Sequence[str]) -> str:
+    """Accepted is what was asked and fits; a text in which nothing was recognised is not accepted for that."""
     if one.refused:
         return "refused"
-    return "accepted" if one.checked else "no build found in it, so nothing was checked"
+    if not one.recognised:
+        return "UNVERIFIED: nothing in it installs or builds torch, so nothing was checked"
+    if not gpus:
+        return "no fault found; no card was named"
+    return "UNVERIFIED" if one.questions else "accepted"
 
 
 def sarif(answer: Review) -> dict[str, Any]:
@@ -76,7 +80,7 @@ def sarif(answer: Review) -> dict[str, Any]:
     }
 
 
-def _script(one: Reviewed) -> str:
+def _script(one: Reviewed, gpus: Sequence[str]) -> str:
     facts = [
         f"{name} {value}"
         for name, value in (
@@ -88,13 +92,16 @@ def _script(one: Reviewed) -> str:
         if value
     ]
     facts += ["built by `rekindle build`"] if one.by_rekindle else []
-    colour = "red" if one.refused else "green" if one.checked else "yellow"
-    verdict = paint(_verdict(one), colour)
+    colour = "red" if one.refused else "green" if one.answered else "yellow"
+    verdict = paint(_verdict(one, gpus), colour)
     head = f"{one.script}: {verdict} ({one.dialect}{'; ' if facts else ''}{', '.join(facts)})"
     groups: dict[tuple[str, str], list[Remark]] = {}
     for remark in one.remarks:
         groups.setdefault((remark.id, remark.found), []).append(remark)
     lines = [head, *(_remark(same) for same in groups.values())]
+    if one.questions:
+        lines.append("\n  Not answered, so not accepted:")
+        lines += [wrap(each, indent=" " * 4) for each in one.questions]
     if one.not_understood:
         lines.append("\n  Not understood, so not reviewed:")
         lines += [
@@ -121,7 +128,8 @@ def _remark(same: Sequence[Remark]) -> str:
     if remark.text and remark.state is not State.PASS:
         lines.append(f"{' ' * 21}- {remark.text}")
         if remark.corrected is not None:
-            lines.append(f"{' ' * 21}+ {remark.corrected.strip() or '(delete this line)'}")
+            sign = "+" if remark.certain else "?"  # what `--fix` writes, and what you decide
+            lines.append(f"{' ' * 21}{sign} {remark.corrected.strip() or '(delete this line)'}")
     return "\n".join(lines)
 
 

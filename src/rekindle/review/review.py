@@ -10,12 +10,11 @@ import msgspec
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
-from rekindle.core.version import Version
-from rekindle.inputs.system import read_system
-from rekindle.inputs.torch import read_torch
 from rekindle.knowledge.builds.script_rules import rule, script_rules
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.review.asked import Asked
 from rekindle.review.document import Document, load
+from rekindle.review.environment import environments_of
+from rekindle.review.judging import questions
 from rekindle.review.pythons import python_of
 from rekindle.review.reading import trace_of
 from rekindle.review.remark import Raised, Remark, raised
@@ -24,6 +23,7 @@ from rekindle.review.rules import (
     environments,
     failures,
     installs,
+    lines,
     options,
     order,
     shells,
@@ -55,8 +55,15 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     generator: str | None = None
     by_rekindle: bool = False
     """It calls `rekindle build`, which checks what it builds itself."""
-    checked: bool = True
-    """Something in it could be checked. A script in which nothing was found is not accepted for that."""
+    questions: tuple[str, ...] = ()
+    """What could not be answered, where a card was named: the script is not accepted while there is one."""
+    recognised: bool = True
+    """It installs or builds something of torch or CUDA. A text in which nothing is recognised is not accepted."""
+
+    @property
+    def answered(self) -> bool:
+        """Nothing is wrong, and nothing that was asked is open."""
+        return not self.refused and self.recognised and not self.questions
 
 
 class Review(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
@@ -67,63 +74,38 @@ class Review(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     scripts: tuple[Reviewed, ...]
 
 
-def review(
-    paths: Sequence[Path],
-    *,
-    gpus: Sequence[Capability] = (),
-    torch: Version | None = None,
-    system: str | None = None,
-) -> Review:
+def review(paths: Sequence[Path], asked: Asked | None = None) -> Review:
+    asked = asked or Asked()
     documents = [load(path) for path in paths]
-    found = [review_script(document, gpus=gpus, torch=torch, system=system) for document in documents]
-    if len(documents) > 1:
-        found = _compared(documents, found, gpus=gpus, torch=torch, system=system)
-    return Review(gpus=tuple(gpu.sm for gpu in gpus), scripts=tuple(found))
+    subjects = [Subject(document, trace_of(document), asked) for document in documents]
+    found = _compared(subjects) if len(subjects) > 1 else [_reviewed(each, every(each)) for each in subjects]
+    return Review(gpus=tuple(gpu.sm for gpu in asked.gpus), scripts=tuple(found))
 
 
-def review_script(
-    document: Document,
-    *,
-    gpus: Sequence[Capability] = (),
-    torch: Version | None = None,
-    system: str | None = None,
-) -> Reviewed:
-    subject = Subject(document, trace_of(document), gpus=gpus, torch=torch, system=system)
+def review_script(document: Document, asked: Asked | None = None) -> Reviewed:
+    subject = Subject(document, trace_of(document), asked or Asked())
     return _reviewed(subject, every(subject))
-
-
-def told(torch: str | None, system: str | None) -> tuple[Version | None, str | None]:
-    """`--torch` and `--os` as values."""
-    return Version(read_torch(torch).release) if torch else None, read_system(system).system if system else None
 
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (architecture, toolchain, options, installs, wheels, order, environments, words, shells, failures)
+    parts = (architecture, toolchain, options, installs, wheels, order, environments, words, shells, lines, failures)
     found = [each for part in parts for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]
 
 
-def _compared(
-    documents: Sequence[Document],
-    found: Sequence[Reviewed],
-    *,
-    gpus: Sequence[Capability],
-    torch: Version | None,
-    system: str | None,
-) -> list[Reviewed]:
+def _compared(subjects: Sequence[Subject]) -> list[Reviewed]:
     """Side by side, a script that makes no wheel while another does is wrong."""
-    subjects = [Subject(each, trace_of(each), gpus=gpus, torch=torch, system=system) for each in documents]
     bare = [[step for step in subject.torch_builds if step.how == "cmake"] for subject in subjects]
     wheels = [any(step.makes_wheel and step.what != "other" for step in subject.builds) for subject in subjects]
     answer = []
-    for subject, one, configures, makes in zip(subjects, found, bare, wheels, strict=True):
+    for subject, configures, makes in zip(subjects, bare, wheels, strict=True):
+        found = every(subject)
         if configures and not makes:
-            others = [item for item in every(subject) if item.rule != "libtorch-only"]
-            answer.append(_reviewed(subject, [*others, raised("no-wheel", configures[0].line)]))
-        else:
-            answer.append(one)
+            others = [item for item in found if item.rule != "libtorch-only"]
+            found = [*others, raised("no-wheel", configures[0].line)]
+        answer.append(_reviewed(subject, found))
     return answer
 
 
@@ -148,15 +130,22 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
             msgspec.structs.replace(item, text=shown(item.text))
             for item in sorted(subject.trace.not_understood, key=lambda each: each.line)
         ),
-        torch=str(torch.version) if torch else None,
+        torch=str(torch.version) if torch and step else _taken(subject) or (str(torch.version) if torch else None),
         cuda=str(cuda.version) if cuda else None,
         architectures=archs,
         toolset=str(toolset) if toolset else studio and f"newest of {studio}",
         python=str(python.version) if python else None,
         generator=generator,
         by_rekindle=by_rekindle,
-        checked=by_rekindle or bool(subject.builds or ordered) or any(facts),
+        questions=tuple(dict.fromkeys(questions(subject))) if not by_rekindle else (),
+        recognised=by_rekindle or bool(subject.builds or environments_of(subject).every or ordered) or any(facts),
     )
+
+
+def _taken(subject: Subject) -> str | None:
+    """The torch that the environments end with, where all of them have one."""
+    found = {torch.version for state in environments_of(subject).final for torch in state}
+    return found.pop() if len(found) == 1 else None
 
 
 def _calls_rekindle(item: Invocation) -> bool:

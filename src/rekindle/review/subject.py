@@ -20,10 +20,13 @@ from rekindle.review.builds import ScriptBuilds
 from rekindle.review.packages import Install
 from rekindle.review.trace import Invocation
 
-_TAG = re.compile(r"(?:tags/|refs/tags/)?v?(\d+\.\d+(?:\.\d+)?)(?:-rc\d+)?\Z")
+_TAG = re.compile(r"(?:tags/|refs/tags/)?v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?:-rc\d+)?\Z")
 _TOOLKIT = re.compile(
-    r"(?i)CUDA[\\/]+v(\d+\.\d+)|cuda[-_/](\d+\.\d+)|cuda/toolkit/(\d+\.\d+)|nvidia/cu(1[123])(?![\d])"
+    r"(?i)CUDA[\\/]+v(\d{1,9}\.\d{1,9})|cuda[-_/](\d{1,9}\.\d{1,9})|cuda/toolkit/(\d{1,9}\.\d{1,9})|nvidia/cu(1[123])(?![\d])"
 )
+
+
+_IMAGE = re.compile(rf"nvidia/cuda:(\d{{1,9}}\.\d{{1,9}})|[-:_]cuda[-_]?(\d{{1,9}}\.\d{{1,9}})|[-:]({LINE})\b")
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -58,11 +61,11 @@ class Subject(ScriptBuilds):
             if known is not None:
                 points.append((item.order, known))
         for setting in self.trace.assignments:
-            match = re.match(r"(\d+\.\d+(?:\.\d+)?)(?:$|[a+.-])", setting.value)
+            match = re.match(r"(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?:$|[a+.-])", setting.value)
             if setting.name == "PYTORCH_BUILD_VERSION" and match and setting.known:
                 points.append((setting.order, Known(Version(match[1]), setting.line)))
         for image in self.trace.images:
-            match = re.search(r"(?:^|/)pytorch/pytorch:(\d+\.\d+\.\d+)", image.name)
+            match = re.search(r"(?:^|/)pytorch/pytorch:(\d{1,9}\.\d{1,9}\.\d{1,9})", image.name)
             if match:
                 points.append((image.order, Known(Version(match[1]), image.line)))
         for used in self.trace.used:
@@ -80,7 +83,7 @@ class Subject(ScriptBuilds):
     def _inferred(self) -> list[tuple[int, Known]]:
         """A folder called pytorch-1.12.1."""
         for item in self.trace.invocations:
-            match = re.search(r"(?i)pytorch[-_]v?(\d+\.\d+\.\d+)", item.directory or "")
+            match = re.search(r"(?i)pytorch[-_]v?(\d{1,9}\.\d{1,9}\.\d{1,9})", item.directory or "")
             if match:
                 return [(item.order, Known(Version(match[1]), item.line, "inferred"))]
         return []
@@ -189,7 +192,7 @@ class Subject(ScriptBuilds):
                 points.append((used.order, Known(number.major_minor, given[1])))
         for each in self.trace.invocations:
             if each.order <= item.order and each.program in ("module", "ml", "spack"):
-                match = re.search(r"(?i)\bcuda(?:toolkit|[-_]toolkit)?[/@](\d+\.\d+)", " ".join(each.arguments))
+                match = re.search(r"(?i)\bcuda(?:toolkit|[-_]toolkit)?[/@](\d{1,9}\.\d{1,9})", " ".join(each.arguments))
                 if match:
                     points.append((each.order, Known(Version(match[1]), each.line)))
         for found in self.installs:
@@ -214,7 +217,7 @@ class Subject(ScriptBuilds):
 
 
 def exact_version(specifier: str | None) -> Version | None:
-    match = re.fullmatch(r"===?\s*v?(\d+(?:\.\d+)+)(?:\.\*)?(?:\+\w[\w.]*)?", specifier or "")
+    match = re.fullmatch(r"===?\s*v?(\d{1,9}(?:\.\d{1,9}){1,7})(?:\.\*)?(?:\+\w[\w.]*)?", specifier or "")
     return Version(match[1]) if match else None
 
 
@@ -228,7 +231,7 @@ def toolkit_in(text: str) -> Version | None:
 
 
 def image_cuda(name: str) -> Version | None:
-    match = re.search(rf"nvidia/cuda:(\d+\.\d+)|[-:_]cuda[-_]?(\d+\.\d+)|[-:]({LINE})\b", name)
+    match = _IMAGE.search(name)
     if match is None:
         return None
     line = CudaLine.parse(match[3])

@@ -226,7 +226,9 @@ class Trace:
         self.order = 0
         self._spent = 0
         self.scopes: list[Scope] = []
-        self.files: OtherFiles | None = None
+        self.files: OtherFiles | None = None  # those that it runs in its own shell
+        self.beside: OtherFiles | None = None  # lists that a command of it reads
+        self.build_arguments: dict[str, str] = {}  # what docker-compose gives a Dockerfile
         self.at: int | None = None  # the line that runs the other file which is being read
         self.opened: dict[int, str] = {}
         self.open(None, "")

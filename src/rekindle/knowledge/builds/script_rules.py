@@ -80,9 +80,21 @@ class Outside(Row, frozen=True, kw_only=True):
 
 
 class PinsTorch(Row, frozen=True, kw_only=True):
-    """Packages each release of which asks for one torch: without a pin, pip replaces the torch that is there."""
+    """Packages that ask for torch: for one release (then pip replaces the torch that is there), or for any."""
 
     packages: tuple[str, ...]
+
+
+class ScriptLine(Row, frozen=True, kw_only=True):
+    """A fault that one line shows: `rule` says it, with what the first group of `pattern` (RE2) found."""
+
+    rule: str
+    dialects: tuple[str, ...]
+    pattern: str
+    why: str = ""
+    instead: str = ""
+    unless: str = ""
+    """Where this is anywhere in the script, the line is right."""
 
 
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +105,8 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     extension: tuple[ExtensionRow, ...]
     outside: tuple[Outside, ...]
     pins_torch: tuple[PinsTorch, ...]
+    needs_torch: tuple[PinsTorch, ...]
+    line: tuple[ScriptLine, ...]
 
 
 @cached
@@ -132,3 +146,8 @@ def outside() -> frozenset[str]:
 def pins_torch(name: str) -> bool:
     """Whether each release of a package asks for one torch."""
     return any(name in row.packages for row in script_rules().pins_torch)
+
+
+def needs_torch(name: str) -> bool:
+    """Whether a package brings a torch where there is none."""
+    return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name)

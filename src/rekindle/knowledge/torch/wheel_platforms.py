@@ -54,6 +54,8 @@ class LinuxSystem(Row, frozen=True, kw_only=True):
     names: tuple[str, ...]
     glibc: dict[str, Version] = msgspec.field(default_factory=dict)
     """By release: `{"22.04": 2.35}`."""
+    python: dict[str, str] = msgspec.field(default_factory=dict)
+    """The `python3` of a release."""
     libc: str = "glibc"
 
 

@@ -98,6 +98,9 @@ class _DockerReader:
 
     def _set(self, name: str, value: str, start: int, end: int) -> None:
         recorder = Recorder(self.trace, Dialect.SHELL, self.scope)
+        given = value.strip().partition("=")[0] if name == "ARG" else ""
+        if given in self.trace.build_arguments:
+            value = f'{given}="{self.trace.build_arguments[given]}"'
         pairs = list(_PAIR.finditer(value))
         if not pairs:
             key, _, rest = value.strip().partition(" ")

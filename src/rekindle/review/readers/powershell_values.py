@@ -35,7 +35,7 @@ class PowerShellValues:
     def word(self, node: Node) -> Word:
         raw = text_of(node)
         text, known = self.value(node)
-        if raw[:1] in "-!" and not text.startswith(raw[0]):
+        if raw.startswith(("-", "!")) and not text.startswith(raw[0]):
             text = raw[0] + text  # `py -3.11`: the grammar takes it for a number below zero
         return Word(text, raw, self.line(node), raw[:1] in "\"'", known)
 

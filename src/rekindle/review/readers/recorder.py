@@ -63,6 +63,16 @@ class Recorder:
     def lookup(self, name: str, at: int | None = None) -> Value | None:
         return self.scope.get(name, self.trace.order if at is None else at, windows=self.dialect.windows)
 
+    def glued(self, before: Word, after: Word) -> Word:
+        """One word that the grammar took for two: `a-$X-$Y.whl` ends at the second `$` for it."""
+        name = re.match(r"[A-Za-z_]\w*", after.raw) if before.raw.endswith("$") else None
+        value = self.lookup(name[0]) if name else None
+        text = before.text.removesuffix("$") if value is not None else before.text
+        rest = after.text[name.end() :] if name and value is not None else after.text
+        known = before.known and after.known and (name is None or (value is not None and value.known))
+        whole = text + (value.text if value is not None else "") + rest
+        return Word(whole, before.raw + after.raw, before.line, before.quoted, known)
+
     def missed(self, name: str, line: int) -> None:
         """A variable that nobody set so far."""
         self.trace.missing.setdefault((name, self.dialect), line if self.trace.at is None else self.trace.at)

@@ -263,6 +263,7 @@ class _ShellReader:
     ) -> None:
         prefix: list[Assignment] = []
         words: list[Word] = []
+        ended = -1
         for child in node.children:
             if child.type == "variable_assignment":
                 prefix.append(self._prefix(child))
@@ -271,7 +272,13 @@ class _ShellReader:
             elif child.type in ("file_redirect", "herestring_redirect"):
                 redirects = (*redirects, self._redirect(child))
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
-                words += self.word(child).apart()
+                touching = bool(words) and child.start_byte == ended
+                words[-1:] = (
+                    [self.recorder.glued(words[-1], self.word(child))]
+                    if touching
+                    else [*words[-1:], *self.word(child).apart()]
+                )
+            ended = child.end_byte
         if not words:
             return
         name = words[0].text

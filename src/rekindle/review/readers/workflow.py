@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,25 +12,14 @@ from rekindle.review.readers.batch import read_batch
 from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Assignment, Image, Scope, Trace, Used
 
-if TYPE_CHECKING:
-    Node = Any  # a node of PyYAML: a scalar, a sequence or a mapping with its marks
-
-_NODES = 20_000
 _EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
 def read_workflow(trace: Trace, text: str, *, gitlab: bool = False) -> None:
-    import yaml  # type: ignore[import-untyped,unused-ignore]
-
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        trace.unread(line, "", f"not valid YAML: {getattr(error, 'problem', None) or 'nested too deeply'}")
-        return
+    root = composed(trace, text)
     if root is None:
         return
     reader = _WorkflowReader(trace, text)
@@ -55,12 +43,7 @@ class _Job(NamedTuple):
     folder: str | None = None
 
 
-class _WorkflowReader:
-    def __init__(self, trace: Trace, text: str) -> None:
-        self.trace = trace
-        self.lines = text.split("\n")
-        self.visited = 0
-
+class _WorkflowReader(YamlReader):
     def github(self, root: Node) -> None:
         top = self.mapping(root)
         self.variables(top.get("env"), self.trace.scopes[0])
@@ -141,7 +124,7 @@ class _WorkflowReader:
         text = self.text(node) or ""
         block = getattr(node, "style", None) in ("|", ">")
         first = node.start_mark.line + (2 if block else 1)
-        text = self._literal(node, text) if block else text
+        text = self.literal(node, text) if block else text
         filled = _EXPRESSION.sub(lambda match: self._expression(match, job.matrix), text)
         name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
         dialect = {"pwsh": Dialect.POWERSHELL, "powershell": Dialect.POWERSHELL, "cmd": Dialect.BATCH}.get(
@@ -241,21 +224,11 @@ class _WorkflowReader:
                 continue
             block = getattr(item, "style", None) in ("|", ">")
             first = item.start_mark.line + (2 if block else 1)
-            body = self._literal(item, text) if block else text
+            body = self.literal(item, text) if block else text
             if recorder.dialect is Dialect.POWERSHELL:
                 read_powershell(self.trace, body, first=first, recorder=recorder)
             else:
                 read_shell(self.trace, body, first=first, recorder=recorder)
-
-    def _literal(self, node: Node, text: str) -> str:
-        """The lines as they stand in the file: a folded block loses its own, and the line numbers with them."""
-        begin, end = node.start_mark.line + 1, node.end_mark.line
-        rows = self.lines[begin : max(end, begin)]
-        margins = [len(row) - len(row.lstrip()) for row in rows if row.strip()]
-        margin = min(margins, default=0)
-        if getattr(node, "style", "") == ">":
-            return text
-        return "\n".join(row[margin:] for row in rows)
 
     def variables(self, node: Node | None, scope: Scope, matrix: dict[str, str] | None = None) -> None:
         recorder = Recorder(self.trace, Dialect.SHELL, scope)
@@ -322,41 +295,3 @@ class _WorkflowReader:
                 return found.text
         # Inside a script the braces would be read as code of the shell; a word of the same width stands for them.
         return match[0] if keep else "__" + re.sub(r"\W+", "_", match[1]) + "__"
-
-    def mapping(self, node: Node | None) -> dict[str, Node]:
-        found: dict[str, Node] = {}
-        if node is not None and node.id == "mapping" and self._afford(len(node.value)):
-            for key, value in node.value:
-                if key.id == "scalar" and key.value == "<<" and value.id == "mapping":
-                    found = {**self.mapping(value), **found}
-                elif key.id == "scalar":
-                    found[key.value] = value
-        return found
-
-    def sequence(self, node: Node | None) -> Iterator[Node]:
-        if node is not None and node.id == "sequence" and self._afford(len(node.value)):
-            for item in node.value:
-                if item.id == "sequence":
-                    yield from self.sequence(item)
-                else:
-                    yield item
-
-    def listed(self, node: Node | None) -> list[str]:
-        return [item.value for item in self.sequence(node) if item.id == "scalar"]
-
-    def text(self, node: Node | None) -> str | None:
-        value: Any = node.value if node is not None and node.id == "scalar" else None
-        return str(value) if value is not None else None
-
-    def path(self, node: Node | None, *names: str) -> Node | None:
-        for name in names:
-            node = self.mapping(node).get(name)
-        return node
-
-    def _afford(self, count: int) -> bool:
-        """Anchors can make a small file endless."""
-        self.visited += count + 1
-        if self.visited <= _NODES:
-            return True
-        self.trace.unread(1, "", "too many entries")
-        return False

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rekindle.core.version import Version
-from rekindle.review.document import Dialect
+from rekindle.review.document import LISTS, Dialect
 from rekindle.review.pythons import environment_python
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
@@ -14,6 +14,8 @@ from rekindle.review.trace import Invocation
 
 
 def check(subject: Subject) -> Iterator[Raised]:
+    if subject.document.dialect in LISTS:
+        return  # what reads the list makes the environment and works in it
     if subject.notes:
         yield from (found for found in _activated(subject) if found.rule == "environment-other")
         return
@@ -65,7 +67,7 @@ def _other_python(subject: Subject) -> Iterator[Raised]:
     if made is None:
         return
     for step in subject.builds:
-        number = re.fullmatch(r"(?:python|pip)(3\.\d+)(?:\.exe)?", step.item.words[0].text.lower())
+        number = re.fullmatch(r"(?:python|pip)(3\.\d{1,3})(?:\.exe)?", step.item.words[0].text.lower())
         active = any(_activates(each) and each.order < step.item.order for each in subject.trace.invocations)
         if number and active and step.item.reached and Version(number[1]) != made.version:
             yield raised("python-other", step.line, python=number[1], made=made.version, line_made=made.line)

@@ -13,13 +13,12 @@ from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
-from rekindle.review.packages import Install, Wanted
+from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
 
 _LIST = 4
-_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\Z")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -39,8 +38,11 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
         item.name == "PIP_NO_BUILD_ISOLATION" for item in subject.trace.assignments if item.how == "environment"
     )
     told: set[int] = set()
+    old = _old_pip(subject)
     for step in subject.builds:
         if not step.isolated or switched_off or step.line in told or step.what == "other":
+            continue
+        if step.how == "pip" and step.what == "extension" and old:
             continue
         if any(own.name in ("BUILD_NO_CUDA", "FORCE_CPU", "NO_CUDA") and own.value == "1" for own in step.item.prefix):
             continue
@@ -58,6 +60,15 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
             )
         elif not re.search(r"\.\[", step.item.text):
             yield raised("isolation-maybe", step.line)
+
+
+def _old_pip(subject: Subject) -> bool:
+    """A pip before 25.3, which builds what has only a setup.py without isolation: pinned, or that of an old Python."""
+    python = python_of(subject)
+    if python is not None and python.version <= Version("3.8"):
+        return True
+    pins = [item.requirement for found in subject.installs if (item := found.named("pip")) is not None]
+    return any(pin and excludes(pin, "25.3") and excludes(pin, "26.0") for pin in pins)
 
 
 def _redirects(subject: Subject) -> Iterator[Raised]:
@@ -191,43 +202,11 @@ def _below_two(specifier: str | None) -> bool:
     exact = exact_version(specifier)
     if exact is not None:
         return exact.major < 2
-    return all(_excludes(specifier, version) for version in ("2.0.0", "2.0.2", "2.1.0", "2.2.0", "2.4.0", "2.99.0"))
+    return all(excludes(specifier, version) for version in ("2.0.0", "2.0.2", "2.1.0", "2.2.0", "2.4.0", "2.99.0"))
 
 
 def _admits(specifier: str, version: Version) -> bool:
-    return not _excludes(specifier, str(version))
-
-
-def _excludes(specifier: str | None, version: str) -> bool:
-    """Whether a version is outside of what was asked for; what cannot be read excludes nothing."""
-    parts = [part.strip() for part in (specifier or "").split(",") if part.strip()]
-    answers = [_holds(part, version) for part in parts]
-    if None not in answers:
-        return not all(answers)
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    try:
-        return not SpecifierSet(specifier or "").contains(version, prereleases=True)
-    except InvalidSpecifier:
-        return False
-
-
-def _holds(part: str, version: str) -> bool | None:
-    """One clause over plain numbers; None for anything else, which packaging (slow to import) has to read."""
-    match = _CLAUSE.match(part)
-    if match is None or not re.fullmatch(r"[\d.]+", version):
-        return None
-    sign, asked, star = match[1], [int(item) for item in match[2].split(".")], match[3]
-    have = [int(item) for item in version.split(".")]
-    length = max(len(asked), len(have))
-    left, right = have + [0] * (length - len(have)), asked + [0] * (length - len(asked))
-    if star or sign == "~=":
-        same = have[: len(asked) - (sign == "~=")] == asked[: len(asked) - (sign == "~=")]
-        return {"==": same, "!=": not same, "~=": same and left >= right}.get(sign)
-    return {
-        "==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
-        ">=": left >= right,
-    }.get(sign)  # fmt: skip
+    return not excludes(specifier, str(version))
 
 
 def _cmake(subject: Subject) -> Iterator[Raised]:
@@ -255,7 +234,7 @@ def _cmake(subject: Subject) -> Iterator[Raised]:
 
 def _below_four(specifier: str | None) -> bool:
     exact = exact_version(specifier)
-    return exact.major < 4 if exact is not None else _excludes(specifier, "4.0.0")
+    return exact.major < 4 if exact is not None else excludes(specifier, "4.0.0")
 
 
 def _pins(subject: Subject) -> Iterator[Raised]:
@@ -347,6 +326,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
 
 def _questions(subject: Subject) -> Iterator[Raised]:
     unattended = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
+    unattended = unattended or re.search(r"(?m)^#(?:SBATCH|PBS|BSUB|\$ -)", subject.document.text) is not None
     told: set[str] = set()
     piped = {(program, item.line) for item in subject.trace.invocations for program in item.piped}
     for item in subject.trace.invocations:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from rekindle.core.version import Version
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
+from rekindle.review.environment import environments_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Assignment, Invocation
@@ -30,9 +31,22 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _twice(subject)
         yield from _left_source(subject)
         yield from _not_filled_in(subject)
+    yield from _before_torch(subject)
     yield from _source(subject)
     yield from _jobs(subject)
     yield from _commands(subject)
+
+
+def _before_torch(subject: Subject) -> Iterator[Raised]:
+    """An extension imports torch while it is built; here torch comes after it."""
+    made = environments_of(subject)
+    for step in subject.builds:
+        if step.what != "extension" or not step.certain or step.item.conditional or made.at(step.item) or subject.notes:
+            continue
+        later = next((each for each in made.every if each.order > step.item.order), None)
+        if later is not None:
+            yield raised("torch-after-extension", step.line, name=step.name, line_torch=later.line)
+            return
 
 
 def _real(subject: Subject) -> list[ScriptBuild]:
@@ -289,7 +303,7 @@ def _source(subject: Subject) -> Iterator[Raised]:
             continue
         if any("submodule.recurse" in each.text for each in subject.trace.ran("git")):
             continue
-        tag = next((word for word in words if re.match(r"(?:tags/)?v?\d+\.\d+", word)), str(known.version))
+        tag = next((word for word in words if re.match(r"(?:tags/)?v?\d{1,9}\.\d{1,9}", word)), str(known.version))
         yield raised("submodules-stale", item.line, tag=tag)
     for used in subject.trace.used:
         given = used.given.get("repository", ("", 0))[0].lower()

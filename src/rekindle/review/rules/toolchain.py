@@ -17,7 +17,7 @@ from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
-from rekindle.review.packages import Install
+from rekindle.review.environment import environments_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
 from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
@@ -97,13 +97,11 @@ def _built_by_others(subject: Subject, torch: str, cuda: Version) -> bool:
 
 def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Raised]:
     """An extension is compiled with the CUDA of its torch."""
-    last: tuple[Install, Version] | None = None
-    for found in subject.installs:
-        line = CudaLine.of_index(found.index)
-        if found.named("torch") and line and found.item.order < step.item.order:
-            last = (found, line.cuda)
-    if last is not None and last[1].major != cuda.version.major:
-        yield raised("toolkit-not-torchs", cuda.line, cuda=cuda.version, torch_cuda=last[1])
+    for torch in environments_of(subject).at(step.item):
+        line = CudaLine.parse(torch.variant)
+        if line is not None and line.cuda.major != cuda.version.major:
+            yield raised("toolkit-not-torchs", cuda.line, cuda=cuda.version, torch_cuda=line.cuda)
+            return
 
 
 def _pairs(subject: Subject) -> Iterator[Raised]:
@@ -220,14 +218,14 @@ def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str 
     for each in subject.trace.invocations:
         if each.order > item.order or not _loads(each):
             continue
-        number = re.search(r"(?i)-?vcvars_ver=(\d+\.\d+)", each.text)
+        number = re.search(r"(?i)-?vcvars_ver=(\d{1,9}\.\d{1,9})", each.text)
         year = re.search(r"(?i)Microsoft Visual Studio[\\/]+(20\d\d)", " ".join(word.text for word in each.words))
         toolset = Version(number[1]) if number else None
         studio = year[1] if year else studio
         line = each.line
     for used in subject.trace.used:
         given = used.given.get("toolset")
-        if used.order < item.order and "msvc" in used.action and given and re.match(r"\d+\.\d+", given[0]):
+        if used.order < item.order and "msvc" in used.action and given and re.match(r"\d{1,9}\.\d{1,9}", given[0]):
             toolset, line = Version.find(given[0]), given[1]
     if toolset is None:
         for name in ("VCToolsVersion", "PATH", "INCLUDE", "CMAKE_GENERATOR_TOOLSET_VERSION"):
@@ -235,6 +233,8 @@ def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str 
             number = re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d+)", value.text) if value is not None else None
             if value is not None and number:
                 return Version(number[1]), None, value.line
+    if toolset is None and studio is None and item.system == "windows" and subject.document.dialect is Dialect.WORKFLOW:
+        studio = "2022"  # that of windows-latest, whose newest toolset is taken
     return toolset, studio, line
 
 
@@ -420,7 +420,7 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
         number = re.search(r"nvidia/cuda:(\d+)|cuda(\d+)", image.name)
         if match and int(match[1]) < 100:
             yield Version(match[1]), image.line, int((number[1] or number[2]) if number else default)
-    pattern = re.compile(r"(?i)cudnn[\w-]*?[-_/\\=]+v?(\d+\.\d+\.\d+)(?:\.\d+)?(?:[-_]cuda(\d+))?")
+    pattern = re.compile(r"(?i)cudnn[\w-]*?[-_/\\=]+v?(\d{1,9}\.\d{1,9}\.\d{1,9})(?:\.\d{1,9})?(?:[-_]cuda(\d+))?")
     texts = [(item.value, item.line) for item in subject.trace.assignments]
     texts += [(" ".join(word.text for word in item.words), item.line) for item in subject.trace.invocations]
     for text, line in texts:

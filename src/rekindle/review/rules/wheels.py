@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
-import msgspec
-
+from rekindle.compat.companion import release_for
+from rekindle.compat.judgement import Clash
+from rekindle.compat.package import goes_with as package_goes_with
+from rekindle.compat.package import runs_on
+from rekindle.compat.torch_cuda import CPU, has_line
+from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import pins_torch
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.logs import extension_homes
-from rekindle.knowledge.torch import companions, wheel_platforms
+from rekindle.knowledge.torch import wheel_platforms
+from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
-from rekindle.model.cuda_line import index_of, variant_of
-from rekindle.review.packages import Install, Wanted
+from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.review.document import LISTS
+from rekindle.review.environment import ScriptTorch, TorchReplaced, environments_of
+from rekindle.review.judging import answered, better
+from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
 from rekindle.review.trace import Invocation
-
-_INDEX_BY_VARIABLE = (
-    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT", "PIP_NO_DEPS", "UV_CONSTRAINT", "UV_TORCH_BACKEND",
-    "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX",
-)  # fmt: skip
-_KEEPS = ("--no-deps", "-c", "--constraint", "--no-index", "--target", "-t", "--prefix", "--torch-backend", "--dry-run")
+from rekindle.stack.driver import cards_driven, window_of
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -34,80 +37,39 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _musl(subject)
     yield from _replaced(subject)
     yield from _kernels(subject)
+    yield from _others(subject)
+    yield from _local(subject)
+    yield from _drivers(subject)
 
 
 def _wheels(subject: Subject) -> Iterator[Raised]:
     """A ready-made torch: does that wheel exist, and does it serve the GPU?"""
-    for found in subject.installs:
-        torch = found.named("torch")
-        if torch is None or found.tool == "conda" or found.verb != "install":
-            continue
-        name = variant_of(torch.requirement, found.index)
-        if name is None:
-            continue
-        if name == "cpu":
-            if subject.gpus and subject.builds:
-                yield raised("torch-cpu-only", torch.line)
-            continue
-        exact = exact_version(torch.requirement)
-        yield from _wheel(subject, torch, name, exact, found.item)
-    yield from _ordinary(subject)
+    made = environments_of(subject)
+    for torch in made.every:
+        answer = has_line(torch.version, torch.variant) if torch.version and torch.variant else None
+        if isinstance(answer, Clash) and torch.kind == "wheel":
+            official = ", ".join(each.name for each in torch_release(torch.version or "").variants)
+            yield raised(
+                "torch-no-such-wheel", torch.line, torch=torch.version, variant=torch.variant, official=official
+            )
+    told = {(each.after.line, each.after.order) for each in _changes(subject)}
+    for answers in answered(subject):
+        for torch, answer in answers.clashes:
+            if (torch.line, torch.order) in told:
+                continue  # said with what replaced the torch that was there
+            rule = "wheel-not-for-the-card"
+            if torch.variant == CPU:
+                rule = "torch-cpu-only" if any(each.fits for each in answered(subject)) else "torch-no-cuda"
+            note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
+            said, other = _of(torch, answer.sentence), better(torch, answers.situation)
+            yield raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
+        for torch, sentence in answers.loses:
+            yield raised("wheel-loses", torch.line, sentence=sentence, torch=torch.spoken)
 
 
-def _ordinary(subject: Subject) -> Iterator[Raised]:
-    """`pip install torch` on Linux: the newest wheel of the ordinary index, which leaves older cards out."""
-    for found in subject.installs if not subject.notes else ():
-        torch = found.named("torch")
-        if torch is None or found.tool == "conda" or found.verb != "install":
-            continue
-        plain = torch.source is None and torch.requirement == "" and not _kept(subject, found)
-        if plain and subject.system(found.item) == "linux" and subject.torch_at() is None:
-            python = next(iter(pythons_at(subject, found.item)), None) or python_of(subject)
-            rows = [row for row in torch_releases() if python is None or str(python.version) in row.pythons_linux]
-            usual = next((each for row in rows[-1:] for each in row.variants if each.index_default_linux), None)
-            if usual is not None:
-                yield from _wheel(subject, torch, usual.name, Version(rows[-1].newest), found.item, newest=True)
-        return
-
-
-def _wheel(
-    subject: Subject, torch: Wanted, name: str, exact: Version | None, item: Invocation, *, newest: bool = False
-) -> Iterator[Raised]:
-    system = subject.system(item)
-    try:
-        releases = [torch_release(str(exact))] if exact is not None else list(torch_releases())
-    except RekindleError:
-        return
-    rows = [(release, row) for release in releases if (row := release.variant(name)) is not None]
-    if exact is not None and not rows:
-        official = ", ".join(variant.name for variant in releases[0].variants)
-        yield raised("torch-no-such-wheel", torch.line, torch=exact, variant=name, official=official)
-        return
-    for card in subject.gpus:
-        lists = [row.targets(system) for _, row in rows]
-        known = [targets for targets in lists if targets is not None]
-        if not known or len(known) != len(lists):
-            continue
-        if any(_serves(targets, card) for targets in known):
-            continue
-        archs = ", ".join(sorted({str(target) for targets in known[-1:] for target in targets}))
-        yield raised(
-            "wheel-not-for-the-card", torch.line, torch=exact or "", variant=name, card=card, sm=card.sm, archs=archs,
-            better=_better(card, system), note=", the newest one, which pip takes here," if newest else "",
-        )  # fmt: skip
-
-
-def _better(card: Capability, system: str) -> str:
-    for release in reversed(torch_releases()):
-        for variant in release.variants:
-            targets = variant.targets(system)
-            if targets and _serves(targets, card):
-                return f". torch {release.newest} {variant.name} has code for it"
-    return ""
-
-
-def _serves(targets: Iterable[Target], card: Capability) -> bool:
-    return any(runs(target, card) is not Runs.NO for target in targets)
+def _of(torch: ScriptTorch, sentence: str) -> str:
+    """The sentence with the torch that it is about, if it does not name it."""
+    return sentence if "torch" in sentence else f"{torch.spoken}: {sentence}"
 
 
 def _python(subject: Subject) -> Iterator[Raised]:
@@ -194,138 +156,52 @@ def _with_torch(name: str) -> bool:
     return name == "torch" or pins_torch(name)
 
 
-class _Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """A torch that was chosen with its index."""
-
-    version: str
-    variant: str
-    index: str
-    found: Install
-    line: int
-    names: frozenset[str]
-
-
 def _replaced(subject: Subject) -> Iterator[Raised]:
-    """A later command that lets pip choose torch anew, from the ordinary index."""
-    if subject.notes:
-        return
-    chosen: _Chosen | None = None
-    for item in subject.trace.invocations:
-        found = subject.install(item)
-        if found is None:
-            chosen = None if _other_environment(item) else chosen
+    """A later command that lets pip choose torch anew."""
+    for change in _changes(subject):
+        yield _replacement(subject, change)
+
+
+def _changes(subject: Subject) -> Iterator[TorchReplaced]:
+    for change in environments_of(subject).replaced if not subject.notes else ():
+        before = change.before
+        if before.order == change.after.order or before.variant in (None, CPU) or _kept(change.found):
             continue
-        if found.tool == "conda" or found.verb == "uninstall":
-            chosen = None if found.tool == "conda" or found.named("torch") else chosen
-            continue
-        if found.verb != "install":
-            continue
-        here = _chosen(found)
-        if here is not None:
-            chosen = here
-            continue
-        if chosen is None or not _same_place(subject, chosen.found.item, item) or _kept(subject, found):
-            continue
-        wanted = next((each for each in found.wanted if _takes_other(each, found, chosen)), None)
-        if wanted is not None:
-            yield _replacement(subject, chosen, found, wanted)
-            chosen = None
-        else:
-            names = chosen.names | {each.name for each in found.wanted}
-            chosen = msgspec.structs.replace(chosen, names=names)
+        if before.kind != "image" or before.version:
+            yield change
 
 
-def _chosen(found: Install) -> _Chosen | None:
-    torch = found.named("torch")
-    exact = exact_version(torch.requirement) if torch is not None else None
-    variant = variant_of(torch.requirement, found.index) if torch is not None else None
-    if torch is None or exact is None or variant in (None, "cpu") or found.item.conditional:
-        return None
-    return _Chosen(
-        version=str(exact), variant=str(variant), index=found.index or "", found=found, line=torch.line,
-        names=frozenset(each.name for each in found.wanted),
-    )  # fmt: skip
+def _kept(found: Install) -> bool:
+    """Nothing else is installed, or in another place."""
+    chosen = found.index is not None or found.lists or found.backend
+    return (
+        bool(chosen)
+        or found.binary
+        or found.item.conditional
+        or found.has("--no-deps", "--target", "-t", "--prefix", "--dry-run")
+    )
 
 
-def _other_environment(item: Invocation) -> bool:
-    """From here on another Python may be meant."""
-    text = " ".join(word.text for word in item.words)
-    return bool(re.search(r"\bactivate\b|-m (?:venv|virtualenv)\b|^virtualenv\b|^uv venv\b|^pip3? config\b", text))
-
-
-def _same_place(subject: Subject, before: Invocation, after: Invocation) -> bool:
-    """Both run in one stage, job or script, by the same Python."""
-    scope = subject.trace.scopes[before.scope]
-    stage = scope.parent if scope.parent is not None and re.match(r"run |step", scope.label) else scope
-    folders = {re.sub(r"[^\\/]*$", "", item.words[0].text) for item in (before, after)}
-    return len(folders) == 1 and subject.sees(stage.number, after)
-
-
-def _kept(subject: Subject, found: Install) -> bool:
-    """An index, a constraint or a file of requirements decides, or nothing else is installed."""
-    words = found.item.arguments
-    if found.index is not None or found.files or found.binary or found.item.conditional:
-        return True
-    if any(word.partition("=")[0] in _KEEPS or re.match(r"-c\S", word) for word in words):
-        return True
-    torch = found.named("torch")
-    if torch is not None and torch.requirement:
-        return True
-    return any(subject.visible(name, found.item) is not None for name in _INDEX_BY_VARIABLE)
-
-
-def _takes_other(wanted: Wanted, found: Install, chosen: _Chosen) -> bool:
-    """Whether this asks for a torch other than the one that is there."""
-    upgrade = found.item.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
-    if wanted.source is not None or wanted.requirement is None or (wanted.name in chosen.names and not upgrade):
-        return False
-    if wanted.name == "torch":
-        return upgrade
-    if not pins_torch(wanted.name):
-        return False
-    if not wanted.requirement:
-        return True
-    exact = re.fullmatch(r"===?([\w.]+)", wanted.requirement)
-    row = next((row for row in extension_homes.wheels(wanted.name) if exact and row.version == exact[1]), None)
-    return row is not None and not row.serves(chosen.version)
-
-
-def _replacement(subject: Subject, chosen: _Chosen, found: Install, wanted: Wanted) -> Raised:
-    newest = torch_releases()[-1]
-    usual = next((row for row in newest.variants if row.index_default_linux), None)
-    system = subject.system(found.item)
+def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
+    before, after, wanted = change.before, change.after, change.wanted
     lost = ""
-    if system == "windows":
+    if after.system == "windows" and after.variant == CPU:
         lost = ", which has no CUDA on Windows"
-    elif usual is not None and not wanted.requirement:
-        targets = usual.targets(system) or ()
-        cards = [card for card in subject.gpus if targets and not _serves(targets, card)]
-        lost = f", now {newest.newest} for CUDA {usual.cuda}"
-        if cards:
-            lost += f", which has no code for a GPU of capability {' or '.join(str(card) for card in cards)}"
-        return _told(chosen, wanted, lost, fails=bool(cards))
-    return _told(chosen, wanted, lost, fails=system == "windows" and bool(subject.gpus))
-
-
-def _fitting(name: str, torch: str) -> str | None:
-    """The release of a package that was made for this torch."""
-    try:
-        known = companions.version_for(name, torch) if name in ("torchvision", "torchaudio") else None
-    except RekindleError:
-        return None
-    row = extension_homes.wheel_for(name, torch)
-    return known or (row.version if row is not None and not row.and_later else None)
-
-
-def _told(chosen: _Chosen, wanted: Wanted, lost: str, *, fails: bool) -> Raised:
-    index = chosen.index or index_of(chosen.variant)
-    fitting = _fitting(wanted.name, chosen.version)
+    elif after.version and after.variant:
+        line = CudaLine.parse(after.variant)
+        lost = f", now {after.version}" + (f" for CUDA {line.cuda}" if line else "")
+    clash = next((each for one in answered(subject) for torch, each in one.every if torch == after), None)
+    fails = isinstance(clash, Clash)
+    if fails and after.variant != CPU:
+        lost += f", which has no code for a GPU of capability {' or '.join(str(card) for card in subject.gpus)}"
+    index = before.index or index_of(before.variant or "")
+    fitting = _fitting(wanted.name, before.version or "")
     if wanted.name == "torch":
         again = f"leave this line out, or add --index-url {index}"
     elif fitting is not None:
-        again = f"install {wanted.name}=={fitting} in the command of line {chosen.line} (--index-url {index})"
+        again = f"install {wanted.name}=={fitting} in the command of line {before.line} (--index-url {index})"
     else:
-        again = f"take the {wanted.name} made for this torch, or a constraint (-c FILE with torch=={chosen.version})"
+        again = f"take the {wanted.name} made for this torch, or a constraint (-c FILE with torch=={before.version})"
     how = "has neither a pin nor an index here, and asks for a torch of its own"
     if wanted.name == "torch":
         how = "has neither a pin nor an index here"
@@ -333,9 +209,68 @@ def _told(chosen: _Chosen, wanted: Wanted, lost: str, *, fails: bool) -> Raised:
         how = f"{wanted.requirement.lstrip('=')} was made for another torch"
     return raised(
         "torch-replaced-not-for-the-card" if fails else "torch-replaced", wanted.line, name=wanted.name, how=how,
-        other="that one" if wanted.requirement else "the newest one", torch=f"{chosen.version}+{chosen.variant}",
-        line_torch=chosen.line, lost=lost, again=again,
+        other="that one" if wanted.requirement else "the newest one", torch=f"{before.version}+{before.variant}",
+        line_torch=before.line, lost=lost, again=again,
     )  # fmt: skip
+
+
+def _fitting(name: str, torch: str) -> str | None:
+    """The release of a package that was made for this torch."""
+    row = extension_homes.wheel_for(name, torch) if torch else None
+    return release_for(name, torch) or (row.version if row is not None and not row.and_later else None)
+
+
+def _others(subject: Subject) -> Iterator[Raised]:
+    """Ready-made packages beside torch: by the names of their files and pages, and by what their releases ask for."""
+    made = environments_of(subject)
+    ends = {each.spoken: each for state in made.final for each in state}
+    last = next(iter(ends.values())) if len(ends) == 1 else None
+    for found in subject.installs if not subject.notes else ():
+        torch = next((each for each in made.every if each.order == found.item.order), None)
+        torch = last or torch or next(iter(made.at(found.item)[-1:]), None)
+        if torch is None or torch.version is None or found.verb not in ("install", "create"):
+            continue
+        judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
+        for wanted in found.wanted:
+            if wanted.name in ("torch", "pytorch"):
+                continue
+            answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
+            answers += [judged(page) for page in found.pages if wanted.source is None and not wanted.wheel]
+            exact = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", wanted.requirement or "")
+            same = found.torch is not None and exact_version(found.torch.requirement) is not None
+            if exact and same and wanted.name not in PROJECTS:
+                answers.append(package_goes_with(wanted.name, exact[1], torch.version))
+            clash = next((each for each in answers if isinstance(each, Clash)), None)
+            if clash is not None:
+                more = clash.changes[0].text if clash.changes else "take the one made for this torch"
+                yield raised(
+                    "package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source
+                )
+
+
+def _local(subject: Subject) -> Iterator[Raised]:
+    """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
+    for found in subject.installs:
+        for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():
+            requirement = wanted.requirement or ""
+            if re.search(r"(?:[<>]=?|~=)[\w.]+\+", requirement):
+                yield raised("requirement-invalid", wanted.line, text=f"{wanted.name}{requirement}")
+            local = re.search(r"==[\w.]+\+(\w+)", requirement)
+            if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
+                rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
+                index = index_of(local[1])
+                yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
+                break
+
+
+def _drivers(subject: Subject) -> Iterator[Raised]:
+    """A driver that was told and does not drive the card."""
+    place = subject.asked.place
+    if place is None or place.driver is None or not place.cards:
+        return
+    torch = next(iter(environments_of(subject).every), None)
+    for each in cards_driven(place, window_of(place)):
+        yield raised("driver-not-for-the-card", torch.line if torch else 1, sentence=each.sentence, source=each.source)
 
 
 def _kernels(subject: Subject) -> Iterator[Raised]:
@@ -358,21 +293,17 @@ def _kernels(subject: Subject) -> Iterator[Raised]:
 def _tag(subject: Subject, item: Invocation) -> str | None:
     """The release that was checked out last before a build, as a requirement."""
     words = [word for each in subject.trace.ran("git") if each.order < item.order for word in each.arguments]
-    tags = [match[1] for word in words if (match := re.fullmatch(r"(?:tags/)?v?(\d+(?:\.\d+)+)", word))]
+    tags = [match[1] for word in words if (match := re.fullmatch(r"(?:tags/)?v?(\d{1,9}(?:\.\d{1,9}){1,7})", word))]
     return f"=={tags[-1]}" if tags else None
 
 
 def _kernel(subject: Subject, line: int, name: str, requirement: str | None) -> Iterator[Raised]:
     row = extension_homes.home_of_folder(name)
-    exact = exact_version(requirement)
-    if row is None or row.begins is None:
-        return
-    below = re.search(r"<\s*(\d+(?:\.\d+)*)", requirement or "")
-    since = row.begins_since
-    if since is not None and ((exact is not None and exact < since) or (below and Version(below[1]) <= since)):
+    below = re.search(r"<\s*(\d{1,9}(?:\.\d{1,9}){0,7})", requirement or "")
+    if row is None or (below and row.begins_since is not None and Version(below[1]) <= row.begins_since):
         return  # an older release, which may have begun earlier
     for card in subject.gpus:
-        if card < row.begins:
+        if isinstance(runs_on(name, exact_version(requirement), card), Clash):
             yield raised(
                 "kernels-not-for-the-card", line, name=row.package, card=card, sm=card.sm, begins=row.begins,
                 instead=f". Instead: {row.instead}" if row.instead else "", source=row.source,

@@ -1,0 +1,73 @@
+"""Does this package go with this torch, and with this card?"""
+
+from __future__ import annotations
+
+from rekindle.compat.companion import belongs
+from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.errors import UnknownName, UsageError
+from rekindle.core.version import Range, Version
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.logs import extension_homes
+from rekindle.knowledge.torch import companions
+from rekindle.knowledge.torch.releases import full_version
+
+
+def made_for(package: str, version: str) -> tuple[str, ...]:
+    """The torch releases that a release of a package, or the newest of a range, was made for; empty: not known."""
+    if package in companions.PROJECTS:
+        try:
+            return tuple(sorted(companions.made_with(package, version), key=Version))
+        except (UnknownName, UsageError):
+            return ()
+    if version[:1] in "<>=!~":
+        asked = Range(version)
+        rows = [row for row in extension_homes.wheels(package) if asked.holds(row.version)]
+        return tuple(full_version(each) for row in rows[-1:] for each in row.torch)
+    number = Version.find(version)
+    rows = [row for row in extension_homes.wheels(package) if _is_of(row, version, number)]
+    row = max(rows, key=lambda each: len(each.version), default=None)
+    return tuple(full_version(each) for each in row.torch) if row is not None else ()
+
+
+def goes_with(package: str, version: str, torch: str) -> Judgement:
+    """Was this release made for this torch?"""
+    if package in companions.PROJECTS:
+        return belongs(package, version, torch)
+    number = Version.find(version)
+    rows = [row for row in extension_homes.wheels(package) if _is_of(row, version, number)]
+    row = max(rows, key=lambda each: len(each.version), default=None)
+    if row is None:
+        return Unknown(missing=f"which torch {package} {version} was made for is not in the tables")
+    if row.serves(torch):
+        return Fits()
+    own = " or ".join(row.torch)
+    other = extension_homes.wheel_for(package, torch)
+    name = other.version if other else ""
+    change = Alternative(what=package, value=name, text=f"install {package} {name}")
+    sentence = f"{package} {version} was made for torch {own}, not for {torch}"
+    return Clash(sentence=sentence, source=row.source, changes=(change,) if other else ())
+
+
+def _is_of(row: extension_homes.ExtensionWheel, version: str, number: Version | None) -> bool:
+    """`0.8` is every 0.8.x; a post release is another one where the tables tell post releases apart."""
+    own = Version.find(row.version)
+    if row.version == version or number is None or own is None or str(own) != row.version:
+        return row.version == version
+    apart = "post" in version and any(
+        each.version.startswith(f"{row.version}.post") for each in extension_homes.wheels(row.package)
+    )
+    return number.starts_with(own) and not apart
+
+
+def runs_on(package: str, version: Version | None, card: Capability) -> Judgement:
+    """Does any build of a package have code for this card?"""
+    row = extension_homes.home_of_folder(package)
+    if row is None or row.begins is None:
+        return Unknown(missing=f"which cards {package} has code for is not in the tables")
+    older = row.begins_since is not None and version is not None and version < row.begins_since
+    if card >= row.begins or older:
+        return Fits()
+    return Clash(
+        sentence=f"{row.package} has no code for a GPU of capability {card} ({card.sm}): it begins with {row.begins}",
+        source=row.source,
+    )

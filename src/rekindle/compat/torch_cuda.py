@@ -1,0 +1,102 @@
+"""Which builds a torch release has: the CUDA lines of PyTorch's indexes, and what an index takes for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.compat.toolkit_card import able_toolkits
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.torch import wheel_platforms
+from rekindle.knowledge.torch.releases import TorchRelease, newest_cuda, torch_release, torch_releases
+from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.model.cuda_line import CudaLine
+
+CPU = "cpu"
+
+
+def ordinary_line(release: TorchRelease, system: str, machine: str = "x86_64") -> str:
+    """The line that the Python package index itself has of a release: a CPU build on Windows."""
+    if system == "windows":
+        return CPU
+    usual = next((each.name for each in release.variants if each.index_default_linux), CPU)
+    if machine == "x86_64":
+        return usual
+    platform = wheel_platforms.of(release.minor, machine)
+    return usual if platform is not None and platform.cuda else CPU
+
+
+def taken(
+    admits: Callable[[str], bool], *, line: str | None = None, python: str | None = None, system: str = "linux"
+) -> str | None:
+    """The release that an index takes: the newest one that is admitted, with this line and for this Python."""
+    for release in reversed(torch_releases()):
+        if python is not None and release.pythons(system) and python not in release.pythons(system):
+            continue
+        if line not in (None, CPU) and release.variant(line or "") is None:
+            continue
+        found = [patch for patch in release.patches if admits(patch)]
+        if found:
+            return max(found, key=Version)
+    old = (row for row in reversed(old_wheels()) if python is None or python in row.pythons)
+    return next((row.version for row in old if line is None and admits(row.version)), None)
+
+
+def has_line(torch: str, line: str) -> Judgement:
+    """Was this release published for this line?"""
+    try:
+        release = torch_release(torch)
+    except UnknownName as unknown:
+        return Unknown(missing=unknown.message)
+    if line == CPU or release.variant(line) is not None:
+        return Fits()
+    names = tuple(each.name for each in release.variants)
+    change = Alternative(what="cuda", value=names[-1], text=f"take {' or '.join(names)}")
+    return Clash(sentence=f"there is no torch {torch} for {line}", source="PyTorch release matrix", changes=(change,))
+
+
+def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement:
+    """Whether any build of a release, or of a line, can have code for a card: not if none of its CUDAs makes any."""
+    said = CudaLine.parse(line)
+    cudas = [said.cuda] if said else _cudas(torch)
+    able = able_toolkits(card)
+    known = max(cudas, default=None)
+    # The tables of toolkits begin at 10.2: what compiles for a card there may have been older.
+    first = toolkits.toolkits()[0].version
+    apart = known is not None and bool(able) and (known < able[0] != first or min(cudas) > able[-1])
+    if known is None or not apart:
+        return Unknown(missing=f"what {_spoken(torch, line)} holds is not in the tables")
+    which = f"{able[0]} is the first" if known < able[0] else f"{able[-1]} was the last"
+    older = (
+        "" if said or (len(cudas) == 1 and torch_is_known(torch)) else " or older" if known < able[0] else " or newer"
+    )
+    return Clash(
+        sentence=f"{_spoken(torch, line)} has no code for a GPU of capability {card}: it is of CUDA "
+        f"{known if known < able[0] else min(cudas)}{older}, and {which} that compiles for {card.sm}",
+        source="ptxas --help and nvcc --list-gpu-arch of the toolkits; PyTorch release matrix",
+    )
+
+
+def torch_is_known(torch: str | None) -> bool:
+    try:
+        return torch is not None and bool(torch_release(torch))
+    except UnknownName:
+        return False
+
+
+def _cudas(torch: str | None) -> list[Version]:
+    """Every CUDA that a release was published with; of an early one the newest, which the others are older than."""
+    if torch is None:
+        return []
+    if torch_is_known(torch):
+        return [each.cuda for each in torch_release(torch).variants]
+    early = newest_cuda(Version(torch))
+    return [early] if early else []
+
+
+def _spoken(torch: str | None, line: str | None) -> str:
+    plain = f"torch {torch}" if torch else "this torch"
+    return f"{plain}+{line}" if line else plain

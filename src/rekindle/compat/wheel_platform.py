@@ -1,0 +1,75 @@
+"""Does a ready-made package go with this torch and Python? Their files and pages say what they were built for."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.core.version import Version
+from rekindle.model.cuda_line import CudaLine
+
+# `torch2.6cxx11abiFALSE`, `pt24cu121`, `torch280`, `torch-2.5.0+cu121.html`, `cu121/torch2.1.0/index.html`.
+_TORCH = re.compile(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?:cu|cp|[-_+.]|$)))")
+_CUDA = re.compile(r"cu(?:da)?[-_]?(\d{1,2}\.\d|\d{2,3})(?!\d)")
+_ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
+_PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
+_SOURCE = "the name of the file, which its makers choose by what it was built with"
+# torch's own wheels for Linux: the old C++ ABI before 2.6, the new one from 2.7 on.
+_NEW_ABI_FROM = Version("2.7")
+
+
+class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the name of a wheel, or of a page of wheels, says. None: it does not say."""
+
+    name: str
+    torch: Version | None = None
+    cuda: str | None = None
+    """`12.1`, or `12` where only the major version is named."""
+    new_abi: bool | None = None
+    python: str | None = None
+
+
+def built_for(name: str) -> BuiltFor:
+    """`flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl`; pages of PyG and OpenMMLab."""
+    plain = name.replace("%2B", "+").replace("%2b", "+")
+    torch, cuda = _TORCH.search(plain), _CUDA.search(plain)
+    abi, python = _ABI.search(plain), _PYTHON.search(plain)
+    number = (torch[1] if torch and "." in torch[1] else f"{torch[2]}.{torch[3]}" if torch and torch[2] else None) or ""
+    return BuiltFor(
+        name=plain,
+        torch=Version(number) if number else None,
+        cuda=_number(cuda[1]) if cuda else None,
+        new_abi=abi[1].lower() == "true" if abi else None,
+        python=f"{python[1]}.{python[2]}" if python else None,
+    )
+
+
+def _number(text: str) -> str:
+    line = CudaLine.parse(f"cu{text}") if "." not in text else None
+    return str(line.cuda) if line else text
+
+
+def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | None, system: str) -> Judgement:
+    """Whether a file that was built for one torch goes with another."""
+    have = Version(torch)
+    later = "andhigher" in built.name and built.torch is not None and have.major_minor > built.torch
+    if built.torch is not None and have.major_minor != built.torch and not later:
+        return _clash(built, f"torch {built.torch}", f"the environment has torch {torch}")
+    # Of 2.6 only the line cu126 has the new one.
+    new = have.major_minor >= _NEW_ABI_FROM or (have.major_minor == Version("2.6") and line == "cu126")
+    known = have.major_minor != Version("2.6") or line is not None
+    if built.new_abi is not None and known and built.new_abi != new and system == "linux":
+        words = ("TRUE", "FALSE") if built.new_abi else ("FALSE", "TRUE")
+        return _clash(built, f"the C++ ABI {words[0]}", f"torch {torch} from pip has {words[1]}")
+    cuda = CudaLine.parse(line)
+    if built.cuda is not None and cuda is not None and int(built.cuda.partition(".")[0]) != cuda.cuda.major:
+        return _clash(built, f"CUDA {built.cuda}", f"torch {torch}+{line} is of CUDA {cuda.cuda}")
+    if built.python is not None and python is not None and built.python != python:
+        return _clash(built, f"Python {built.python}", f"the environment has Python {python}")
+    return Fits() if built.torch is not None else Unknown(missing=f"which torch `{built.name[-60:]}` was built for")
+
+
+def _clash(built: BuiltFor, own: str, here: str) -> Clash:
+    return Clash(sentence=f"`{built.name[-90:]}` was built for {own}, and {here}", source=_SOURCE)

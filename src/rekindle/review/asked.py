@@ -1,0 +1,55 @@
+"""What the caller told: the cards and their place, and what the script itself does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.core.version import Version
+from rekindle.inputs.system import read_system
+from rekindle.inputs.torch import read_torch
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.gpus import capabilities_of
+from rekindle.machine import snapshot as snapshots
+from rekindle.stack.from_machine import situation_of
+from rekindle.stack.situation import Card, Situation, named
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """`system` None: that of the script. `place` is the machine it is for, as far as it was told."""
+
+    gpus: tuple[Capability, ...] = ()
+    torch: Version | None = None
+    system: str | None = None
+    place: Situation | None = None
+
+    def situation(self, system: str, *, python: str | None, glibc: Version | None) -> Situation:
+        """Where the script makes an environment."""
+        cards = tuple(Card(name=f"a GPU of capability {each}", capabilities=(each,)) for each in self.gpus)
+        base = self.place or Situation(system=system, cards=cards)
+        return msgspec.structs.replace(
+            base, system=system, cards=base.cards or cards, python=python or base.python, glibc=glibc, libc=None,
+            here=False, installed=None,
+        )  # fmt: skip
+
+
+def told(
+    gpus: Sequence[str] = (),
+    *,
+    torch: str | None = None,
+    system: str | None = None,
+    driver: str | None = None,
+    python: str | None = None,
+    machine: Path | None = None,
+) -> Asked:
+    """What was typed, as values. A snapshot stands for the machine that the script is for."""
+    release = Version(read_torch(torch).release) if torch else None
+    if machine is not None:
+        place = situation_of(snapshots.load(machine), gpus=gpus, driver=driver, python=python)
+        return Asked(gpus=place.capabilities, torch=release, system=system and read_system(system).system, place=place)
+    place = named(gpus, system=system or "linux", driver=driver, python=python)
+    return Asked(
+        gpus=capabilities_of(gpus), torch=release, system=read_system(system).system if system else None, place=place
+    )

@@ -1,0 +1,478 @@
+"""The environments that a script makes, over time: which torch each has after every command.
+
+A command that installs changes one environment; what an unpinned name takes is what the index would take for that
+Python, platform and line. Branches and the blocks of notes are alternatives: any of them may be what somebody runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from rekindle.compat import package as packages
+from rekindle.compat.judgement import Clash
+from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
+from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.cuda_line import LINE, CudaLine, variant_of
+from rekindle.review.document import LISTS
+from rekindle.review.packages import Install, Wanted, excludes
+from rekindle.review.pythons import image_of, python_of, pythons_at
+from rekindle.review.subject import Subject, exact_version
+from rekindle.review.trace import Image, Invocation
+
+_IMAGE = re.compile(
+    r"(?:^|/)(?:pytorch/pytorch|runpod/pytorch|anibali/pytorch|pytorch/pytorch-binary)"
+    r":v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\S*?-cu(?:da)?-?(\d{2}(?:\.?\d))"
+)
+_PLAIN_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch:(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)?")
+_OTHERS_IMAGE = re.compile(r"nvcr\.io/nvidia/(?:l4t-)?pytorch:|l4t-pytorch|/pytorch-(?:training|inference)|pytorch")
+_WHEEL = re.compile(
+    r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
+)
+_CONDA_CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
+_INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
+                    "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
+
+
+class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
+    """The torch of an environment. `version` None: not known, and `question` says what is not.
+
+    `kind`: wheel, conda (PyTorch's channel), conda-forge, image, or other for a build of somebody else.
+    """
+
+    line: int
+    order: int
+    version: str | None
+    variant: str | None = None
+    kind: str = "wheel"
+    pinned: bool = True
+    """The script names the release itself."""
+    system: str = "linux"
+    python: str | None = None
+    glibc: Version | None = None
+    index: str | None = None
+    question: str | None = None
+    by: str = "torch"
+    """The package that brings it."""
+    name: str | None = None
+    """Of an image."""
+
+    @property
+    def spoken(self) -> str:
+        plain = f"torch {self.version}" if self.version else "torch"
+        return f"{plain}+{self.variant}" if self.variant else plain
+
+    def same(self, other: ScriptTorch) -> bool:
+        return (self.version, self.variant) == (other.version, other.variant)
+
+
+class TorchReplaced(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that changed the torch of an environment without being asked for this one."""
+
+    before: ScriptTorch
+    after: ScriptTorch
+    found: Install
+    wanted: Wanted
+
+
+class ScriptEnvironments:
+    """`final`: what each environment ends with, one entry for each alternative."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.replaced: list[TorchReplaced] = []
+        self.every: list[ScriptTorch] = []
+        self._states: dict[tuple[int, str], list[ScriptTorch]] = {}
+        self._seen: dict[int, tuple[ScriptTorch, ...]] = {}
+        self._packages: dict[tuple[int, str], set[str]] = {}
+        self._active: dict[int, str] = {}
+        self._walk()
+
+    @cached_property
+    def final(self) -> list[list[ScriptTorch]]:
+        if self.subject.notes and self._states:
+            # Notes show several ways: each is an alternative of one environment.
+            return [[torch for state in self._states.values() for torch in state]]
+        return [state for state in self._states.values() if state]
+
+    def at(self, item: Invocation) -> tuple[ScriptTorch, ...]:
+        """What the environment of a command has when it starts."""
+        return self._seen.get(item.order, ())
+
+    # --- the walk -------------------------------------------------------------------------------------------------
+
+    def _walk(self) -> None:
+        points: list[tuple[int, Image | Invocation]] = [(image.order, image) for image in self.subject.trace.images]
+        points += [(item.order, item) for item in self.subject.trace.invocations]
+        for _, point in sorted(points, key=lambda each: each[0]):
+            if isinstance(point, Image):
+                torch = _of_image(point)
+                if torch is not None:
+                    self._states[(point.scope, "")] = [torch]
+            else:
+                self._command(point)
+
+    def _command(self, item: Invocation) -> None:
+        stage = self._stage(item.scope)
+        entered = _entered(item)
+        if entered is not None:
+            self._active[stage] = entered
+        before = self._state(item, self._name(item, None))
+        self._seen[item.order] = tuple(before)
+        for found in self.subject.installed_by(item):
+            name = self._name(item, found)
+            before = self._state(item, name)
+            after = self._after(found, before, self._packages.setdefault((stage, name), set()))
+            if after is None:
+                continue
+            self.every += after
+            either = item.conditional or self.subject.notes or not item.reached
+            self._states[(stage, name)] = [*before, *after] if either else after
+
+    def _stage(self, scope: int) -> int:
+        """The stage, the job or the script that a command belongs to: not its own RUN or step."""
+        found = self.subject.trace.scopes[scope]
+        while found.parent is not None and not re.match(r"stage|job|action", found.label):
+            found = found.parent
+        return found.number
+
+    def _state(self, item: Invocation, name: str) -> list[ScriptTorch]:
+        for scope in self.subject.trace.scopes[self._stage(item.scope)].chain():
+            for key in dict.fromkeys((name, "") if name else ("",)):
+                # A new environment begins empty; only conda's own base and images have something in it.
+                if (scope.number, key) in self._states and (key == name or not name):
+                    return list(self._states[(scope.number, key)])
+        return []
+
+    def _name(self, item: Invocation, found: Install | None) -> str:
+        """The environment that a command works in, by the last part of its path; empty for the one that is there."""
+        if found is not None and found.environment:
+            return _last(found.environment)
+        folder = re.match(r"(.*[\\/])?([^\\/]+)[\\/](?:bin|Scripts)[\\/][^\\/]+$", item.words[0].text.strip("\"'"))
+        if folder and folder[2] not in ("usr", "local", "conda", "miniconda3", "anaconda3", "miniforge3"):
+            return _last(folder[2])
+        return self._active.get(self._stage(item.scope), "")
+
+    # --- what a command leaves ------------------------------------------------------------------------------------
+
+    def _after(self, found: Install, before: list[ScriptTorch], there: set[str]) -> list[ScriptTorch] | None:
+        """The torch of the environment behind this command; None: as it was. `there` are the packages it has."""
+        if found.verb in ("wheel", "download") or found.has("--dry-run"):
+            return None
+        if found.verb == "uninstall":
+            return [] if found.torch is not None else None
+        if found.torch is None and not any(needs_torch(each.name) for each in found.wanted):
+            return None
+        new = found if _upgrades(found) else msgspec.structs.replace(
+            found, wanted=tuple(each for each in found.wanted if each.name not in there or each.name == "torch")
+        )  # fmt: skip
+        there |= {each.name for each in found.wanted}
+        answers = [self._taken(new, before, python) for python in self._pythons(found.item)]
+        changed = [torch for torch in answers if torch is not None]
+        return list({torch.spoken: torch for torch in changed}.values()) if changed else None
+
+    def _pythons(self, item: Invocation) -> list[str | None]:
+        told = self.subject.asked.place.python if self.subject.asked.place else None
+        known = [str(each.version) for each in pythons_at(self.subject, item)]
+        made = python_of(self.subject)
+        image = image_of(self.subject, item)
+        usual = self.subject.system_python(image) if image is not None and made is None else None
+        return [*known] or [str(made.version) if made else told or usual]
+
+    def _taken(self, found: Install, before: list[ScriptTorch], python: str | None) -> ScriptTorch | None:
+        subject, item = self.subject, found.item
+        system = subject.system(item)
+        wanted = [each for each in found.wanted if _applies(each, system, python)]
+        asks = next((each for each in reversed(wanted) if found.torch and each.name == found.torch.name), None)
+        image = image_of(subject, item)
+        base = ScriptTorch(
+            line=asks.line if asks else item.line, order=item.order, version=None, system=system, python=python,
+            glibc=subject.glibc(image) if image is not None else None,
+        )  # fmt: skip
+        if found.tool == "conda":
+            return _by_conda(found, asks, base)
+        if asks is not None and asks.wheel is not None:
+            return _by_file(asks.wheel, base)
+        bringer = asks or self._bringer(found, wanted, before)
+        if bringer is None:
+            return None
+        if asks is not None and asks.source is not None:
+            return msgspec.structs.replace(base, kind="other", question="what is built from its source is not known")
+        if found.has("--no-index"):
+            words = "which torch is taken: `--no-index` leaves the wheels of the machine"
+            return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+        limit = self._pinned(found, wanted, bringer)
+        unread = self._unread(found)
+        if unread and not limit and exact_version(bringer.requirement) is None:
+            words = f"which torch is taken: what `{unread[:60]}` says is not known"
+            return None if before else msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+        upgrade = _upgrades(found)
+        requirement = self._requirement(bringer, before)
+        if requirement is None:
+            words = f"which torch `{bringer.raw.strip()[:60]}` is"
+            return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+        requirement = ",".join(part for part in (requirement, limit) if part)
+        here = before[-1] if before else None
+        satisfied = here is not None and here.version and not excludes(requirement, here.version)
+        local = variant_of(requirement, None)
+        if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
+            return None
+        torch = self._from_index(found, requirement, msgspec.structs.replace(base, line=bringer.line, by=bringer.name))
+        if torch.version is None and here is not None and bringer.name != "torch":
+            return None  # there is nothing newer than what is there
+        if here is not None and not here.same(torch) and (bringer.name != "torch" or not bringer.requirement):
+            self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
+        return torch
+
+    def _pinned(self, found: Install, wanted: Sequence[Wanted], bringer: Wanted) -> str:
+        """What else decides in the same command: constraints, and packages that go with one torch."""
+        limits = [found.limits.get("torch", "")]
+        for each in wanted if exact_version(bringer.requirement) is None else ():
+            if each is not bringer and pins_torch(each.name) and each.requirement and each.source is None:
+                own = self._requirement(each, [])
+                limits += [own] if own and own.startswith("==") else []
+        return ",".join(each for each in limits if each)
+
+    def _unread(self, found: Install) -> str | None:
+        """A list of requirements or constraints that nobody could read."""
+        lists = [name for name in (*found.lists, *found.constraints) if not name.endswith((".yml", ".yaml"))]
+        for name in ("PIP_CONSTRAINT", "UV_CONSTRAINT"):
+            value = self.subject.visible(name, found.item)
+            lists += [value.text] if value is not None else []
+        beside = self.subject.trace.beside
+        return next((each for each in lists if beside is None or beside.text(each, found.item.directory) is None), None)
+
+    def _bringer(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Wanted | None:
+        """The package that brings a torch although none is named."""
+        if found.has("--no-deps"):
+            return None
+        joint = self.subject.document.dialect in LISTS and bool(before)
+        for each in wanted:
+            if each.source is not None or each.wheel is not None:
+                continue
+            if joint and exact_version(each.requirement) is None:
+                continue  # one resolution for the whole list, and torch is in it
+            if pins_torch(each.name) or (not before and needs_torch(each.name)):
+                return each
+        return None
+
+    def _requirement(self, bringer: Wanted, before: list[ScriptTorch]) -> str | None:
+        """The versions of torch that are asked for; None where nobody knows."""
+        if bringer.name == "torch":
+            return bringer.requirement
+        exact = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", bringer.requirement or "")
+        if exact and pins_torch(bringer.name):
+            rows = packages.made_for(bringer.name, exact[1])
+            return f"=={rows[-1]}" if rows else None
+        if bringer.requirement is None:
+            return None
+        if pins_torch(bringer.name) and bringer.requirement:
+            rows = packages.made_for(bringer.name, bringer.requirement)
+            return f"=={rows[-1]}" if rows else None
+        if pins_torch(bringer.name) and not bringer.requirement and before and before[-1].version:
+            return ">" + before[-1].version  # its newest release asks for the newest torch
+        return ""
+
+    def _from_index(self, found: Install, requirement: str, base: ScriptTorch) -> ScriptTorch:
+        """What pip or uv takes: from PyTorch's index of a line, else from the ordinary one."""
+        index, strict = self._index(found)
+        nightly = bool(index and re.search(r"/whl/(?:nightly|test)/", index))
+        local = _local(requirement)
+        line = local or found.backend or variant_of(None, index)
+        if line == "auto":
+            line = None
+        plain = re.sub(r"\+[\w.]+", "", requirement)
+        exact = exact_version(plain)
+        if nightly or (found.has("--pre") and index):
+            cuda = re.search(LINE, index or "")
+            words = "what is in a nightly build is not in the tables"
+            return msgspec.structs.replace(
+                base, version=None, variant=cuda[0] if cuda else None, kind="other", question=words, index=index
+            )
+        if index and line is None and not _ordinary(index) and strict:
+            words = f"what the index {index[:60]} has is not known"
+            return msgspec.structs.replace(base, version=str(exact) if exact else None, kind="other", question=words)
+        # pip takes the highest number of all its indexes; a local part (+cu118) decides between equal numbers.
+        merged = line is not None and local is None and found.backend is None and not strict
+        version = str(exact) if exact and len(exact.parts) > 2 else None
+        version = version or taken(
+            lambda patch: not excludes(plain, patch), line=None if merged else line, python=base.python,
+            system=base.system,
+        )  # fmt: skip
+        if version is None and exact is not None:
+            version = f"{exact}.0" if len(exact.parts) == 2 else str(exact)
+        if version is None:
+            return msgspec.structs.replace(base, question=f"no release of torch is `{requirement[:40]}`")
+        if line is not None and merged and isinstance(has_line(version, line), Clash):
+            line = None
+        if found.backend == "auto":
+            return msgspec.structs.replace(
+                base, version=version, pinned=exact is not None, kind="any",
+                question="which line `--torch-backend auto` takes depends on the machine",
+            )  # fmt: skip
+        if line is None:
+            line = _ordinary_of(version, base.system, self.subject.machine)
+        return msgspec.structs.replace(base, version=version, variant=line, pinned=exact is not None, index=index)
+
+    def has_no_index(self, found: Install) -> bool:
+        """Only the Python package index is asked, as far as the script says."""
+        names = (*_INDEX_VARIABLES, "PIP_CONFIG_FILE")
+        told = re.search(r"pip3? config set|pip\.conf|pip\.ini|extra-index-url|find-links", self.subject.document.text)
+        if told or any(self.subject.visible(name, found.item) is not None for name in names):
+            return False
+        return not (found.index or found.find or found.backend or found.lists or found.has("--no-index"))
+
+    def _index(self, found: Install) -> tuple[str | None, bool]:
+        """The index that counts for torch, and whether it is the only one."""
+        if found.index is not None:
+            return found.index, found.tool == "uv" or found.has("-i", "--index-url", "--default-index", "--index")
+        for name in _INDEX_VARIABLES:
+            value = self.subject.visible(name, found.item)
+            if value is not None and "pytorch.org" in value.text:
+                return value.text, "EXTRA" not in name and "FIND" not in name
+        return None, False
+
+
+def _upgrades(found: Install) -> bool:
+    return found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
+
+
+def _local(requirement: str) -> str | None:
+    match = re.search(rf"\+({LINE}|cpu)\b", requirement)
+    return match[1] if match else None
+
+
+def _ordinary(index: str) -> bool:
+    """The Python package index, a mirror of it, or a page of files beside it."""
+    return "pypi" in index or "simple" in index or index.endswith((".html", ".whl"))
+
+
+def _ordinary_of(version: str, system: str, machine: str) -> str | None:
+    try:
+        return ordinary_line(torch_release(version), system, machine)
+    except UnknownName:
+        return CPU if system == "windows" and Version(version) >= Version("1.3") else None
+
+
+def _by_file(file: str, base: ScriptTorch) -> ScriptTorch:
+    match = _WHEEL.match(file)
+    if match is None:
+        return msgspec.structs.replace(base, kind="other", question=f"what is in `{file[:60]}`")
+    local = match[2] or ""
+    line = local if local == CPU or CudaLine.parse(local) else None
+    if line is None or ".dev" in file:
+        words = f"what is in `{file[:60]}`"
+        return msgspec.structs.replace(base, version=match[1], kind="other", question=words)
+    return msgspec.structs.replace(base, version=match[1], variant=line)
+
+
+def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTorch | None:
+    """conda's pytorch: PyTorch's own channel until 2.5, else conda-forge or the defaults."""
+    if asks is None or found.verb not in ("install", "create"):
+        return None
+    channels = " ".join((*found.channels, asks.raw if "::" in asks.raw else ""))
+    named = {each.name for each in found.wanted}
+    pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
+    forge = "conda-forge" in channels and not pytorchs
+    line = next(
+        (
+            f"cu{number.major}{number.minor}"
+            for name in _CONDA_CUDA
+            if (each := found.named(name)) and (number := Version.find(each.requirement or "")) is not None
+        ),
+        None,
+    )
+    if "cpuonly" in named or re.match(r"\*?cpu", asks.build):
+        line = CPU
+    built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
+    if built and line is None:
+        line = f"cu{built[1]}{built[2]}" if built[1] else f"cu{(built[3] or '').replace('.', '')}"
+    exact = exact_version(asks.requirement)
+    version = taken(
+        lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
+        python=base.python, system=base.system,
+    ) if asks.requirement is not None else None  # fmt: skip
+    if version is None and exact is not None:
+        version = str(exact) if len(exact.parts) > 2 else f"{exact}.0"
+    torch = msgspec.structs.replace(
+        base, version=version, variant=line, pinned=exact is not None, by=asks.name, line=asks.line,
+        kind="conda-forge" if forge else "conda",
+    )  # fmt: skip
+    if version is None:
+        return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
+    return torch
+
+
+def _of_image(image: Image) -> ScriptTorch | None:
+    """The torch that an image carries; None where it carries none."""
+    base = ScriptTorch(
+        line=image.line, order=image.order, version=None, kind="image", name=image.name, by="the base image"
+    )
+    match = _IMAGE.search(image.name)
+    if match:
+        version = match[1] if match[1].count(".") > 1 else f"{match[1]}.0"
+        return msgspec.structs.replace(base, version=version, variant="cu" + match[2].replace(".", ""))
+    plain = _PLAIN_IMAGE.search(image.name)
+    if plain and plain[1]:
+        return msgspec.structs.replace(base, version=plain[1], question=f"which CUDA is in `{image.name[:80]}`")
+    if plain or _OTHERS_IMAGE.search(image.name):
+        words = f"which torch is in the image `{image.name[:80]}`"
+        return msgspec.structs.replace(base, kind="other", question=words)
+    return None
+
+
+def _entered(item: Invocation) -> str | None:
+    """The environment that is entered; empty when one is left."""
+    words = [word.text.strip("\"'") for word in item.words]
+    if "deactivate" in words[:2]:
+        return ""
+    if item.program in ("conda", "mamba", "micromamba") and words[1:2] == ["activate"]:
+        return _last(words[2]) if len(words) > 2 else ""
+    paths = [word for word in words if re.search(r"[\\/](?:bin|Scripts)[\\/][Aa]ctivate(?:\.\w+)?$", word)]
+    if paths:
+        return _last(re.split(r"[\\/](?:bin|Scripts)[\\/]", paths[0])[0])
+    at = next((index for index, word in enumerate(words) if word == "activate"), None)
+    if at is not None and item.program in ("source", ".", "activate", "call", "activate.bat"):
+        return _last(words[at + 1]) if at + 1 < len(words) else ""
+    return None
+
+
+def _last(path: str) -> str:
+    return re.split(r"[\\/]", path.rstrip("\\/"))[-1].lower()
+
+
+def _applies(wanted: Wanted, system: str, python: str | None) -> bool:
+    """Whether its marker holds; one that cannot be read does."""
+    if not wanted.marker:
+        return True
+    from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+
+    windows = system == "windows"
+    place: dict[str, Any] = {
+        "sys_platform": "win32" if windows else "linux",
+        "platform_system": "Windows" if windows else "Linux",
+        "os_name": "nt" if windows else "posix",
+        "platform_machine": "AMD64" if windows else "x86_64",
+        "python_version": python or "3.11",
+        "python_full_version": f"{python or '3.11'}.5",
+        "extra": "",
+    }
+    try:
+        return Marker(wanted.marker).evaluate(place)
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+        return True
+
+
+def environments_of(subject: Subject) -> ScriptEnvironments:
+    """The environments of a script, made once."""
+    if "environments" not in subject.kept:
+        subject.kept["environments"] = ScriptEnvironments(subject)
+    found: ScriptEnvironments = subject.kept["environments"]
+    return found

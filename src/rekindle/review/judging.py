@@ -1,0 +1,200 @@
+"""Does the torch of an environment serve the card? Asked of the planner, which decides it for `plan` as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.compat.old_wheels import share
+from rekindle.compat.toolkit_card import compiles
+from rekindle.compat.torch_cuda import CPU, any_code
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.tables import cached
+from rekindle.knowledge.torch import projects
+from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.review.document import LISTS, Dialect
+from rekindle.review.environment import ScriptTorch, environments_of
+from rekindle.review.rules import architecture
+from rekindle.review.subject import Subject
+from rekindle.stack import offers, prebuilt
+from rekindle.stack.driver import window_of
+from rekindle.stack.rules import Effect
+from rekindle.stack.situation import Situation, Wish
+
+_UNKNOWN = frozenset({"wheel-unknown", "math-unknown"})
+_NO_CUDA = "the Python package index has torch for Windows without CUDA"
+
+
+class CardAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """One environment and one card: what each alternative of its torch answers."""
+
+    situation: Situation
+    every: tuple[tuple[ScriptTorch, Judgement], ...]
+
+    @property
+    def fits(self) -> bool:
+        """One alternative is enough: which of them somebody takes is theirs to choose."""
+        return any(isinstance(answer, Fits) for _, answer in self.every)
+
+    @property
+    def clashes(self) -> list[tuple[ScriptTorch, Clash]]:
+        found = [(torch, answer) for torch, answer in self.every if isinstance(answer, Clash)]
+        return found if len(found) == len(self.every) else []
+
+    @property
+    def questions(self) -> list[str]:
+        if self.fits:
+            return []
+        return [f"line {torch.line}: {each.missing}" for torch, each in self.every if isinstance(each, Unknown)]
+
+    @property
+    def loses(self) -> list[tuple[ScriptTorch, str]]:
+        found = [(torch, answer) for torch, answer in self.every if isinstance(answer, Fits)]
+        return (
+            [(torch, each) for torch, answer in found for each in answer.loses] if len(found) == len(self.every) else []
+        )
+
+
+def answered(subject: Subject) -> list[CardAnswers]:
+    """The card question, asked once for what each environment ends with."""
+    if "answers" not in subject.kept:
+        subject.kept["answers"] = [
+            each for final in environments_of(subject).final for each in _asked(subject, final) if subject.gpus
+        ]
+    found: list[CardAnswers] = subject.kept["answers"]
+    return found
+
+
+def _asked(subject: Subject, final: list[ScriptTorch]) -> Iterator[CardAnswers]:
+    first = final[0]
+    whole = subject.asked.situation(first.system, python=first.python, glibc=first.glibc)
+    for card in whole.cards:
+        situation = msgspec.structs.replace(whole, cards=(card,))
+        yield CardAnswers(situation=situation, every=tuple((torch, serves(torch, situation)) for torch in final))
+
+
+def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
+    """Whether the torch of an environment serves the cards, and is run by their driver."""
+    if torch.variant == CPU:
+        why = f"{_NO_CUDA}; " if torch.system == "windows" and torch.index is None and torch.kind == "wheel" else ""
+        source = "download.pytorch.org"
+        return Clash(sentence=f"{why}{torch.spoken} has no code for any GPU", source=source)
+    found = [] if torch.kind == "other" or torch.version is None else _offers(torch, situation)
+    if not found:
+        return _otherwise(torch, situation)
+    answers = [_considered(offer, situation) for offer in found]
+    clashes = [each for each in answers if isinstance(each, Clash)]
+    if len(clashes) == len(answers):
+        return clashes[-1]
+    if all(isinstance(each, Fits) for each in answers):
+        return answers[-1]
+    lacking = next((each for each in answers if isinstance(each, Unknown)), None)
+    return lacking or Unknown(missing=torch.question or f"which build of {torch.spoken} is taken here")
+
+
+def _offers(torch: ScriptTorch, situation: Situation) -> list[offers.Offer]:
+    place = (torch.system, situation.machine)
+    line = CudaLine.parse(torch.variant)
+    if torch.kind == "conda-forge":
+        rows = [offer for offer in offers.conda(*place) if offer.torch == torch.version]
+        return [offer for offer in rows if line is None or offer.cuda == line.cuda]
+    try:
+        official = offers.official_of(torch.version or "", *place)
+    except UnknownName:
+        return []
+    return [offer for offer in official if torch.variant in (None, offer.variant)]
+
+
+def _considered(offer: offers.Offer, situation: Situation) -> Judgement:
+    # The system of an image is not that of the machine, and its Python is asked about on its own.
+    free = msgspec.structs.replace(situation, python=None)
+    route, broken = prebuilt.consider(offer, free, Wish(), window_of(free))
+    fatal = [each for each in broken if each.kind is Effect.REJECTS]
+    sure = [each for each in fatal if each.rule not in _UNKNOWN]
+    if sure:
+        return Clash(sentence=sure[0].sentence, source=sure[0].source)
+    if fatal or route is None:
+        return Unknown(missing=fatal[0].sentence if fatal else f"what {offer.label} holds")
+    return Fits(loses=tuple(each.sentence for each in broken if each.kind is Effect.COSTS))
+
+
+def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
+    """A build that is not in the tables: what its CUDA, or its time, rules out is ruled out all the same."""
+    for card in situation.capabilities:
+        answer = _early(torch, card) or any_code(torch.version, torch.variant, card)
+        if isinstance(answer, Clash):
+            return answer
+    image = next((row for row in projects.images() if row.tag == torch.name), None)
+    if image is not None:
+        lacking = next((card for card in situation.capabilities if not image.serves(card)), None)
+        if lacking is None:
+            return Fits()
+        return Clash(sentence=f"{image.label}, has no code for a GPU of capability {lacking}", source=image.source)
+    answers = [_early(torch, card) for card in situation.capabilities]
+    if answers and all(isinstance(each, Fits) for each in answers):
+        return Fits()
+    return Unknown(missing=torch.question or f"what {torch.spoken} holds is not in the tables")
+
+
+@cached
+def _early(torch: ScriptTorch, card: Capability) -> Judgement | None:
+    """A Linux wheel of torch 1.0 to 1.9 from the ordinary index; None for any other."""
+    if torch.version is None or torch.variant is not None or torch.kind != "wheel" or torch.system != "linux":
+        return None
+    minor = Version(torch.version).major_minor
+    row = next((each for each in old_wheels() if Version(each.version).major_minor == minor), None)
+    found = share(row, card) if row is not None else None
+    if found is None or row is None:
+        return None
+    if found.coverage is Coverage.SERVES:
+        return Fits()
+    part = f"{found.runs} of {found.containers} containers of its largest library"
+    if found.nearly:
+        return Unknown(missing=f"{torch.spoken} has code for a GPU of capability {card} in {part} only")
+    return Clash(
+        sentence=f"{torch.spoken} has no code for a GPU of capability {card} ({card.sm}) in all its parts: {part}",
+        source=row.source,
+    )
+
+
+def better(torch: ScriptTorch, situation: Situation) -> str:
+    """A build that serves the cards, as the end of a sentence: of the same release if there is one."""
+    try:
+        same = offers.official_of(torch.version, torch.system, situation.machine) if torch.version else ()
+    except UnknownName:
+        same = ()
+    for offer in (*same, *offers.official(torch.system, situation.machine)):
+        if isinstance(_considered(offer, situation), Fits):
+            return f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
+    return ""
+
+
+def questions(subject: Subject) -> Iterator[str]:
+    """Each question that the named cards raise and nothing answers."""
+    if not subject.gpus:
+        return
+    for answers in answered(subject):
+        yield from answers.questions
+    steps = [step for step in subject.builds if step.what != "other" and step.item.reached]
+    archs = architecture.compiled_for(subject)
+    for step in steps[:1]:
+        cuda = subject.cuda_at(step.item)
+        if cuda is None:
+            yield f"line {step.line}: which CUDA toolkit compiles {step.name or 'it'}"
+        elif isinstance(compiles(cuda.version, min(subject.gpus), "the card"), Unknown):
+            yield f"line {step.line}: what CUDA {cuda.version} compiles for is not in the tables"
+        if not archs and subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB):
+            yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
+    for found in subject.installs:
+        for name in found.lists:
+            beside = subject.trace.beside
+            if beside is None or beside.text(name, found.item.directory) is None:
+                yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
+    if not steps and not answered(subject):
+        what = "list" if subject.document.dialect in LISTS else "script"
+        yield f"which torch this {what} is for: it installs and builds none"

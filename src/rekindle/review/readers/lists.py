@@ -1,0 +1,279 @@
+"""Lists of packages: requirements, conda environments and recipes, projects. Each is read as what installs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rekindle.review.document import Dialect
+from rekindle.review.packages import listed
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
+from rekindle.review.trace import Invocation, Scope, Trace, Word
+
+_SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
+_SET = re.compile(r"\{%-?\s*set\s+(\w+)\s*=\s*[\"']?([^\"'%}]*?)[\"']?\s*-?%\}")
+
+
+def read_requirements(trace: Trace, text: str) -> None:
+    rows = listed(text)
+    _ran(trace, ["pip", "install"], rows, last=text.count("\n"))
+
+
+def _ran(
+    trace: Trace, command: Sequence[str], words: Sequence[Word], *, last: int = 0, scope: Scope | None = None,
+    conditional: bool = False,
+) -> None:  # fmt: skip
+    """The command that takes these words, noted at the line of the first."""
+    if not words:
+        return
+    first = words[0].line
+    recorder = Recorder(trace, Dialect.SHELL, scope or trace.scopes[0])
+    recorder.conditional = int(conditional)
+    head = [Word(part, part, first) for part in command]
+    text = " ".join([*command, *(word.raw for word in words[:8])])
+    recorder.run(Invocation(words=(*head, *words), line=first, last=max(first, last), text=text, checked=True))
+
+
+def read_conda_environment(trace: Trace, text: str) -> None:
+    root = composed(trace, text)
+    reader = _CondaReader(trace, text)
+    if root is not None:
+        reader.environment(root)
+
+
+def read_recipe(trace: Trace, text: str) -> None:
+    """conda-build's meta.yaml and rattler-build's recipe.yaml: what the package is built and run with."""
+    values = dict(_SET.findall(text))
+    plain = re.sub(r"\{%.*?%\}", "", text)
+    plain = re.sub(r"\$?\{\{\s*([^{}]*?)\s*\}\}", lambda match: _filled(match[1], values), plain)
+    root = composed(trace, plain)
+    reader = _CondaReader(trace, text)
+    if root is not None:
+        reader.recipe(root)
+
+
+def _filled(expression: str, values: dict[str, str]) -> str:
+    """A variable of the template; a call (`compiler('cuda')`) becomes a word."""
+    called = re.match(r"(\w+)\(\s*['\"]?([\w-]*)", expression)
+    if called:
+        return f"{called[1]}-{called[2]}"
+    return values.get(expression.partition("|")[0].strip(), "0")
+
+
+class _CondaReader(YamlReader):
+    def environment(self, root: Node) -> None:
+        top = self.mapping(root)
+        channels = [word for name in self.listed(top.get("channels")) for word in ("-c", name)]
+        name = self.text(top.get("name")) or "base"
+        words: list[Word] = []
+        pips: list[Word] = []
+        for item in self.sequence(top.get("dependencies")):
+            line = item.start_mark.line + 1
+            if item.id == "scalar":
+                words.append(Word(item.value.strip(), item.value, line))
+            for inner in self.sequence(self.mapping(item).get("pip")):
+                row = inner.start_mark.line + 1
+                pips += listed(inner.value, row) if inner.id == "scalar" else []
+        _ran(self.trace, ["conda", "create", "-y", "-n", name, *channels], words, last=words[-1].line if words else 0)
+        # conda runs pip inside of the environment that it has just made.
+        _ran(self.trace, ["conda", "activate"], [Word(name, name, pips[0].line)] if pips else [])
+        _ran(self.trace, ["pip", "install"], pips, last=pips[-1].line if pips else 0)
+
+    def recipe(self, root: Node) -> None:
+        top = self.mapping(root)
+        for output in [root, *self.sequence(top.get("outputs"))]:
+            needs = self.mapping(self.mapping(output).get("requirements"))
+            words: list[Word] = []
+            for part in ("host", "run"):
+                for item in self.sequence(needs.get(part)):
+                    row = item.start_mark.line
+                    chosen = _SELECTOR.search(self.lines[row]) if row < len(self.lines) else None
+                    if item.id == "scalar" and not (chosen and not re.search(r"\blinux|\bunix|cuda", chosen[1])):
+                        words.append(Word(item.value.strip(), item.value, row + 1))
+            _ran(self.trace, ["conda", "create", "-y", "-n", "build", "-c", "conda-forge"], words)
+            script = self.mapping(self.mapping(output).get("build")).get("script")
+            for item in [*self.sequence(script), *([script] if self.text(script) else [])]:
+                if item.id == "scalar":
+                    first = item.start_mark.line + (2 if item.style in ("|", ">") else 1)
+                    read_shell(
+                        self.trace, self.literal(item, item.value) if item.style == "|" else item.value, first=first
+                    )
+
+
+# --- TOML -------------------------------------------------------------------------------------------------------------
+
+
+def read_project(trace: Trace, text: str) -> None:
+    """pyproject.toml of uv, poetry, pixi or plain, and pixi.toml."""
+    import tomli
+
+    try:
+        data = tomli.loads(text)
+    except (tomli.TOMLDecodeError, RecursionError) as error:
+        trace.unread(getattr(error, "lineno", 1), "", f"not valid TOML: {error}")
+        return
+    _ProjectReader(trace, text, data).read()
+
+
+def _table(value: Any, *names: str) -> dict[str, Any]:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _rows(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+class _ProjectReader:
+    def __init__(self, trace: Trace, text: str, data: dict[str, Any]) -> None:
+        self.trace = trace
+        self.lines = text.split("\n")
+        self.data = data
+        tool = _table(data, "tool")
+        self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
+        self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
+        rows = [*_rows(self.uv.get("index")), *_rows(self.poetry.get("source"))]
+        self.indexes = {
+            str(row["name"]): str(row["url"]) for row in rows if isinstance(row, dict) and {"name", "url"} <= {*row}
+        }
+        plain = [str(row["url"]) for row in rows if isinstance(row, dict) and "url" in row and not row.get("explicit")]
+        self.usual = [self.uv["index-url"]] if isinstance(self.uv.get("index-url"), str) else []
+        self.usual += [each for each in _rows(self.uv.get("extra-index-url")) if isinstance(each, str)] or plain
+
+    def read(self) -> None:
+        project = _table(self.data, "project")
+        self._requirements(_rows(project.get("dependencies")))
+        for rows in _table(project, "optional-dependencies").values():
+            self._requirements(_rows(rows), conditional=True)
+        for name, rows in _table(self.data, "dependency-groups").items():
+            self._requirements(_rows(rows), conditional=name != "dev")
+        self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
+        self._poetry(_table(self.poetry, "dependencies"))
+        for group in _table(self.poetry, "group").values():
+            self._poetry(_table(group, "dependencies"), conditional=bool(_table(group).get("optional")))
+        self._pixi(self.pixi)
+        for feature in _table(self.pixi, "feature").values():
+            self._pixi(_table(feature), conditional=True)
+
+    def _where(self, *needles: str) -> int:
+        """The first line with one of these texts."""
+        for needle in needles:
+            for row, line in enumerate(self.lines):
+                if needle in line and not line.lstrip().startswith("#"):
+                    return row + 1
+        return 1
+
+    def _words(self, rows: Iterable[Any]) -> list[Word]:
+        texts = [row for row in rows if isinstance(row, str)]
+        return [Word(text, text, self._where(f'"{text}"', f"'{text}'", text)) for text in texts]
+
+    def _requirements(self, rows: Iterable[Any], *, conditional: bool = False) -> None:
+        usual: list[Word] = []
+        for word in self._words(rows):
+            name = re.match(r"[\w.-]+", word.text)
+            source = _table(self.uv, "sources").get(name[0]) if name else None
+            choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
+            if not choices:
+                usual.append(word)
+            for choice in choices:
+                address = self.indexes.get(str(choice.get("index"))) or str(
+                    choice.get("url") or choice.get("git") or ""
+                )
+                marker = str(choice.get("marker") or "")
+                several = len(choices) > 1 and ("extra" in choice or "group" in choice)
+                self._from(word, address, marker, is_index="index" in choice, conditional=conditional or several)
+        _ran(self.trace, ["uv", "pip", "install", *self._extra()], usual, conditional=conditional)
+
+    def _extra(self) -> list[str]:
+        backend = _table(self.uv, "pip").get("torch-backend") or self.uv.get("torch-backend")
+        found = ["--torch-backend", str(backend)] if backend else []
+        return found + [word for address in self.usual for word in ("--extra-index-url", address)]
+
+    def _from(self, word: Word, address: str, marker: str, *, is_index: bool, conditional: bool) -> None:
+        """A package with a place of its own: an index, or the file itself."""
+        if is_index or not address:
+            text = f"{word.text}; {marker}" if marker and ";" not in word.text else word.text
+            options = ["--index-url", address] if address else self._extra()
+            _ran(
+                self.trace,
+                ["uv", "pip", "install", *options],
+                [Word(text, word.raw, word.line)],
+                conditional=conditional,
+            )
+        else:
+            name = re.match(r"[\w.-]+", word.text)
+            text = f"{name[0] if name else ''} @ {address}"
+            _ran(self.trace, ["uv", "pip", "install"], [Word(text, word.raw, word.line)], conditional=conditional)
+
+    def _poetry(self, rows: dict[str, Any], *, conditional: bool = False) -> None:
+        usual: list[Word] = []
+        for name, value in rows.items():
+            if name == "python":
+                continue
+            line = self._where(f"{name} =", f"{name}=", f'"{name}"')
+            for choice in value if isinstance(value, list) else [value]:
+                row = choice if isinstance(choice, dict) else {"version": choice}
+                version = _caret(str(row.get("version") or "*"))
+                text = f"{name}{version}" + (f"; {row['markers']}" if row.get("markers") else "")
+                address = str(row.get("url") or row.get("git") or "")
+                index = self.indexes.get(str(row.get("source")))
+                word = Word(text, text, line)
+                if address or index:
+                    self._from(word, index or address, "", is_index=bool(index), conditional=conditional)
+                else:
+                    usual.append(word)
+        options = [word for address in self.usual for word in ("--extra-index-url", address)]
+        _ran(self.trace, ["pip", "install", *options], usual, conditional=conditional)
+
+    def _pixi(self, rows: dict[str, Any], *, conditional: bool = False) -> None:
+        channels = _rows(rows.get("channels")) or _rows(_table(self.pixi, "workspace").get("channels"))
+        channels = channels or _rows(_table(self.pixi, "project").get("channels"))
+        named = [word for name in channels if isinstance(name, str) for word in ("-c", name)]
+        parts = [rows, *(_table(each) for key, each in _table(rows, "target").items() if "linux" in key)]
+        for part in parts:
+            words = [
+                Word(f"{name}{_conda_version(value)}", name, self._where(f"{name} =", f"{name}=", f'"{name}"'))
+                for name, value in _table(part, "dependencies").items()
+            ]
+            _ran(self.trace, ["conda", "create", "-y", "-n", "pixi", *named], words, conditional=conditional)
+            self._pypi(_table(part, "pypi-dependencies"), rows, conditional=conditional)
+
+    def _pypi(self, rows: dict[str, Any], around: dict[str, Any], *, conditional: bool) -> None:
+        options = _table(around, "pypi-options") or _table(self.pixi, "pypi-options")
+        indexes = [options.get("index-url"), *_rows(options.get("extra-index-urls"))]
+        words = [word for each in indexes if isinstance(each, str) for word in ("--extra-index-url", each)]
+        for name, value in rows.items():
+            row = value if isinstance(value, dict) else {"version": value}
+            own = ["--index-url", str(row["index"])] if row.get("index") else words
+            address = row.get("url") or row.get("git") or row.get("path")
+            text = f"{name} @ {address}" if address else name + _caret(str(row.get("version") or "*"))
+            line = self._where(f"{name} =", f"{name}=", f'"{name}"')
+            _ran(self.trace, ["pip", "install", *own], [Word(text, text, line)], conditional=conditional)
+
+
+def _conda_version(value: Any) -> str:
+    version = str(value.get("version", "*") if isinstance(value, dict) else value)
+    build = str(value.get("build", "")) if isinstance(value, dict) else ""
+    if version == "*":
+        return f"=*={build}" if build else ""
+    plain = version if version[:1] in "<>=!~" else f"={version}"
+    return f"{plain}={build}" if build else plain
+
+
+def _caret(version: str) -> str:
+    """`^2.1` of poetry as pip writes it."""
+    if version in ("*", ""):
+        return ""
+    match = re.fullmatch(r"\^\s*v?(\d{1,9})((?:\.\d{1,9}){0,6})(\+\w+)?", version)
+    if match:
+        top = f"{int(match[1]) + 1}" if match[1] != "0" or not match[2] else f"0.{int(match[2].split('.')[1]) + 1}"
+        return f">={match[1]}{match[2]},<{top}"
+    if re.fullmatch(r"~\s*\d[\d.]*", version):
+        parts = version[1:].strip().split(".")
+        top = f"{parts[0]}.{int(parts[1]) + 1}" if len(parts) > 1 else f"{int(parts[0]) + 1}"
+        return f">={'.'.join(parts)},<{top}"
+    return version if version[:1] in "<>=!~" else f"=={version}"

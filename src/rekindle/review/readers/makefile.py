@@ -1,0 +1,65 @@
+"""Makefiles: variables, and each recipe read as a shell script."""
+
+from __future__ import annotations
+
+import re
+
+from rekindle.review.document import Dialect
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell import read_shell
+from rekindle.review.trace import Assignment, Trace
+
+_SET = re.compile(r"(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)\s*(\?|:{1,3}|\+|!)?=\s*(.*)")
+_USED = re.compile(r"\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|([A-Za-z@<^*]))")
+
+
+def read_makefile(trace: Trace, text: str) -> None:
+    """Make joins lines at a backslash, fills in its own variables, and hands every recipe to the shell."""
+    rows = text.split("\n")
+    values: dict[str, str] = {}
+    recipe: list[str] = []
+    first = 0
+    shared = Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    for row, line in enumerate([*rows, ""]):
+        if line.startswith("\t") or (recipe and recipe[-1].endswith("\\")):
+            first = first or row + 1
+            recipe.append(line)
+            continue
+        if recipe and line.strip() and not line.startswith("#"):
+            _recipe(trace, recipe, first, values)
+            recipe, first = [], 0
+        elif recipe:
+            recipe.append("")
+            continue
+        found = _SET.match(line.strip())
+        if found and not line.strip().startswith(("ifeq", "ifneq", "define")):
+            value = _filled(found[3].partition(" #")[0].strip(), values)
+            if found[2] != "?" or found[1] not in values:
+                values[found[1]] = f"{values.get(found[1], '')} {value}".strip() if found[2] == "+" else value
+            how = "environment" if line.strip().startswith("export") else "shell"
+            shared.set(Assignment(name=found[1], value=values[found[1]], line=row + 1, how=how, known="$" not in value))
+        elif re.match(r"\s*export\s+\w", line):
+            for name in line.split()[1:]:
+                if name in values:
+                    shared.set(Assignment(name=name, value=values[name], line=row + 1))
+    if recipe:
+        _recipe(trace, recipe, first, values)
+
+
+def _recipe(trace: Trace, rows: list[str], first: int, values: dict[str, str]) -> None:
+    scope = trace.open(trace.scopes[0], f"run {first}")
+    recorder = Recorder(trace, Dialect.SHELL, scope)
+    recorder.stops = True
+    body = [re.sub(r"^\t([@+ -]*)", lambda match: " " * len(match[1]), row) for row in rows]
+    text = _filled("\n".join(body), values).replace("$$", "$")
+    read_shell(trace, text + "\n", first=first, recorder=recorder)
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    """One round of make's variables; what it does not know stays, in the shell's own spelling."""
+
+    def put(match: re.Match[str]) -> str:
+        name = match[1] or match[2] or match[3]
+        return values[name] if name in values else f"${{{name}}}" if name.isidentifier() else match[0]
+
+    return re.sub(r"(?<!\$)" + _USED.pattern, put, text) if len(text) < 1 << 20 else text

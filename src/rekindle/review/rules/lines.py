@@ -1,0 +1,143 @@
+"""Faults that one line shows by itself, each a row of the table; and a few that need a look around."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from rekindle.core.regex import re2
+from rekindle.core.version import Version
+from rekindle.knowledge.builds.script_rules import ScriptLine, script_rules
+from rekindle.knowledge.tables import cached
+from rekindle.review.builds import image_system
+from rekindle.review.document import LISTS, Dialect
+from rekindle.review.packages import PIP_OPTIONS
+from rekindle.review.pythons import image_of, python_of
+from rekindle.review.remark import Raised, raised
+from rekindle.review.subject import Subject
+from rekindle.review.trace import Invocation
+
+_SYSTEM_PATHS = re.compile(r"(?i)system32|systemroot|windir|/usr/bin|/bin:|:/bin|path|conda|\$|%|!")
+_GET_PIP_FROM = Version("3.9")
+_MANAGED_FROM = {"ubuntu": 23.04, "debian": 12.0}
+
+
+def check(subject: Subject) -> Iterator[Raised]:
+    yield from _rows(subject)
+    for item in subject.trace.invocations if not subject.notes else ():
+        yield from _options(item)
+        yield from _managed(subject, item)
+        yield from _in_the_tree(subject, item)
+        yield from _get_pip(subject, item)
+        if item.dialect is Dialect.POWERSHELL and item.words[-1].text == "\\":
+            yield raised("continuation-powershell", item.words[-1].line)
+    yield from _paths(subject)
+    yield from _bytes(subject)
+
+
+@cached
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re2.compile(pattern)  # type: ignore[no-any-return]
+
+
+def _rows(subject: Subject) -> Iterator[Raised]:
+    """Every row of this language, on every line that is no comment."""
+    kind = subject.document.dialect.value
+    rows = [row for row in script_rules().line if kind in row.dialects]
+    rows = [row for row in rows if not row.unless or not _compiled(row.unless).search(subject.document.text)]
+    told: set[tuple[str, str]] = set()
+    for number, line in enumerate(subject.document.lines, start=1) if rows else ():
+        text = line[:1000]
+        if re.match(r"\s*(?:#|REM\b|::)", text):
+            continue
+        for row in rows:
+            found = _compiled(row.pattern).search(text)
+            said = found.group(1) if found and found.re.groups else ""
+            if found and (row.rule, said) not in told:
+                told.add((row.rule, said))
+                yield _raised(row, number, said, line)
+
+
+def _raised(row: ScriptLine, number: int, said: str, line: str) -> Raised:
+    right = line.replace(said, row.instead, 1) if row.instead and said else None
+    fields = {"what": said, "instead": row.instead, "why": row.why}
+    return raised(row.rule, number, corrected=right, certain=False, source=row.source, **fields)
+
+
+def _options(item: Invocation) -> Iterator[Raised]:
+    """`--inde-url`: pip takes the beginning of an option, and nothing that only looks like one."""
+    words = item.arguments
+    pip = item.program == "pip" or (item.program in ("python", "py") and "pip" in words[:3])
+    if not pip or "install" not in words:
+        return
+    for word in item.words[1:]:
+        name = word.text.partition("=")[0]
+        if not name.startswith("--") or any(known.startswith(name) for known in PIP_OPTIONS):
+            continue
+        near = get_close_matches(name, PIP_OPTIONS, 1, 0.8)
+        if near:
+            yield raised("option-misspelt", word.line, option=name, near=near[0])
+
+
+def _managed(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """pip of a distribution that keeps its Python to itself."""
+    image = image_of(subject, item)
+    if image is None or not image.known or item.program not in ("pip", "python") or "install" not in item.arguments:
+        return
+    found = image_system(image.name)
+    first = _MANAGED_FROM.get(found[0].id) if found else None
+    if found is None or first is None or float(found[1]) < first or subject.system_python(image) is None:
+        return
+    text = subject.document.text
+    loose = re.search(r"(?i)venv|virtualenv|EXTERNALLY-MANAGED|break.system.packages|python:\d|pipx|--target", text)
+    installs = item.program == "pip" or "pip" in item.arguments
+    if not loose and installs and not any(each.startswith(".") for each in item.arguments[-1:]):
+        yield raised("python-managed", item.line, image=image.name, system=f"{found[0].id} {found[1]}")
+
+
+def _get_pip(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """get-pip.py itself serves the Pythons of today; older ones have a copy of their own."""
+    words = " ".join(item.arguments)
+    if not re.search(r"bootstrap\.pypa\.io/(?:pip/)?get-pip\.py", words):
+        return
+    image = image_of(subject, item)
+    known = python_of(subject)
+    own = str(known.version) if known else subject.system_python(image) if image is not None and image.known else None
+    if own is not None and Version(own) < _GET_PIP_FROM:
+        yield raised("get-pip-too-new", item.line, python=own, first=_GET_PIP_FROM)
+
+
+def _in_the_tree(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """`import torch` beside the folder `torch` of the sources finds that one, which has no compiled part."""
+    code = " ".join(item.arguments)
+    if item.program != "python" or not re.search(r"-c\b.*\bimport torch\b|-m torch\b", code, re.DOTALL):
+        return
+    built = [step for step in subject.torch_builds if step.item.order < item.order and step.how in ("setup.py", "pip")]
+    inside = [step for step in built if step.item.directory == item.directory and item.directory is not None]
+    if inside and not inside[-1].item.has("develop", "-e", "--editable", "--inplace"):
+        yield raised("torch-in-the-tree", item.line, folder=(item.directory or "")[-40:])
+
+
+def _paths(subject: Subject) -> Iterator[Raised]:
+    """PATH that is replaced and not added to: the programs of the system are gone."""
+    if subject.document.dialect in LISTS:
+        return
+    for item in subject.trace.assignments:
+        if item.name.upper() != "PATH" or item.how != "environment" or not item.value or item.appended:
+            continue
+        if item.known and not _SYSTEM_PATHS.search(item.raw) and not _SYSTEM_PATHS.search(item.value):
+            kept = "%PATH%" if item.dialect is Dialect.BATCH else "$env:PATH" if item.dialect.windows else "$PATH"
+            yield raised("path-replaced", item.line, kept=kept)
+
+
+def _bytes(subject: Subject) -> Iterator[Raised]:
+    """cmd compares numbers of more than 31 bits as texts, and a memory in bytes is one."""
+    text = subject.document.text if subject.document.dialect is Dialect.BATCH else ""
+    names = {
+        match[1].upper() for match in re.finditer(r"(?i)TotalPhysicalMemory[^\n]{0,200}\bset \"?(\w{1,60})=", text)
+    }
+    for number, line in enumerate(subject.document.lines, start=1) if names else ():
+        used = re.match(r"(?i)\s*if\s.{0,200}?[%!](\w{1,60})[%!]\"?\s+(?:LSS|LEQ|GTR|GEQ)\s", line[:400])
+        if used and used[1].upper() in names and not re.search(r"\d{10}", line):
+            yield raised("number-as-text", number, what=used[1])

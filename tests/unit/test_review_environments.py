@@ -1,0 +1,234 @@
+"""`rekindle review` resolves a script into the environments it makes, and asks once whether they serve the card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.knowledge.gpu.gpus import capabilities_of
+from rekindle.review.asked import Asked, told
+from rekindle.review.document import load, read
+from rekindle.review.packages import install_of, parts_of
+from rekindle.review.reading import trace_of
+from rekindle.review.review import Reviewed, review_script
+from support.command import rekindle_command
+
+CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090"}
+WHL = "https://download.pytorch.org/whl"
+
+
+def reviewed(text: str, card: str | None = None, name: str = "a.sh", **place: str) -> Reviewed:
+    asked = told((CARD[card],) if card else (), **place)  # type: ignore[arg-type]
+    return review_script(read(text, name=name), asked)
+
+
+def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str) -> str:
+    answer = reviewed(text, card, name, **place)
+    return "refused" if answer.refused else "accepted" if answer.answered else "open"
+
+
+@pytest.mark.parametrize(
+    ("line", "card", "expected"),
+    [
+        ("conda install pytorch==1.12.1 cudatoolkit=11.3", "new", "refused"),
+        ("conda install pytorch==1.12.1 torchvision cudatoolkit=11.3 -c pytorch", "pascal", "accepted"),
+        ("mamba install -c pytorch -c nvidia pytorch=2.5.1 pytorch-cuda=12.4", "new", "refused"),
+        ("micromamba install -c conda-forge pytorch=1.10", "new", "refused"),
+        ("pip install torch==2.0.1", "new", "refused"),
+        ("pip install torch==2.0.1", "pascal", "accepted"),
+        ("pip install torch==1.6.0+cu101", "new", "refused"),
+        ("pip install torch==1.6.0+cu101", "pascal", "refused"),
+        (f"pip install torch==1.6.0+cu101 -f {WHL}/torch_stable.html", "pascal", "open"),
+        ("pip install torch==1.6.0", "pascal", "accepted"),
+        ("uv pip install torch==2.9.1 --torch-backend cu128", "pascal", "refused"),
+        ("uv pip install torch==2.9.1 --torch-backend=cu126", "pascal", "accepted"),
+        ("uv pip install torch==2.9.1 --torch-backend=auto", "pascal", "open"),
+        ("uv add torch==2.9.1", "pascal", "refused"),
+        ("uv add torch==2.9.1", "new", "accepted"),
+        ("poetry add torch==2.0.1", "new", "refused"),
+        (f"pip install {WHL}/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl", "new", "refused"),
+        ("pip install ./torch-2.0.1+cu118-cp310-cp310-linux_x86_64.whl", "ampere", "accepted"),
+        ("pip install ./torch-2.7.1-cp310-cp310-linux_x86_64.whl", "ampere", "open"),
+        ("pip install torch", "new", "accepted"),
+        ("pip install torch", "pascal", "refused"),
+        ("pip install 'torch<2.7'", "pascal", "accepted"),
+        ("pip install 'torch<2.7'", "new", "refused"),
+        ("pip install ultralytics", "pascal", "refused"),
+        (f"pip install torch --index-url {WHL}/cu126", "pascal", "accepted"),
+        # pip takes the higher number of two indexes: the ordinary one has it.
+        (f"pip install torch --extra-index-url {WHL}/cu118", "pascal", "refused"),
+        (f"pip install torch==2.7.1 --extra-index-url {WHL}/cu118", "pascal", "accepted"),
+        (f"pip install --pre torch --index-url {WHL}/nightly/cu128", "new", "open"),
+        (f"pip install --pre torch --index-url {WHL}/nightly/cu118", "new", "refused"),
+        (f"pip install torch==2.7.1+cpu --index-url {WHL}/cpu", "ampere", "refused"),
+        ("pip install torchvision==0.15.2", "new", "refused"),
+        ("pip install vllm==0.8.5", "new", "refused"),
+        ("pip install numpy", "new", "open"),
+        ("echo hello", "new", "open"),
+        ("pip install torch==${TORCH_VERSION}", "new", "open"),
+        ("pip install torch==2.7.1 -r not_here.txt", "ampere", "open"),
+    ],
+)
+def test_accepted_is_what_was_asked_and_fits(line: str, card: str, expected: str) -> None:
+    assert verdict(f"{line}\n", card) == expected
+
+
+def test_without_a_card_nothing_is_asked_of_it() -> None:
+    answer = reviewed("pip install torch==2.0.1\n")
+    assert answer.answered and not answer.questions
+
+
+def test_the_words_and_the_exit_codes(tmp_path: Path) -> None:
+    script = tmp_path / "a.sh"
+    script.write_text("pip install torch==2.8.0\n", encoding="utf-8")
+    seen = rekindle_command("review", str(script))
+    assert seen.code == 0 and "no fault found; no card was named" in seen.out
+    seen = rekindle_command("review", str(script), "--gpu", "RTX 5090")
+    assert seen.code == 0 and ": accepted" in seen.out
+    seen = rekindle_command("review", str(script), "--gpu", "GTX 1080 Ti")
+    assert seen.code == 8 and "torch 2.8.0+cu128 has no code for GeForce GTX 1080 Ti" in " ".join(seen.out.split())
+    seen = rekindle_command("review", str(script), "--gpu", "RTX 5090", "--driver", "525.60.13")
+    assert seen.code == 8 and "does not know GeForce RTX 5090" in " ".join(seen.out.split())
+    script.write_text("pip install torch==${VERSION}\n", encoding="utf-8")
+    seen = rekindle_command("review", str(script), "--gpu", "RTX 5090")
+    assert seen.code == 9 and "UNVERIFIED" in seen.out and "which torch" in seen.out
+
+
+def test_the_python_that_was_told_decides_what_the_index_takes() -> None:
+    assert verdict("pip install torch\n", "new", python="3.8") == "refused", "2.4.1 is the last for Python 3.8"
+    assert verdict("pip install torch\n", "pascal", python="3.9") == "refused", "2.8.0 is of cu128"
+    assert verdict("pip install torch\n", "pascal", python="3.8") == "accepted"
+
+
+def test_the_python_and_the_glibc_of_an_image() -> None:
+    text = "FROM nvidia/cuda:12.8.0-devel-ubuntu20.04\nRUN apt-get install -y python3-pip && pip3 install torch\n"
+    assert verdict(text, "new", "Dockerfile") == "refused"
+    assert verdict(text.replace("20.04", "22.04"), "new", "Dockerfile") == "accepted"
+    old = (
+        text.replace("ubuntu20.04", "ubuntu18.04").replace("pip3", "python3.11 -m pip").replace("torch", "torch==2.8.0")
+    )
+    assert "glibc" in " ".join(remark.found for remark in reviewed(old, "new", "Dockerfile").remarks)
+
+
+def test_only_the_last_torch_of_an_environment_is_asked_about() -> None:
+    text = f"pip install torch==2.0.1\npip install torch==2.8.0 --index-url {WHL}/cu128\n"
+    assert verdict(text, "new") == "accepted"
+    assert verdict("pip install torch==2.8.0\npip install torch==2.0.1\n", "new") == "refused"
+
+
+def test_a_branch_is_an_alternative() -> None:
+    text = 'if [ -n "$OLD" ]; then\n  pip install torch==2.0.1\nelse\n  pip install torch==2.8.0\nfi\n'
+    assert verdict(text, "new") == "accepted"
+    assert verdict(text.replace("2.8.0", "2.1.0"), "new") == "refused"
+
+
+def test_environments_are_told_apart() -> None:
+    text = "conda create -y -n a python=3.10\nconda activate a\npip install torch==2.8.0\n"
+    text += "conda create -y -n b python=3.10\nconda activate b\npip install torch==2.0.1\n"
+    assert verdict(text, "new") == "refused"
+
+
+def test_windows_gets_no_cuda_from_the_ordinary_index() -> None:
+    answer = reviewed("pip install torch==2.8.0\n", "new", "a.bat")
+    assert answer.refused and "without CUDA" in answer.remarks[-1].found
+    assert verdict(f"pip install torch==2.8.0 --index-url {WHL}/cu128\n", "new", "a.bat") == "accepted"
+
+
+# --- order and replacement -------------------------------------------------------------------------------------------
+
+
+def ids(text: str, card: str = "ampere", name: str = "a.sh") -> dict[str, int]:
+    return {remark.id: remark.line for remark in reviewed(text, card, name).remarks}
+
+
+def test_an_extension_before_torch() -> None:
+    text = "pip install flash-attn --no-build-isolation\npip install torch==2.7.1\n"
+    assert ids(text)["torch-after-extension"] == 1
+    text = "pip install torch==2.7.1\npip install flash-attn --no-build-isolation\n"
+    assert "torch-after-extension" not in ids(text)
+
+
+def test_an_upgrade_on_an_image_that_has_one() -> None:
+    text = "FROM pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime\nRUN pip install -U torch\n"
+    assert ids(text, "pascal", "Dockerfile")["torch-replaced-not-for-the-card"] == 2
+    assert verdict(text.replace(" -U", ""), "pascal", "Dockerfile") == "accepted"
+
+
+def test_vllm_over_a_pinned_torch() -> None:
+    text = f"pip install torch==2.7.1 --index-url {WHL}/cu128\npip install vllm==0.8.5\n"
+    assert ids(text)["torch-replaced"] == 2
+    assert verdict(text, "new") == "refused", "it brings torch 2.6.0"
+
+
+def test_the_newest_torch_against_the_toolkit_of_a_module() -> None:
+    text = "module load CUDA/12.2\npip install torch\npip install --no-build-isolation flash-attn\n"
+    assert ids(text)["toolkit-not-torchs"] == 1
+    assert "toolkit-not-torchs" not in ids(text.replace("pip install torch", "pip install torch==2.5.1"))
+
+
+# --- third-party wheels ----------------------------------------------------------------------------------------------
+
+FLASH = "flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl"
+
+
+def test_a_wheel_for_another_torch_by_its_name() -> None:
+    text = f"pip install torch==2.7.1\npip install https://github.com/x/releases/download/v2/{FLASH}\n"
+    assert ids(text)["package-other-torch"] == 2
+    assert "package-other-torch" not in ids(text.replace("2.7.1", "2.6.0"))
+
+
+def test_pages_of_wheels_for_one_torch() -> None:
+    text = f"pip install torch==2.5.1 --index-url {WHL}/cu121\n"
+    text += "pip install torch-scatter torch-sparse -f https://data.pyg.org/whl/torch-2.5.0+cu121.html\n"
+    assert not {"isolation", "package-other-torch"} & {*ids(text)}, "PyG's own line"
+    assert ids(text.replace("2.5.1", "2.7.1").replace("121\npip", "126\npip"))["package-other-torch"] == 2
+
+
+def test_packages_that_cannot_be_resolved_together() -> None:
+    text = "torch==2.1.0\nxformers==0.0.22\n"
+    assert ids(text, name="requirements.txt")["package-other-torch"] == 2
+    assert "package-other-torch" not in ids("torch==2.1.0\nxformers==0.0.22.post7\n", name="requirements.txt")
+
+
+# --- files beside the script -----------------------------------------------------------------------------------------
+
+
+def test_lists_beside_the_script_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "base.txt").write_text("torch==2.0.1\n", encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("-r base.txt\nnumpy\n", encoding="utf-8")
+    script = tmp_path / "Dockerfile"
+    script.write_text("FROM python:3.10\nCOPY requirements.txt /app/\nRUN pip install -r /app/requirements.txt\n")
+    asked = Asked(gpus=capabilities_of(("RTX 5090",)))
+    answer = review_script(load(script), asked)
+    assert answer.refused and (3, "wheel-not-for-the-card") in [(each.line, each.id) for each in answer.remarks]
+    assert "requirements.txt" in answer.remarks[-1].why
+
+
+def test_constraints_and_projects_beside_the_script(tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("torch==2.0.1\n", encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["torch==2.0.1"]\n', encoding="utf-8")
+    asked = Asked(gpus=capabilities_of(("RTX 5090",)))
+    for line in ("pip install torch -c c.txt", "uv sync", "pip install -e ."):
+        script = tmp_path / "a.sh"
+        script.write_text(f"{line}\n", encoding="utf-8")
+        assert review_script(load(script), asked).refused, line
+
+
+# --- what pip takes for a requirement --------------------------------------------------------------------------------
+
+
+def test_a_requirement_is_read_in_one_pass() -> None:
+    """143 bytes of it once took for ever."""
+    assert parts_of("x" + "==1," * 5000 + "!") is None
+    assert parts_of("a" + "=" * 20_000) is None
+    assert parts_of("torch[cu] >= 2.1 , <3 ; python_version > '3.8'") == ("torch", ">=2.1,<3", "python_version > '3.8'")
+
+
+def test_options_with_their_value_attached() -> None:
+    (item,) = trace_of(
+        read("pip install -rlist.txt --index-url=https://x/simple -cpins.txt a\n", name="a.sh")
+    ).invocations
+    found = install_of(item)
+    assert found is not None and (found.lists, found.constraints) == (("list.txt",), ("pins.txt",))
+    assert found.index == "https://x/simple" and [each.name for each in found.wanted] == ["a"]

@@ -1,0 +1,200 @@
+"""The kinds of files that people have, each read into what it installs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.review.asked import told
+from rekindle.review.document import load, read
+from rekindle.review.environment import environments_of
+from rekindle.review.reading import trace_of
+from rekindle.review.review import Reviewed, review_script
+from rekindle.review.subject import Subject
+
+WHL = "https://download.pytorch.org/whl"
+
+
+def reviewed(text: str, name: str, card: str = "RTX 5090") -> Reviewed:
+    return review_script(read(text, name=name), told((card,)))
+
+
+def torches(text: str, name: str) -> list[tuple[int, str]]:
+    """The line and the torch of every environment that a file makes."""
+    document = read(text, name=name)
+    subject = Subject(document, trace_of(document), told(()))
+    return [(each.line, each.spoken) for each in environments_of(subject).every]
+
+
+REQUIREMENTS = f"""\
+# what we need
+--extra-index-url {WHL}/cu118
+numpy<2 ; python_version >= "3.9"
+torch==2.0.1+cu118 ; sys_platform != "win32"
+torch==2.0.1 ; sys_platform == "win32"
+torchvision \\
+    ==0.15.2+cu118
+"""
+ENVIRONMENT = """\
+name: old
+channels: [pytorch, defaults]
+dependencies:
+  - python=3.8.5
+  - cudatoolkit=11.3
+  - pytorch=1.11.0
+  - pip:
+    - transformers==4.19.2
+    - kornia==0.6.0
+"""
+UV = f"""\
+[project]
+name = "x"
+dependencies = [
+  "numpy",
+  "torch==2.7.1",
+]
+[tool.uv.sources]
+torch = [{{ index = "cu", marker = "sys_platform == 'linux'" }}]
+[[tool.uv.index]]
+name = "cu"
+url = "{WHL}/cu118"
+explicit = true
+"""
+POETRY = f"""\
+[tool.poetry.dependencies]
+python = "^3.10"
+torch = {{ version = "^2.1", source = "pt" }}
+numpy = "*"
+[[tool.poetry.source]]
+name = "pt"
+url = "{WHL}/cu121"
+"""
+PIXI = """\
+[workspace]
+channels = ["conda-forge"]
+platforms = ["linux-64"]
+[dependencies]
+python = "3.11.*"
+[pypi-dependencies]
+torch = { version = "==2.0.1" }
+"""
+RECIPE = """\
+{% set version = "1.0" %}
+package:
+  name: x
+  version: {{ version }}
+build:
+  script: python -m pip install .
+requirements:
+  host:
+    - python
+    - pytorch 1.12.1  # [linux]
+    - pytorch 2.5.1  # [win]
+  run:
+    - cudatoolkit 11.3
+"""
+MAKEFILE = (
+    "TORCH ?= 2.0.1\nPIP = python3 -m pip\n\ninstall: clean\n"
+    "\t@$(PIP) install \\\n\t  torch==$(TORCH)\n\t-rm -rf build\n\nclean:\n\trm -f x$$y\n"
+)
+COMPOSE = """\
+services:
+  web:
+    image: pytorch/pytorch:1.13.1-cuda11.6-cudnn8-runtime
+    command: ["bash", "-c", "pip install einops"]
+"""
+GITLAB = """\
+image: python:3.10
+build:
+  script:
+    - pip install torch==2.0.1
+"""
+README = f"""\
+# Install
+```bash
+pip install torch==2.0.1 --index-url {WHL}/cu118
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("requirements.txt", REQUIREMENTS, [(4, "torch 2.0.1+cu118")]),
+        ("constraints.txt", "torch==2.0.1\n", [(1, "torch 2.0.1+cu117")]),
+        ("environment.yml", ENVIRONMENT, [(6, "torch 1.11.0+cu113")]),
+        ("pyproject.toml", UV, [(5, "torch 2.7.1+cu118")]),
+        ("pyproject.toml", POETRY, [(3, "torch 2.5.1+cu121")]),
+        ("pixi.toml", PIXI, [(7, "torch 2.0.1+cu117")]),
+        ("meta.yaml", RECIPE, [(10, "torch 1.12.1+cu113")]),
+        ("Makefile", MAKEFILE, [(6, "torch 2.0.1+cu117")]),
+        (".gitlab-ci.yml", GITLAB, [(4, "torch 2.0.1+cu117")]),
+        ("README.md", README, [(3, "torch 2.0.1+cu118")]),
+    ],
+)
+def test_each_kind_says_its_torch_and_the_line(name: str, text: str, found: list[tuple[int, str]]) -> None:
+    assert torches(text, name) == found
+    answer = reviewed(text, name)
+    assert answer.refused and not answer.not_understood
+    assert [each.line for each in answer.remarks if each.id == "wheel-not-for-the-card"] == [found[0][0]]
+
+
+def test_an_image_of_compose_carries_its_torch() -> None:
+    answer = reviewed(COMPOSE, "docker-compose.yml")
+    assert [each.line for each in answer.remarks if each.id == "wheel-not-for-the-card"] == [3]
+    assert reviewed(COMPOSE, "compose.yaml", "GTX 1080 Ti").answered
+
+
+def test_the_arguments_that_compose_gives_a_dockerfile(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("ARG T=2.8.0\nARG C=12.8\nFROM pytorch/pytorch:$T-cuda$C-cudnn9-runtime\n")
+    compose = tmp_path / "docker-compose.yml"
+    compose.write_text(
+        "services:\n  a:\n    build:\n      context: .\n      args:\n        - T=2.1.0\n        - C=12.1\n"
+    )
+    answer = review_script(load(compose), told(("RTX 5090",)))
+    assert answer.refused and answer.torch == "2.1.0"
+    compose.write_text("services:\n  a:\n    build: .\n")
+    assert review_script(load(compose), told(("RTX 5090",))).torch == "2.8.0"
+
+
+def test_a_list_is_one_resolution() -> None:
+    """A package that goes with one torch decides which one an unpinned torch is."""
+    assert torches("torch\nxformers==0.0.20\n", "requirements.txt")[-1] == (1, "torch 2.0.1+cu117")
+    assert torches("torch>=2.7,<2.8\ntorchvision\n", "requirements.txt")[-1] == (1, "torch 2.7.1+cu126")
+
+
+def test_a_list_without_torch_is_not_accepted() -> None:
+    answer = reviewed("numpy\nrequests\n", "requirements.txt")
+    assert not answer.refused and not answer.answered and not answer.recognised
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "[project\n"),
+        ("environment.yml", "dependencies:\n  - [\n"),
+        ("docker-compose.yml", "services:\n  a: }\n"),
+    ],
+)
+def test_what_is_broken_is_named_and_not_accepted(name: str, text: str) -> None:
+    answer = reviewed(text, name)
+    assert answer.not_understood and not answer.answered
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "project = 3\ntool = [1]\n"),
+        ("pyproject.toml", '[project]\ndependencies = "torch"\n[tool.uv]\nindex = "x"\nsources = 1\n'),
+        ("pixi.toml", "[dependencies]\ntorch = [1, 2]\n[feature]\na = 3\n"),
+        ("environment.yml", "dependencies: 3\nchannels: {a: b}\n"),
+        ("meta.yaml", "package: x\nrequirements: [a]\noutputs: 3\n"),
+        ("docker-compose.yml", "services: [a]\n"),
+        ("docker-compose.yml", "services:\n  a: 3\n  b:\n    build: [1]\n    command: {x: y}\n"),
+        ("Makefile", "a:\n\t$(\n\t${x\n= 3\n"),
+        ("requirements.txt", "-r\n--index-url\n-e\n"),
+    ],
+)
+def test_odd_shapes_break_nothing(name: str, text: str) -> None:
+    assert not reviewed(text, name).answered
