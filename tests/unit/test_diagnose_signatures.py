@@ -7,8 +7,9 @@ import re
 import pytest
 import re2
 
-from rekindle.diagnose.conditions import CONDITIONS
 from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.expressions import World, facts_of, holds, names
+from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import PREFILTER
 from rekindle.diagnose.text import bare
 from rekindle.knowledge.logs.signatures import CauseRow, LogSignature, causes
@@ -107,14 +108,18 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
     known |= {"name_cuda", "nvidia_part", "new_torch_name", "ptx_cuda", "generator_cmake"}
     known |= {"early_toolset", "bundled_package"}
+    made = {"said", "target", "cudnn_never", "numpy_older"}
+    nothing = World(fields={}, values={}, facts={})
     for row in ROWS:
         patterns = " ".join(p for signature in row.signature for p in (*signature.match, *signature.near))
         groups = set(re.findall(r"\(\?P<(\w+)>", patterns))
         for step in row.fix:
             asked = set(re.findall(r"\{(\w+)\}", step.text + (step.command or "")))
             assert asked <= known | groups, (row.id, asked - known - groups)
-            for need in step.needs.split(", ") if step.needs else ():
-                assert need in CONDITIONS or need.startswith(("with ", "without ")), (row.id, need)
+            if step.when:
+                holds(step.when, nothing)
+                unknown = names(step.when) - known - groups - facts_of(Facts()).keys() - made
+                assert unknown == set(), (row.id, unknown)
 
 
 def test_every_cause_has_its_page_and_every_page_is_current() -> None:

@@ -23,8 +23,9 @@ from rekindle.diagnose import (
     steps,
     symbols,
 )
-from rekindle.diagnose.conditions import holding, plain_name
+from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, home
@@ -63,9 +64,9 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
     if never is not None:
         return msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands))
     values = _values(fields, facts)
-    holds = holding(fields, facts)
+    world = _world(fields, values, facts)
     facts = driver_facts.known(fields, facts)
-    fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
+    fitting = [step for step in cause.fix if _fits(step, facts) and (step.when is None or holds(step.when, world))]
     fitting = [step for step in fitting if step.instead] or fitting
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
@@ -104,15 +105,19 @@ def _template(step: FixStep) -> str:
     return f"{step.text} {step.command or ''}"
 
 
-def _wanted(step: FixStep, values: Mapping[str, str], holds: frozenset[str]) -> bool:
-    return all(_holds(name, values, holds) for name in step.needs.split(", ")) if step.needs else True
-
-
-def _holds(condition: str, values: Mapping[str, str], holds: frozenset[str]) -> bool:
-    word, _, name = condition.partition(" ")
-    if word == "with":
-        return name in values
-    return name not in values if word == "without" else condition in holds
+def _world(fields: Mapping[str, str], values: Mapping[str, str], facts: Facts) -> World:
+    """`target` is the architecture that is asked for, else the card; `failing` is torch where no package shows."""
+    asked = fields.get("arch_asked", "")
+    card = max(facts.gpus) if facts.gpus else None
+    more = facts_of(
+        facts,
+        failing="torch",
+        said=fields.get("said", ""),
+        target=(architectures.asked(asked) if asked.startswith("sm_") else None) or card,
+        cudnn_never=card is not None and coverage.never_in_cudnn(card),
+        numpy_older=pairs.numpy_is_older(fields.get("said", "")),
+    )
+    return World(fields=fields, values=values, facts=more)
 
 
 def _fits(step: FixStep, facts: Facts) -> bool:

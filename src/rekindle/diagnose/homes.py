@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rekindle.core.version import Version
-from rekindle.diagnose.conditions import plain_name
 from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution

@@ -32,9 +32,8 @@ class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `os` limits it to one system. `fallback` marks a step shown only when no other step could be filled. `plan`: the
     resolver's commands for the known card and system go with it; without them the step is left out; with
     `keep` they stay at the torch that is installed, where that can be had; with `alone` the text
-    stands without them too. `instead`: where it can be shown, nothing but such steps is. `needs`
-    names the conditions that must hold, joined by `, ` (see `diagnose/conditions.py`), or `with X` and
-    `without X` for a value that is filled or not.
+    stands without them too. `instead`: where it can be shown, nothing but such steps is. `when`
+    is the condition, an expression over what the log, the tables and the machine tell (`diagnose/expressions.py`).
     """
 
     text: str
@@ -45,7 +44,7 @@ class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     keep: bool = False
     alone: bool = False
     instead: bool = False
-    needs: str | None = None
+    when: str | None = None
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,9 +117,17 @@ class LineRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     match: tuple[str, ...]
 
 
+class _Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition with a name, for several steps."""
+
+    name: str
+    means: str
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     family: str
     cause: tuple[CauseRow, ...]
+    term: tuple[_Term, ...] = ()
 
 
 @cached
@@ -131,6 +138,11 @@ def causes() -> tuple[CauseRow, ...]:
         file = decided(f"signatures/{name}", _File)
         rows += [msgspec.structs.replace(row, family=file.family) for row in file.cause]
     return tuple(rows)
+
+
+@cached
+def terms() -> dict[str, str]:
+    return {term.name: term.means for name in FAMILIES for term in decided(f"signatures/{name}", _File).term}
 
 
 class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
