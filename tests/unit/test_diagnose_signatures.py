@@ -13,7 +13,7 @@ from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import PREFILTER
 from rekindle.diagnose.text import bare
 from rekindle.knowledge.logs.signatures import CauseRow, LogSignature, causes
-from tools.causes import OFTEN, PAGES, pages
+from tools.causes import PAGES, pages
 
 ROWS = causes()
 SIGNATURES = [(row, signature) for row in ROWS for signature in row.signature]
@@ -46,7 +46,6 @@ def test_the_example_is_matched_and_found_in_a_large_log(row: CauseRow, signatur
     assert any(re2.search(pattern, text) for pattern in signature.match)
     if not signature.near:
         assert PREFILTER.search(signature.example.encode()), "the line would not be looked at in a large log"
-    assert 0 < signature.sure < 1
     assert 0 < signature.weight <= 100
 
 
@@ -58,7 +57,7 @@ def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: LogSigna
     ending = "" if signature.unless else "\nninja: build stopped: subcommand failed."
     found = diagnose_text(f"{signature.example}{ending}\n")
     assert found.causes, "the line was not seen as anybody's message"
-    if signature.sure < 0.5:
+    if signature.vague and (signature.when or signature.weight <= 45):
         assert row.id in {cause.label for cause in found.causes}, "not even offered"
     else:
         assert found.causes[0].label == row.id
@@ -68,7 +67,7 @@ def test_the_example_alone_leads_to_its_cause(row: CauseRow, signature: LogSigna
 def test_what_a_page_shows_is_read_as_that_cause(row: CauseRow, signature: LogSignature) -> None:
     found = diagnose_text((signature.sample or signature.example).strip("\n") + "\n")
     labels = [cause.label for cause in found.causes]
-    if signature.sure >= OFTEN:
+    if not signature.vague:
         assert labels[:1] == [row.id]
     else:
         assert row.id in labels or signature.when is not None, "the page says that it is offered"

@@ -10,6 +10,11 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
+from rekindle.diagnose.evidence import Judged
+from rekindle.diagnose.facts import Entity
+
+VERY_LIKELY, LIKELY, POSSIBLE = 0.95, 0.75, 0.5
+"""What an answer stands on: the message and something beside it, the message alone, or a vague message or warning."""
 
 
 class LogOutcome(str, Enum):
@@ -56,6 +61,8 @@ class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     unexplained: tuple[EvidenceLine, ...] = ()
     lines: int = 0
     facts: dict[str, str] = {}
+    entities: tuple[Entity, ...] = ()
+    judged: tuple[Judged, ...] = ()
 
 
 def shown(diagnosis: Diagnosis) -> Diagnosis:

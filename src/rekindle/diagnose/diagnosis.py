@@ -17,9 +17,10 @@ from rekindle.core.errors import BadInput, NotFound, RekindleError
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 from rekindle.diagnose import fix, known_patches
-from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 from rekindle.diagnose.events import Event, LineKind, read
-from rekindle.diagnose.facts import Facts, gather
+from rekindle.diagnose.evidence import Judged, judged
+from rekindle.diagnose.facts import Entity, Facts, gather
 from rekindle.diagnose.match import matches
 from rekindle.diagnose.outcome import Ending, judge
 from rekindle.diagnose.overcome import passed_tests, tried_again
@@ -38,7 +39,7 @@ _TORCH_SOURCE = re.compile(
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
     {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
-    | {"uv", "conda", "importing_torch", "amd"}
+    | {"uv", "conda", "importing_torch", "amd", "memory_free", "image", "status_program"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
@@ -79,8 +80,9 @@ def answer(kept: KeptLines, *, known: Facts | None = None, source: str = "") -> 
 
 def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     events = tuple(passed_tests(read(kept.lines)))
-    facts = gather((event.text for event in events), known)
-    order = ranked(matches(events, facts), events)
+    facts, entities = gather(((event.number, event.text) for event in events), known)
+    pairs = judged(facts)
+    order = ranked(matches(events, facts), events, pairs)
     if order and tried_again(events, _failures(events, order)):
         order = []
     wrappers = [event for event in events if event.kind is LineKind.WRAPPER and event.hit]
@@ -88,17 +90,22 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     if facts.gpus:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
-    causes = _with_patches(causes, events)
-    judged = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title) if causes else judge(events)
+    ending = judge(events)
+    if ending.outcome is not LogOutcome.NONE:
+        causes = _with_patches(causes, events) or _by_facts(pairs, entities, ending, facts)
+    if causes:
+        ending = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title)
     return Diagnosis(
         source=source,
-        outcome=judged.outcome,
-        summary=judged.summary,
+        outcome=ending.outcome,
+        summary=ending.summary,
         causes=causes,
         wrappers=tuple(_evidence(event) for event in wrappers[:_WRAPPERS]),
-        unexplained=tuple(_evidence(event) for event in judged.lines),
+        unexplained=tuple(_evidence(event) for event in ending.lines),
         lines=kept.total,
         facts=told,
+        entities=tuple(_clean(entity) for entity in entities),
+        judged=pairs,
     )
 
 
@@ -167,12 +174,37 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
     return (msgspec.structs.replace(causes[0], fix=told), *causes[1:])
 
 
+def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Ending, facts: Facts) -> tuple[Cause, ...]:
+    """Where no message is known, two things that cannot go together are the cause by themselves."""
+    clash = next((pair for pair in pairs if pair.verdict == "clash" and pair.alone), None)
+    row = signatures.cause(clash.label) if clash else None
+    if clash is None or row is None or not ending.lines:
+        return ()
+    shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
+    return (
+        Cause(
+            label=row.id,
+            title=row.title,
+            family=row.family,
+            confidence=LIKELY,
+            line=ending.lines[0].number,
+            evidence=tuple(shown),
+            explanation=f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}",
+            fix=fix.write(row, {"said": ""}, facts),
+        ),
+    )
+
+
+def _clean(entity: Entity) -> Entity:
+    return msgspec.structs.replace(entity, value=redact(clean(entity.value), names=())[:_SHOWN])
+
+
 def _plain_cause(row: signatures.CauseRow, event: Event) -> Cause:
     return Cause(
         label=row.id,
         title=row.title,
         family=row.family,
-        confidence=0.8,
+        confidence=VERY_LIKELY,
         line=event.number,
         evidence=(_evidence(event),),
         explanation=row.explanation,

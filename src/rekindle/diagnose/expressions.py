@@ -65,7 +65,8 @@ def facts_of(facts: Facts, **more: Value) -> dict[str, Value]:
     """The facts by the names that expressions use: `card` is the newest one."""
     found: dict[str, Value] = {name: getattr(facts, name) for name in Facts.__struct_fields__ if name != "situation"}
     card = max(facts.gpus) if facts.gpus else None
-    return found | {"card": card, "torch_serves_card": facts.torch_lacks_card is False} | more
+    sure_not = {"torch_serves_card": facts.torch_lacks_card is False, "outside_prompt": facts.developer_prompt is False}
+    return found | {"card": card} | sure_not | more
 
 
 @cached

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rekindle.core.console import paint, wrap
 from rekindle.core.findings import Fix
-from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 
 _SHOWN_LINES = 4
 _FOLLOWING = 6
@@ -151,7 +151,7 @@ def _longest_run(line: str) -> int:
 
 
 def _sure(cause: Cause) -> str:
-    return "very likely" if cause.confidence >= 0.85 else "likely" if cause.confidence >= 0.6 else "possible"
+    return "very likely" if cause.confidence >= VERY_LIKELY else "likely" if cause.confidence >= LIKELY else "possible"
 
 
 def _short(item: str) -> str:

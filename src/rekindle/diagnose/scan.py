@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 
 from rekindle.core.regex import re2
-from rekindle.diagnose.text import Decoder, bare, readable
+from rekindle.diagnose.text import Decoder, bare, readable, unquoted
 from rekindle.knowledge.logs.signatures import log_words
 
 BEFORE = 30
@@ -127,7 +127,7 @@ class LogScanner:
         lines = []
         for number in sorted(keep):
             raw = readable(self._lines.get(number, self._head.get(number, tail.get(number, b""))))
-            lines.append(LogLine(number, raw, bare(raw), number in hits))
+            lines += [LogLine(number, part, bare(part), number in hits) for part in unquoted(raw)]
         return KeptLines(tuple(lines), self._count, self._dropped)
 
     def _take(self, block: bytes) -> None:

@@ -47,20 +47,6 @@ class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     when: str | None = None
 
 
-class Circumstances(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Machine facts that split look-alike texts. A fact that is unknown neither helps nor hurts."""
-
-    os: str | None = None
-    gpu_below: str | None = None
-    gpu_from: str | None = None
-    developer_prompt: bool | None = None
-    msvc: bool | None = None
-    torch_lacks_card: bool = False
-    """Must be known: the torch that the log names has no code for the card that it names."""
-    cudnn_lacks_card: bool = False
-    """Must be known: the cuDNN of that torch has none."""
-
-
 class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way in which a cause shows itself.
 
@@ -71,7 +57,8 @@ class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     - `soft`: the text alone is no failure; it counts only where something else says that the work failed.
     - `sample`: the example with the lines that must be near it, where it has the meaning only together with them.
     - `weight`: how specific it is. An ordinary compile error is 20; a message that has one cause only is 80.
-    - `sure`: how often this text means this cause.
+    - `vague`: other causes show the same text.
+    - `when`: an expression over the machine's facts, for look-alikes; what the facts contradict is no match.
     """
 
     id: str
@@ -83,11 +70,11 @@ class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     within: int = 40
     log: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    when: Circumstances | None = None
+    when: str | None = None
     warns: bool = False
     soft: bool = False
     weight: int = 80
-    sure: float = 0.9
+    vague: bool = False
 
 
 class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
