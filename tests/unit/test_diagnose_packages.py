@@ -15,7 +15,7 @@ WINDOWS = r"C:\e\Lib\site-packages"
 
 
 def told(log: str) -> str:
-    found = diagnose_text(f"{log}\n").causes[0].fix
+    found = diagnose_text(f"{log}\n").causes[0].whole
     return "\n".join((found.text, *found.commands))
 
 
@@ -384,6 +384,6 @@ def test_no_command_builds_for_windows_what_has_no_windows_build() -> None:
         "ImportError: DLL load failed while importing flash_attn_2_cuda: The specified procedure could not be found."
     )
     said = diagnose_text(f"{frame}{failed}\n")
-    fix = said.causes[0].fix
+    fix = said.causes[0].whole
     assert "no wheels for Windows" in fix.text
     assert not any(command.endswith("flash-attn") for command in fix.commands)

@@ -23,7 +23,8 @@ _CAPABILITY = re2.compile(
 )
 _PCI = re2.compile(r"(?i)\b(10de:[0-9a-f]{4})\b")
 _DEMANDED = re2.compile(
-    r"(?i)(?:\b(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|supported|only)\b|>=?|<=?)[^.;]{0,50}$"
+    r"(?i)(?:\b(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|supported|only)\b|>=?|<=?)"
+    r"[^.;]{0,50}$"
 )
 _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"

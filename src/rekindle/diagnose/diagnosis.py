@@ -36,6 +36,12 @@ _WRAPPERS = 12
 _TORCH_SOURCE = re.compile(
     r"(?i)\bpytorch\b|caffe2|\baten\b|third_party|torch[/\\]csrc|cmake[/\\]public|NNPACK|torch-src"
 )
+# A library that does not load is past its source.
+_LOADING = "dll / shared library"
+_TELLING = (LineKind.ERROR, LineKind.WRAPPER)
+_HEARD = 12_000
+# Folders that are nobody's name.
+_NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
     {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
@@ -123,12 +129,15 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     for match in entry.matches[:6]:
         evidence[match.event.number] = _evidence(match.event)
     fields["said"] = " ".join(match.event.text for match in entry.matches[:3])
+    fields["log"] = "\n".join(event.text for event in events if event.kind in _TELLING)[:_HEARD]
+    if fields.get("failing") in _NO_PACKAGES:
+        fields["failing"] = "torch"
     if "dll" in fields and is_test_library(_file_name(fields["dll"]), "windows"):
         fields["test_library"] = _file_name(fields["dll"])
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
-    remedy = fix.write(row, fields, facts)
+    remedy, *more = fix.write(row, fields, facts)
     gone = _really_missing(fields["dll"]) if "dll" in fields else ()
     if gone:
         remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
@@ -141,6 +150,7 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
         evidence=tuple(evidence[number] for number in sorted(evidence)),
         explanation=row.explanation,
         fix=remedy,
+        more=tuple(more),
         job=entry.first.event.job,
         explained_by=entry.explained_by,
         links=row.links,
@@ -156,22 +166,21 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
         return causes
     names = " and ".join(f"`{patch.id}`" for patch in found)
     text = f"If it is PyTorch's own source that fails, patch {names} mends it: run this in the folder of the source."
-    commands = tuple(rekindle("patch", ".", "--only", patch.id) for patch in found)
+    commands = (rekindle("patch", ".", *(word for patch in found for word in ("--only", patch.id))),)
     if not causes:
         row = signatures.cause("source_code_error")
         assert row is not None
         first = next(event for event in heard if event.text)
         causes = (_plain_cause(row, first),)
     remedy = causes[0].fix
+    patch = Fix(text=text, commands=commands[:1])
     # Another project fails with the same message: what mends it everywhere comes first there.
-    own = not remedy.text or any(_TORCH_SOURCE.search(event.text) for event in heard)
-    texts = (text, remedy.text) if own else (remedy.text, text)
-    told = Fix(
-        text=" ".join(part for part in texts if part),
-        commands=(*commands, *remedy.commands) if own else (*remedy.commands, *commands),
-        mechanical=remedy.mechanical,
-    )
-    return (msgspec.structs.replace(causes[0], fix=told), *causes[1:])
+    own = causes[0].family != _LOADING and any(_TORCH_SOURCE.search(event.text) for event in heard)
+    own = own or not remedy.text
+    order = (patch, remedy, *causes[0].more) if own else (remedy, *causes[0].more, patch)
+    order = tuple(each for each in order if each.text)
+    told = msgspec.structs.replace(order[0], mechanical=remedy.mechanical)
+    return (msgspec.structs.replace(causes[0], fix=told, more=order[1:]), *causes[1:])
 
 
 def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Ending, facts: Facts) -> tuple[Cause, ...]:
@@ -180,6 +189,7 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     row = signatures.cause(clash.label) if clash else None
     if clash is None or row is None or not ending.lines:
         return ()
+    remedy, *more = fix.write(row, {"said": ""}, facts)
     shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
     return (
         Cause(
@@ -190,7 +200,8 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
             line=ending.lines[0].number,
             evidence=tuple(shown),
             explanation=f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}",
-            fix=fix.write(row, {"said": ""}, facts),
+            fix=remedy,
+            more=tuple(more),
         ),
     )
 

@@ -48,7 +48,8 @@ _WORDS = (
 )
 _CODES = (
     rb"\b(?:[CD][1-9]\d{3}|LNK[12]\d{3}|MSB\d{4}|STL\d{4}|CVT\d{4}|RC\d{4}|U1\d{3}|CS\d{4}|NETSDK\d{4}|NU\d{4})\b"
-    rb"|WinError|Errno|0x[cC]0000|-NOTFOUND|-107374|\*\*\*|sm_\d\d|\bSIG[A-Z]{3}|exit (?:code|status)|non-zero|oom-kill"
+    rb"|WinError|Errno|0x[cC]0000|-NOTFOUND|-107374|32212[12]\d{4}|[Ff]aulting |\*\*\*|sm_\d\d|\bSIG[A-Z]{3}"
+    rb"|exit (?:code|status)|non-zero|oom-kill"
     rb"|OMP:|OutOfMemory|NCCL WARN|Watchdog caught|\bnccl[A-Z]\w+(?:Error|Usage|Argument)\b"
     rb"|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
     rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI"

@@ -154,7 +154,7 @@ def _made(
         fewer = max(1, now // row.divide)
         return msgspec.structs.replace(plain, jobs=fewer) if fewer < now else None
     if row.action is FixAction.VARIABLES:
-        wanted = assignments(cause.fix.commands)
+        wanted = assignments(cause.whole.commands)
         new = {name: value for name, value in wanted.items() if force.variables.get(name) != value}
         return msgspec.structs.replace(plain, variables=_added(new, force.variables)) if new else None
     if not request.torch:
