@@ -232,7 +232,7 @@ def test_the_cpu_build_is_replaced_by_the_line_that_the_log_names() -> None:
     log = "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.3.1+cpu)"
     assert "torch==2.3.1+cu121 torchvision==0.18.1+cu121" in told(log)
     log = "torch 2.6.0+cpu\nAssertionError: Torch not compiled with CUDA enabled"
-    assert "The CUDA builds of torch 2.6.0 are" in told(log)
+    assert "the CUDA builds of torch 2.6.0 are" in told(log)
 
 
 def test_a_name_of_torch_is_dated() -> None:

@@ -106,7 +106,16 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"older_toolset"}
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
     known |= {"name_cuda", "nvidia_part", "new_torch_name", "ptx_cuda", "generator_cmake"}
-    known |= {"early_toolset", "bundled_package", "right_folder", "torch_folder", "arch_name_number", "status_program"}
+    known |= {
+        "home_builds",
+        "program",
+        "early_toolset",
+        "bundled_package",
+        "right_folder",
+        "torch_folder",
+        "arch_name_number",
+        "status_program",
+    }
     made = {"said", "log", "target", "cudnn_never", "numpy_older"}
     nothing = World(fields={}, values={}, facts={})
     for row in ROWS:

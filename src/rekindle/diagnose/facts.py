@@ -88,6 +88,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
     """An exit status of Windows that tells what happened, as `0xC0000135`."""
     status_program: str | None = None
+    program: str | None = None
+    """A program with requirements of its own, as ComfyUI."""
+    jetson: bool | None = None
     situation: Situation | None = None
     """All of a recorded machine, for the resolver."""
 
@@ -105,7 +108,7 @@ _LONGEST = 4_000
 _FLAGS = frozenset({
     "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
     "secure_boot", "uv", "conda", "pip_toolkit",
-    "arm", "reads_cl", "amd", "image",
+    "arm", "reads_cl", "amd", "image", "jetson",
 })  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
@@ -191,6 +194,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("tcc", r"(^\|?\s*\d+\s+\S.{0,40}\sTCC\s+\|)"),
     ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
     ("arm", r"(?i)(\baarch64\b|\barmv[78]|\bJetson\b|\btegra\b|Raspberry Pi|linux-aarch64)"),
+    ("jetson", r"(?i)(\bJetson\b|\btegra\b|\bl4t-|\bJetPack\b)"),
+    ("program", r"[/\\](ComfyUI|text-generation-webui|stable-diffusion-webui|kohya_ss|InvokeAI|Fooocus)[\w.-]*[/\\]"),
     ("reads_cl", _READS_CL),
     ("names_torch", r"(?i)\b((?:py)?torch)\b"),
     ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
@@ -206,7 +211,7 @@ _SEEN: tuple[tuple[str, str], ...] = (
             r"|\bHIP error\b|\btorch\S*\+rocm\d)"
         ),
     ),
-    ("portable", r"(?i)(python_embeded[/\\])"),
+    ("portable", r"(?i)(python_embeded[/\\]|ComfyUI_windows_portable[/\\])"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
 _CARD = r"(?i)capability|\b10de:[0-9a-f]{4}|\bSM:? 0x\d|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"

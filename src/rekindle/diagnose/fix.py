@@ -71,7 +71,11 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> tuple[Fix
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
     if not filled or (made_to_measure and not _all(made_to_measure, values, facts, fallback=False)):
         filled = [*_all(fitting, values, facts, fallback=True), *filled]
-    first, *more = _apart(list(dict.fromkeys(filled))) or [Fix(text="")]
+    merged: dict[str, tuple[Command, ...]] = {}
+    for step in filled:
+        merged[step.text] = (*merged.get(step.text, ()), *step.commands)
+    steps = [Fix(text=text, commands=tuple(dict.fromkeys(commands))) for text, commands in merged.items()]
+    first, *more = _apart(steps) or [Fix(text="")]
     return (msgspec.structs.replace(first, mechanical=bool(of_cause(cause.id))), *more)
 
 
@@ -183,7 +187,19 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
-    for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "driver", "toolkit", "status_program"):
+    for name in (
+        "os",
+        "torch",
+        "cuda",
+        "python",
+        "toolset",
+        "gpu_name",
+        "jobs",
+        "driver",
+        "toolkit",
+        "status_program",
+        "program",
+    ):
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)

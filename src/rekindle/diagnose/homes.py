@@ -59,6 +59,8 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     foreign = facts.os == "windows" and row.windows is not None
     where = row.windows if foreign and row.windows else row.builds
     found |= {"home": row.package, "home_where": where[:1].upper() + where[1:]}
+    if facts.os != "windows" or row.compiles_on_windows:
+        found["home_builds"] = row.package
     fits = _fits(row, facts)
     if fits:
         found["home_fits"] = fits
