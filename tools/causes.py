@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, LogSignature, cause, causes
 
-OFTEN = 0.5
 PAGES = Path(__file__).parents[1] / "docs" / "reference" / "causes"
 
 
@@ -55,9 +54,9 @@ def _page(row: CauseRow) -> str:
 def _sample(signature: LogSignature) -> str:
     """As it must stand in a log to be read as this cause; where it has other causes too, the page says so."""
     shown = f"```text\n{(signature.sample or signature.example).strip()}\n```\n"
-    if signature.sure >= OFTEN:
+    if not signature.vague:
         return shown
-    return f"{shown}\nThis line has more frequent causes: without facts about the machine it is offered after them.\n"
+    return f"{shown}\nThis line has other causes too: without facts about the machine it is only possible.\n"
 
 
 def _step(step: FixStep) -> str:

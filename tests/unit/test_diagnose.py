@@ -87,8 +87,8 @@ def test_the_fix_names_the_toolset_that_this_cuda_takes() -> None:
     found = diagnose_text(log).causes[0]
     assert found.label == "msvc_stl_requires_newer_cuda"
     # CUDA 12.1 takes MSVC up to 19.39, and the STL of 14.40 and later refuses it: 14.39 is the newest of both.
-    assert any(command.endswith('vcvars64.bat" -vcvars_ver=14.39') for command in found.fix.commands)
-    assert "12.4 or newer" in found.fix.text
+    assert any(command.endswith('vcvars64.bat" -vcvars_ver=14.39') for command in found.whole.commands)
+    assert "12.4 or newer" in found.whole.text
 
 
 def test_a_person_reads_the_line_the_reason_and_the_fix(tmp_path: Path) -> None:
@@ -96,9 +96,13 @@ def test_a_person_reads_the_line_the_reason_and_the_fix(tmp_path: Path) -> None:
     log.write_text(KEPLER, encoding="utf-8")
     seen = rekindle_command("diagnose", str(log))
     assert "line 5: nvcc fatal" in seen.out
-    assert "fix: " in seen.out
-    assert "Consequences of the cause above" in seen.out
+    assert "rekindle gpu sm_35" in seen.out
+    assert "Consequences of the cause above" not in seen.out
+    assert "`--all` shows why" in seen.out
     assert max(len(line) for line in seen.out.splitlines()[1:]) <= 80
+    everything = rekindle_command("diagnose", str(log), "--all").out
+    assert "Consequences of the cause above" in everything
+    assert len(everything) > len(seen.out)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252", "gb18030"])
@@ -209,7 +213,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_what_a_log_says_never_becomes_part_of_a_command() -> None:
     found = diagnose_text("The detected CUDA version (1; rm -rf ~ && x) mismatches\nused to compile PyTorch (12.1)\n")
-    assert not any("rm -rf" in command for cause in found.causes for command in cause.fix.commands)
+    assert not any("rm -rf" in command for cause in found.causes for command in cause.whole.commands)
 
 
 @pytest.mark.parametrize(

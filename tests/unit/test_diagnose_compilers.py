@@ -18,7 +18,7 @@ UNSET = (
 def told(log: str) -> str:
     """The first cause, its fix and its commands, as one text."""
     found = diagnose_text(log.strip("\n") + "\n").causes[0]
-    return "\n".join((found.label, found.fix.text, *found.fix.commands))
+    return "\n".join((found.label, found.whole.text, *found.whole.commands))
 
 
 @pytest.mark.parametrize(
@@ -394,9 +394,9 @@ def test_a_patch_of_pytorch_comes_after_what_mends_every_project() -> None:
     policy = (
         "CMake Error at CMakeLists.txt:15 (message):\n  Compatibility with CMake < 3.5 has been removed from CMake."
     )
-    other = diagnose_text(f"Building wheel for sentencepiece\n{policy}\n").causes[0].fix
+    other = diagnose_text(f"Building wheel for sentencepiece\n{policy}\n").causes[0].whole
     assert "CMAKE_POLICY_VERSION_MINIMUM" in other.commands[0]
-    own = diagnose_text(f"cd /src/pytorch/third_party\n{policy}\n").causes[0].fix
+    own = diagnose_text(f"cd /src/pytorch/third_party\n{policy}\n").causes[0].whole
     assert own.commands[0].startswith("rekindle patch")
 
 
@@ -406,7 +406,7 @@ def test_a_kernel_that_is_built_at_run_time_is_no_missing_binary() -> None:
 
 
 def test_both_systems_are_not_told_at_once() -> None:
-    fix = diagnose_text("OSError: CUDA_HOME environment variable is not set.\n").causes[0].fix
+    fix = diagnose_text("OSError: CUDA_HOME environment variable is not set.\n").causes[0].whole
     assert fix.text.count("Install the CUDA toolkit") == 1
 
 

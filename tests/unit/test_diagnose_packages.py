@@ -15,7 +15,7 @@ WINDOWS = r"C:\e\Lib\site-packages"
 
 
 def told(log: str) -> str:
-    found = diagnose_text(f"{log}\n").causes[0].fix
+    found = diagnose_text(f"{log}\n").causes[0].whole
     return "\n".join((found.text, *found.commands))
 
 
@@ -232,7 +232,7 @@ def test_the_cpu_build_is_replaced_by_the_line_that_the_log_names() -> None:
     log = "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.3.1+cpu)"
     assert "torch==2.3.1+cu121 torchvision==0.18.1+cu121" in told(log)
     log = "torch 2.6.0+cpu\nAssertionError: Torch not compiled with CUDA enabled"
-    assert "The CUDA builds of torch 2.6.0 are" in told(log)
+    assert "the CUDA builds of torch 2.6.0 are" in told(log)
 
 
 def test_a_name_of_torch_is_dated() -> None:
@@ -384,6 +384,6 @@ def test_no_command_builds_for_windows_what_has_no_windows_build() -> None:
         "ImportError: DLL load failed while importing flash_attn_2_cuda: The specified procedure could not be found."
     )
     said = diagnose_text(f"{frame}{failed}\n")
-    fix = said.causes[0].fix
+    fix = said.causes[0].whole
     assert "no wheels for Windows" in fix.text
     assert not any(command.endswith("flash-attn") for command in fix.commands)

@@ -35,7 +35,7 @@ def test_the_accepted_remedy_is_in_the_fix_and_nothing_wrong_for_this_log(remedy
     found = diagnose_text(remedy.text)
     assert found.causes, found.outcome
     cause = found.causes[0]
-    said = " ".join((cause.fix.text, *cause.fix.commands))
+    said = " ".join((cause.whole.text, *cause.whole.commands))
     assert cause.label == remedy.label
     assert [word for word in remedy.words if word not in said] == [], said
     assert [word for word in remedy.never if word in said] == [], said

@@ -39,7 +39,7 @@ def test_what_a_tool_of_the_toolkit_says_stands_for_its_cause(row: dict[str, lis
 
 
 def _fix(log: str) -> str:
-    fix = diagnose_text(log).causes[0].fix
+    fix = diagnose_text(log).causes[0].whole
     return " ".join((fix.text, *fix.commands))
 
 
@@ -75,7 +75,7 @@ def test_only_a_new_triton_is_pointed_to_another_ptxas() -> None:
 def test_a_toolset_is_loaded_by_a_file_that_the_prompt_names() -> None:
     said = "#error:  -- unsupported Microsoft Visual Studio version! Only the versions between 2017 and 2022 are"
     log = f"C:\\CUDA\\v11.8\\include\\crt/host_config.h(153): fatal error C1189: {said}\n"
-    fix = diagnose_text(log).causes[0].fix
+    fix = diagnose_text(log).causes[0].whole
     assert fix.commands == ('call "%VCINSTALLDIR%Auxiliary\\Build\\vcvars64.bat" -vcvars_ver=14.39',)
 
 
@@ -120,4 +120,4 @@ def test_two_driver_versions_in_a_container_want_a_reboot_and_no_toolkit() -> No
     said = "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown.\n"
     found = diagnose_text(f"docker: Error response from daemon: {said}").causes[0]
     assert found.label == "driver_library_mismatch"
-    assert "Reboot" in found.fix.text
+    assert "Reboot" in found.whole.text

@@ -27,7 +27,7 @@ nvcc fatal   : Unsupported gpu architecture 'compute_61'
 
 
 def fix(log: str, gpu: str, **more: str) -> Fix:
-    return diagnose_text(log, known=told(gpus=[gpu], system="windows", **more)).causes[0].fix
+    return diagnose_text(log, known=told(gpus=[gpu], system="windows", **more)).causes[0].whole
 
 
 @pytest.mark.parametrize(("log", "package"), [(FLASH, "flash-attn"), (NUNCHAKU, "nunchaku"), (SAGE, "sageattention")])
@@ -40,7 +40,7 @@ def test_a_package_without_code_for_the_card_is_left_out(log: str, package: str)
 
 def test_sage_attention_names_an_architecture_that_it_lacks() -> None:
     found = diagnose_text(SAGE).causes[0]
-    assert found.label == "gpu_too_old_for_kernel" and "`sm61`" in found.fix.text
+    assert found.label == "gpu_too_old_for_kernel" and "`sm61`" in found.whole.text
 
 
 def test_triton_is_not_installed_for_a_card_that_it_never_runs_on() -> None:

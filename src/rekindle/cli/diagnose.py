@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="With --follow: stop after this long without a new line.",
 )
+@click.option("--all", "everything", is_flag=True, help="Also print why, what else may help and what follows from it.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown to paste into an issue.")
 @options.as_json
 def command(
     where: str,
     follow: bool,
     idle: float,
+    everything: bool,
     as_markdown: bool,
     as_json: bool,
     machine: Path | None,
@@ -65,7 +67,7 @@ def command(
         raise UsageError(message, hint="choose one of them")
     known = _known(machine, told)
     answer = _follow(where, known, idle) if follow else source.diagnose(where, known=known)
-    _print(answer, as_json, as_markdown)
+    _print(answer, as_json, as_markdown, everything)
     return source.exit_code(answer)
 
 
@@ -80,7 +82,7 @@ def _known(machine: Path | None, told: dict[str, Any]) -> Facts:
     return facts.of_machine(snapshot.load(machine), known)
 
 
-def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool) -> None:
+def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool, everything: bool) -> None:
     from rekindle.diagnose import report, source
 
     without_names = source.shown(answer)
@@ -91,7 +93,7 @@ def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool) -> N
     if as_markdown:
         console.out("\n\n---\n\n".join(report.markdown(diagnosis) for diagnosis in each))
     else:
-        console.out("\n\n\n".join(report.text(diagnosis) for diagnosis in each))
+        console.out("\n\n\n".join(report.text(diagnosis, everything=everything) for diagnosis in each))
 
 
 def _follow(where: str, known: Facts, idle: float) -> Diagnosis:

@@ -45,11 +45,23 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     cards_named = tuple(word for name in _names(facts) for word in ("--gpu", name))
     again = rekindle("plan", *cards_named, "--torch", str(facts.torch), system=facts.os)
     keep = f"To keep {facts.torch} you would have to compile it: `{again}`."
-    return Advice(text=f"{_sentence(route)}{_driver(route, facts)} {keep}", commands=route.commands)
+    return Advice(text=f"{_sentence(route)}{_driver(route, facts)} {keep}", commands=_commands(route, facts))
 
 
 def _of(route: Route, facts: Facts) -> Advice:
-    return Advice(text=f"{_sentence(route)}{_driver(route, facts)}", commands=route.commands)
+    return Advice(text=f"{_sentence(route)}{_driver(route, facts)}", commands=_commands(route, facts))
+
+
+def _commands(route: Route, facts: Facts) -> tuple[Command, ...]:
+    """The command of the plan; where it has several, the verb that does them all comes first."""
+    if len(route.commands) < 2 or not route.route.ready_made or route.route is RouteKind.COMMUNITY:
+        return route.commands
+    return (_install(facts, str(route.torch)), *route.commands)
+
+
+def _install(facts: Facts, torch: str | None) -> Command:
+    cards_named = tuple(word for name in _names(facts) for word in ("--gpu", name))
+    return rekindle("install", *cards_named, *(("--torch", torch) if torch else ()), system=facts.os)
 
 
 def _driver(route: Route, facts: Facts) -> str:
@@ -66,10 +78,15 @@ def _for_both(facts: Facts, keep_torch: bool) -> Advice | None:
         return None
     if linux.commands == windows.commands:
         return linux
-    if len(linux.commands) != 1 or len(windows.commands) != 1:
-        return None
-    text = f"On Linux (first command): {linux.text} On Windows (second command): {windows.text}"
-    return Advice(text=text, commands=(*linux.commands, *windows.commands))
+    text = f"What there is differs: on Linux {_lower(linux.text)} On Windows {_lower(windows.text)}"
+    commands = (*linux.commands, *windows.commands)
+    return Advice(
+        text=f"This installs the right one where it is run. {text}", commands=(_install(facts, None), *commands)
+    )
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _named(facts: Facts) -> Situation | None:

@@ -10,6 +10,11 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
+from rekindle.diagnose.evidence import Judged
+from rekindle.diagnose.facts import Entity
+
+VERY_LIKELY, LIKELY, POSSIBLE = 0.95, 0.75, 0.5
+"""What an answer stands on: the message and something beside it, the message alone, or a vague message or warning."""
 
 
 class LogOutcome(str, Enum):
@@ -28,7 +33,10 @@ class EvidenceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause. `explained_by` is set when another cause in the list accounts for it."""
+    """One root cause. `explained_by` is set when another cause in the list accounts for it.
+
+    `fix` is the thing to do first, `more` is what else may help, in order.
+    """
 
     label: str
     title: str
@@ -38,10 +46,18 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[EvidenceLine, ...]
     explanation: str
     fix: Fix
+    more: tuple[Fix, ...] = ()
     job: str | None = None
     explained_by: str | None = None
     links: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> Fix:
+        """All that may help as one."""
+        every = (self.fix, *self.more)
+        commands = dict.fromkeys(command for each in every for command in each.commands)
+        return msgspec.structs.replace(self.fix, text=" ".join(each.text for each in every), commands=tuple(commands))
 
 
 class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
@@ -56,6 +72,8 @@ class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     unexplained: tuple[EvidenceLine, ...] = ()
     lines: int = 0
     facts: dict[str, str] = {}
+    entities: tuple[Entity, ...] = ()
+    judged: tuple[Judged, ...] = ()
 
 
 def shown(diagnosis: Diagnosis) -> Diagnosis:
@@ -67,6 +85,10 @@ def shown(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _nameless(cause: Cause) -> Cause:
-    text = redact(cause.fix.text, names=())
-    commands = tuple(Command.parse(redact(str(command), names=())) for command in cause.fix.commands)
-    return msgspec.structs.replace(cause, fix=msgspec.structs.replace(cause.fix, text=text, commands=commands))
+    return msgspec.structs.replace(cause, fix=_unnamed(cause.fix), more=tuple(map(_unnamed, cause.more)))
+
+
+def _unnamed(fix: Fix) -> Fix:
+    text = redact(fix.text, names=())
+    commands = tuple(Command.parse(redact(str(command), names=())) for command in fix.commands)
+    return msgspec.structs.replace(fix, text=text, commands=commands)

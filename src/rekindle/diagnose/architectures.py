@@ -30,11 +30,12 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 
 def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    text = fields.get("arch_asked") or f"sm_{fields.get('arch_number', '')}"
+    named = _numbers_of(fields.get("arch_name", ""))
+    text = fields.get("arch_asked") or named.get("arch_name_number") or f"sm_{fields.get('arch_number', '')}"
     capability = asked(text)
     if capability is None or "arch_dotted" in fields:
         return {}
-    found: dict[str, str] = {}
+    found: dict[str, str] = named
     first = _first_for(capability)
     if first is not None:
         found["arch_first"] = str(first)
@@ -46,6 +47,12 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         found["own_arch"] = capability.sm
     found |= _triton(capability) | _runs_as(capability, here)
     return found | {"arch_flag": f"compute_{capability.major}{capability.minor}"} | _direction(capability, here)
+
+
+def _numbers_of(name: str) -> dict[str, str]:
+    """`Hopper` is 9.0, to releases that know the name."""
+    numbers = architecture_lists.taken_by(None).extension_names.get(name, "").partition("+")[0]
+    return {"arch_name_number": numbers} if numbers and ";" not in numbers else {}
 
 
 # Code of a Jetson is not promised to run on other cards of its generation.

@@ -18,9 +18,13 @@ _CAPABILITY = re2.compile(
     r"|(?i:, capability (\d{1,2}\.\d)\b)"
     r"|(?i:--gpu-name[= ]sm_(\d{2,3})\b)"
     r"|(?i:capability[ :=]{0,3}\((\d{1,2}, \d)\))"
+    r"|(?i:\bSM:? (0x\d0\d)\b)"
+    r"|(?i:\bArch \((\d{1,2}, \d)\))"
 )
+_PCI = re2.compile(r"(?i)\b(10de:[0-9a-f]{4})\b")
 _DEMANDED = re2.compile(
-    r"(?i)(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|only|>=?|<=?)[^.;]{0,50}$"
+    r"(?i)(?:\b(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|supported|only)\b|>=?|<=?)"
+    r"[^.;]{0,50}$"
 )
 _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
@@ -32,7 +36,7 @@ _FAMILY = re2.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b")
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
     r"|\bdetected\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
-    r"|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
+    r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
 _NOT_HERE = re2.compile(
     r"(?i)(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
@@ -46,8 +50,29 @@ def in_line(text: str) -> tuple[Capability, str | None] | None:
     for match in _CAPABILITY.finditer(text):
         number = next(group for group in match.groups() if group)
         if not _DEMANDED.search(text[: match.start()]):
-            return Capability.parse(number.replace(", ", ".")), name[1] if name else None
-    return name
+            return _number(number), name[1] if name else None
+    return name or _by_pci(text)
+
+
+def _number(text: str) -> Capability:
+    """`8.9`, `(8, 9)` and the `0x809` of TensorRT."""
+    return Capability.parse(f"{text[2]}.{text[4]}" if text.startswith("0x") else text.replace(", ", "."))
+
+
+def _by_pci(text: str) -> tuple[Capability, str | None] | None:
+    """What `lspci -nn` and the kernel call a card: `10de:1bb3`."""
+    found = _PCI.search(text)
+    capability = _capability(found.group(1).lower()) if found else None
+    return (capability, None) if capability else None
+
+
+def unread(text: str) -> list[str]:
+    """What looks like a card that is there, and is in no table."""
+    if _PCI.search(text):
+        return [_PCI.search(text).group(1)]
+    if not _FAMILY.search(text) or not _HERE.search(text):
+        return []
+    return [match.group(1) for match in _NAME.finditer(text) if _FAMILY.search(match.group(1))][:1]
 
 
 def named(text: str) -> tuple[Capability, str] | None:

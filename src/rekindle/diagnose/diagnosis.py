@@ -17,9 +17,10 @@ from rekindle.core.errors import BadInput, NotFound, RekindleError
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 from rekindle.diagnose import fix, known_patches
-from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 from rekindle.diagnose.events import Event, LineKind, read
-from rekindle.diagnose.facts import Facts, gather
+from rekindle.diagnose.evidence import Judged, judged
+from rekindle.diagnose.facts import Entity, Facts, gather
 from rekindle.diagnose.match import matches
 from rekindle.diagnose.outcome import Ending, judge
 from rekindle.diagnose.overcome import passed_tests, tried_again
@@ -35,10 +36,16 @@ _WRAPPERS = 12
 _TORCH_SOURCE = re.compile(
     r"(?i)\bpytorch\b|caffe2|\baten\b|third_party|torch[/\\]csrc|cmake[/\\]public|NNPACK|torch-src"
 )
+# A library that does not load is past its source.
+_LOADING = "dll / shared library"
+_TELLING = (LineKind.ERROR, LineKind.WRAPPER)
+_HEARD = 12_000
+# Folders that are nobody's name.
+_NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
     {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
-    | {"uv", "conda", "importing_torch", "amd"}
+    | {"uv", "conda", "importing_torch", "amd", "memory_free", "image", "status_program", "program", "jetson"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
@@ -79,8 +86,9 @@ def answer(kept: KeptLines, *, known: Facts | None = None, source: str = "") -> 
 
 def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     events = tuple(passed_tests(read(kept.lines)))
-    facts = gather((event.text for event in events), known)
-    order = ranked(matches(events, facts), events)
+    facts, entities = gather(((event.number, event.text) for event in events), known)
+    pairs = judged(facts)
+    order = ranked(matches(events, facts), events, pairs)
     if order and tried_again(events, _failures(events, order)):
         order = []
     wrappers = [event for event in events if event.kind is LineKind.WRAPPER and event.hit]
@@ -88,17 +96,22 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     if facts.gpus:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
-    causes = _with_patches(causes, events)
-    judged = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title) if causes else judge(events)
+    ending = judge(events)
+    if ending.outcome is not LogOutcome.NONE:
+        causes = _with_patches(causes, events) or _by_facts(pairs, entities, ending, facts)
+    if causes:
+        ending = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title)
     return Diagnosis(
         source=source,
-        outcome=judged.outcome,
-        summary=judged.summary,
+        outcome=ending.outcome,
+        summary=ending.summary,
         causes=causes,
         wrappers=tuple(_evidence(event) for event in wrappers[:_WRAPPERS]),
-        unexplained=tuple(_evidence(event) for event in judged.lines),
+        unexplained=tuple(_evidence(event) for event in ending.lines),
         lines=kept.total,
         facts=told,
+        entities=tuple(_clean(entity) for entity in entities),
+        judged=pairs,
     )
 
 
@@ -116,12 +129,15 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     for match in entry.matches[:6]:
         evidence[match.event.number] = _evidence(match.event)
     fields["said"] = " ".join(match.event.text for match in entry.matches[:3])
+    fields["log"] = "\n".join(event.text for event in events if event.kind in _TELLING)[:_HEARD]
+    if fields.get("failing") in _NO_PACKAGES:
+        fields["failing"] = "torch"
     if "dll" in fields and is_test_library(_file_name(fields["dll"]), "windows"):
         fields["test_library"] = _file_name(fields["dll"])
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
-    remedy = fix.write(row, fields, facts)
+    remedy, *more = fix.write(row, fields, facts)
     gone = _really_missing(fields["dll"]) if "dll" in fields else ()
     if gone:
         remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
@@ -134,6 +150,7 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
         evidence=tuple(evidence[number] for number in sorted(evidence)),
         explanation=row.explanation,
         fix=remedy,
+        more=tuple(more),
         job=entry.first.event.job,
         explained_by=entry.explained_by,
         links=row.links,
@@ -149,22 +166,48 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
         return causes
     names = " and ".join(f"`{patch.id}`" for patch in found)
     text = f"If it is PyTorch's own source that fails, patch {names} mends it: run this in the folder of the source."
-    commands = tuple(rekindle("patch", ".", "--only", patch.id) for patch in found)
+    commands = (rekindle("patch", ".", *(word for patch in found for word in ("--only", patch.id))),)
     if not causes:
         row = signatures.cause("source_code_error")
         assert row is not None
         first = next(event for event in heard if event.text)
         causes = (_plain_cause(row, first),)
     remedy = causes[0].fix
+    patch = Fix(text=text, commands=commands[:1])
     # Another project fails with the same message: what mends it everywhere comes first there.
-    own = not remedy.text or any(_TORCH_SOURCE.search(event.text) for event in heard)
-    texts = (text, remedy.text) if own else (remedy.text, text)
-    told = Fix(
-        text=" ".join(part for part in texts if part),
-        commands=(*commands, *remedy.commands) if own else (*remedy.commands, *commands),
-        mechanical=remedy.mechanical,
+    own = causes[0].family != _LOADING and any(_TORCH_SOURCE.search(event.text) for event in heard)
+    own = own or not remedy.text
+    order = (patch, remedy, *causes[0].more) if own else (remedy, *causes[0].more, patch)
+    order = tuple(each for each in order if each.text)
+    told = msgspec.structs.replace(order[0], mechanical=remedy.mechanical)
+    return (msgspec.structs.replace(causes[0], fix=told, more=order[1:]), *causes[1:])
+
+
+def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Ending, facts: Facts) -> tuple[Cause, ...]:
+    """Where no message is known, two things that cannot go together are the cause by themselves."""
+    clash = next((pair for pair in pairs if pair.verdict == "clash" and pair.alone), None)
+    row = signatures.cause(clash.label) if clash else None
+    if clash is None or row is None or not ending.lines:
+        return ()
+    remedy, *more = fix.write(row, {"said": ""}, facts)
+    shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
+    return (
+        Cause(
+            label=row.id,
+            title=row.title,
+            family=row.family,
+            confidence=LIKELY,
+            line=ending.lines[0].number,
+            evidence=tuple(shown),
+            explanation=f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}",
+            fix=remedy,
+            more=tuple(more),
+        ),
     )
-    return (msgspec.structs.replace(causes[0], fix=told), *causes[1:])
+
+
+def _clean(entity: Entity) -> Entity:
+    return msgspec.structs.replace(entity, value=redact(clean(entity.value), names=())[:_SHOWN])
 
 
 def _plain_cause(row: signatures.CauseRow, event: Event) -> Cause:
@@ -172,7 +215,7 @@ def _plain_cause(row: signatures.CauseRow, event: Event) -> Cause:
         label=row.id,
         title=row.title,
         family=row.family,
-        confidence=0.8,
+        confidence=VERY_LIKELY,
         line=event.number,
         evidence=(_evidence(event),),
         explanation=row.explanation,

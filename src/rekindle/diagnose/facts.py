@@ -78,15 +78,37 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """A traceback goes through torch's own `__init__.py`."""
     torch_lacks_card: bool | None = None
     cudnn_lacks_card: bool | None = None
+    gcc: str | None = None
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    memory_free: bool | None = None
+    """Much more memory was free than the allocation that failed asked for."""
+    image: bool | None = None
+    """An image is being built: no card is there, whatever the machine has."""
+    status: str | None = None
+    """An exit status of Windows that tells what happened, as `0xC0000135`."""
+    status_program: str | None = None
+    program: str | None = None
+    """A program with requirements of its own, as ComfyUI."""
+    jetson: bool | None = None
     situation: Situation | None = None
     """All of a recorded machine, for the resolver."""
+
+
+class Entity(msgspec.Struct, frozen=True, kw_only=True):
+    """A thing that the log names, with its line. Not `read`: it looks like one, and no table knows it."""
+
+    kind: str
+    value: str
+    line: int
+    read: bool = True
 
 
 _LONGEST = 4_000
 _FLAGS = frozenset({
     "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
     "secure_boot", "uv", "conda", "pip_toolkit",
-    "arm", "reads_cl", "amd",
+    "arm", "reads_cl", "amd", "image", "jetson",
 })  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
@@ -99,7 +121,7 @@ _WINDOWS = (
 )
 _LINUX = (
     r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\blib/python3\.\d+/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
-    r"|died due to signal|Killed signal terminated|core dumped"
+    r"|died due to signal|Killed signal terminated|core dumped|\bNVRM:|\b(?:dmesg|lspci|modprobe|systemctl|dkms)\b"
     r"|\bsudo \w|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
 )
 _TORCH = (
@@ -116,6 +138,10 @@ _STUDIO = (
 )
 # By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
 _STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
+_IMAGE = (
+    r"(^Step \d+/\d+ : |^(?:=> )?(?:ERROR )?\[[\w -]*\d+/\d+\] RUN |ERROR: failed to solve|executor failed running"
+    r"|^The command '/bin/(?:ba)?sh -c |process \"/bin/(?:ba)?sh -c |\bdocker(?:-compose| compose)?(?: \w+)? build\b)"
+)
 _READS_CL = (
     r"(check_compiler_(?:abi|ok|is_gcc|exist)|check_msvc_cl|_is_msvc_cl|Error checking compiler version for cl"
     r"|_inductor\S*cpp_builder|SUBPROCESS_DECODE_ARGS)"
@@ -144,9 +170,20 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("studio", _STUDIO),
     ("cl", r"\b(?:MSVC|Compiler Version) 19\.(\d)\d\."),
     ("studio_year", r"\bVisual Studio 1[4-9] (20\d\d)\b"),
+    ("gcc", r"\bgcc version (\d{1,2})\.\d"),
+    ("gcc", r"compiler identification is GNU (\d{1,2})\."),
+    ("gcc", r"\[GCC (\d{1,2})\.\d+\.\d+\]$"),
+    ("torchvision", r"^(?:\[\w+\] )?torchvision(?:==|: ?|\s{2,})(\d+\.\d+\.\d+)"),
+    ("torchaudio", r"^(?:\[\w+\] )?torchaudio(?:==|: ?|\s{2,})(\d+\.\d+\.\d+)"),
+    ("wanted", r"(?i)tried to allocate ([\d.]+ [KMG]iB)"),
+    ("free", r"(?i)\b([\d.]+ [KMG]iB) (?:is )?free\b"),
+    ("image", _IMAGE),
+    ("status", r"(?i)\b(0xC0000[0-9A-F]{3}|32212[12]\d{4}|-10737[34]\d{4})\b"),
+    ("status_program", r"Command '(\w[\w.+-]*)' returned non-zero exit status (?:32212[12]\d{4}|-10737[34]\d{4})"),
     ("bits", r"[/\\]Python\d+-(32)[/\\]"),
     ("bits", r"\[MSC v\.\d+ (32|64) bit"),
     ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
+    ("driver", r"NVIDIA UNIX \w+ (?:Open )?Kernel Module(?: for \w+)?\s+(\d{3}\.\d{2,3}(?:\.\d{2})?)\b"),
     ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),
     ("package", _PACKAGE),
     # pip unpacks a source into a folder of its name and a random number.
@@ -157,6 +194,8 @@ _SEEN: tuple[tuple[str, str], ...] = (
     ("tcc", r"(^\|?\s*\d+\s+\S.{0,40}\sTCC\s+\|)"),
     ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
     ("arm", r"(?i)(\baarch64\b|\barmv[78]|\bJetson\b|\btegra\b|Raspberry Pi|linux-aarch64)"),
+    ("jetson", r"(?i)(\bJetson\b|\btegra\b|\bl4t-|\bJetPack\b)"),
+    ("program", r"[/\\](ComfyUI|text-generation-webui|stable-diffusion-webui|kohya_ss|InvokeAI|Fooocus)[\w.-]*[/\\]"),
     ("reads_cl", _READS_CL),
     ("names_torch", r"(?i)\b((?:py)?torch)\b"),
     ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
@@ -172,10 +211,10 @@ _SEEN: tuple[tuple[str, str], ...] = (
             r"|\bHIP error\b|\btorch\S*\+rocm\d)"
         ),
     ),
-    ("portable", r"(?i)(python_embeded[/\\])"),
+    ("portable", r"(?i)(python_embeded[/\\]|ComfyUI_windows_portable[/\\])"),
     ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
 )
-_CARD = r"(?i)capability|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
+_CARD = r"(?i)capability|\b10de:[0-9a-f]{4}|\bSM:? 0x\d|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
 _PROMPT = (
     r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt"
     r"|\bvcvars(?:32|64|x86_amd64|amd64_x86)\.bat|\bvcvarsall\.bat\"? +(?:x64|amd64|x86)"
@@ -236,12 +275,17 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
     return _over(found, said)
 
 
-def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
-    """`known` wins over what the log says."""
+def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tuple[Facts, tuple[Entity, ...]]:
+    """The facts, and every thing that the lines name with its line. `known` wins over what the log says."""
     found: dict[str, Any] = {}
     seen: dict[Capability, None] = {}
+    entities: dict[tuple[str, str], Entity] = {}
     systems = {"windows": 0, "linux": 0}
-    for text in texts:
+
+    def note(kind: str, value: str, line: int, *, read: bool = True) -> None:
+        entities.setdefault((kind, value), Entity(kind=kind, value=value, line=line, read=read))
+
+    for number, text in lines:
         for name, pattern in _in(text):
             if name in systems:
                 systems[name] += name == "windows" or _INDEX_PATH not in text
@@ -250,12 +294,36 @@ def gather(texts: Iterable[str], known: Facts | None = None) -> Facts:
                 if card is not None:
                     seen.setdefault(card[0])
                     found.setdefault("gpu_name", card[1])
-            elif name not in found:
-                found |= _read(name, pattern, text)
+                    note("card", f"{card[1]} ({card[0]})" if card[1] else card[0].sm, number)
+                for word in cards.unread(text) if card is None else ():
+                    note("card", word, number, read=False)
+            else:
+                told = _read(name, pattern, text)
+                if name not in found:
+                    found |= told
+                if name in _ENTITIES:
+                    note(name, "+".join(str(each) for each in told.values()), number)
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
+    found["memory_free"] = _much_free(found.pop("wanted", None), found.pop("free", None))
     facts = Facts(gpus=tuple(seen), **found)
-    return _covered(facts if known is None else _over(facts, known))
+    return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
+
+
+# What is listed by name and line; the rest of the facts is yes or no.
+_ENTITIES = frozenset({
+    "torch", "torchvision", "torchaudio", "cuda", "python", "toolset", "gcc", "driver", "cudnn", "index", "variant",
+    "package", "studio", "status",
+})  # fmt: skip
+_UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
+
+
+def _much_free(wanted: str | None, free: str | None) -> bool | None:
+    """26 MiB were refused with 21 GiB free: the memory is not what was missing."""
+    if wanted is None or free is None:
+        return None
+    need, have = (float(text.split()[0].rstrip(".")) * _UNITS[text.split()[1][0]] for text in (wanted, free))
+    return have > 1024 and have > 4 * need
 
 
 def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
@@ -271,6 +339,8 @@ def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {"studio_year": _STUDIO_OF[value]} if value in _STUDIO_OF else {}
     if name == "bits":
         return {name: int(value)}
+    if name == "status":
+        return {name: value.upper().replace("X", "x") if value[:2].lower() == "0x" else f"0x{int(value) % 2**32:08X}"}
     if name == "variant":
         return {name: CudaLine(Version(value)).name}
     if name == "torch":

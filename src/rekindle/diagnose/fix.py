@@ -23,8 +23,9 @@ from rekindle.diagnose import (
     steps,
     symbols,
 )
-from rekindle.diagnose.conditions import holding, plain_name
+from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, home
@@ -49,31 +50,59 @@ _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
 
 
-class _Filled(msgspec.Struct, frozen=True):
-    text: str
-    commands: tuple[Command, ...]
+# What the first screen has room for.
+MOST_WORDS = 60
 
 
-def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> Fix:
-    """Every step that can be filled and fits the system, in order; the fall-back steps when there is none."""
+def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> tuple[Fix, ...]:
+    """The thing to do first, then what else may help: every step that can be filled and fits the system."""
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
     never = _left_out(fields, facts)
     if never is not None:
-        return msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands))
+        return (msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands)),)
     values = _values(fields, facts)
-    holds = holding(fields, facts)
+    world = _world(fields, values, facts)
     facts = driver_facts.known(fields, facts)
-    fitting = [step for step in cause.fix if _fits(step, facts) and _wanted(step, values, holds)]
+    fitting = [step for step in cause.fix if _fits(step, facts) and (step.when is None or holds(step.when, world))]
     fitting = [step for step in fitting if step.instead] or fitting
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
     if not filled or (made_to_measure and not _all(made_to_measure, values, facts, fallback=False)):
         filled = [*_all(fitting, values, facts, fallback=True), *filled]
-    texts = dict.fromkeys(step.text for step in filled)
-    commands = dict.fromkeys(command for step in filled for command in step.commands)
-    return Fix(text=" ".join(texts), commands=tuple(commands), mechanical=bool(of_cause(cause.id)))
+    merged: dict[str, tuple[Command, ...]] = {}
+    for step in filled:
+        merged[step.text] = (*merged.get(step.text, ()), *step.commands)
+    steps = [Fix(text=text, commands=tuple(dict.fromkeys(commands))) for text, commands in merged.items()]
+    first, *more = _apart(steps) or [Fix(text="")]
+    return (msgspec.structs.replace(first, mechanical=bool(of_cause(cause.id))), *more)
+
+
+def _apart(steps: list[Fix]) -> list[Fix]:
+    """The first step, with what follows as far as a screen has room and there is one command; the others after it."""
+    if not steps:
+        return []
+    first = steps.pop(0)
+    text, rest = _begun(first.text)
+    left = Fix(text=rest or "Then:", commands=first.commands[1:]) if rest or len(first.commands) > 1 else None
+    first = Fix(text=text, commands=first.commands[:1])
+    while steps and not left and len(f"{first.text} {steps[0].text}".split()) <= MOST_WORDS:
+        if len({*first.commands, *steps[0].commands}) > 1:
+            break
+        after = steps.pop(0)
+        first = Fix(text=f"{first.text} {after.text}", commands=first.commands or after.commands)
+    return [first, *([left] if left else []), *steps]
+
+
+def _begun(text: str) -> tuple[str, str]:
+    """The sentences that a screen has room for, and the others; a sentence of its own length is cut at a semicolon."""
+    for end in (r"(?<=[.:])\s(?=[A-Z`\"])", r"(?<=[;,:])\s"):
+        parts = re.split(end, text)
+        count = next((n for n in range(len(parts), 0, -1) if len(" ".join(parts[:n]).split()) <= MOST_WORDS), None)
+        if count is not None:
+            return " ".join(parts[:count]), " ".join(parts[count:])
+    return text, ""
 
 
 def _left_out(fields: Mapping[str, str], facts: Facts) -> Fix | None:
@@ -95,7 +124,7 @@ def _named_packages(fields: Mapping[str, str]) -> list[ExtensionHome]:
     return [row for row in found if row is not None]
 
 
-def _all(steps: Sequence[FixStep], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[_Filled]:
+def _all(steps: Sequence[FixStep], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[Fix]:
     made = (_fill(step, values, facts) for step in steps if step.fallback is fallback)
     return [step for step in made if step]
 
@@ -104,22 +133,26 @@ def _template(step: FixStep) -> str:
     return f"{step.text} {step.command or ''}"
 
 
-def _wanted(step: FixStep, values: Mapping[str, str], holds: frozenset[str]) -> bool:
-    return all(_holds(name, values, holds) for name in step.needs.split(", ")) if step.needs else True
-
-
-def _holds(condition: str, values: Mapping[str, str], holds: frozenset[str]) -> bool:
-    word, _, name = condition.partition(" ")
-    if word == "with":
-        return name in values
-    return name not in values if word == "without" else condition in holds
+def _world(fields: Mapping[str, str], values: Mapping[str, str], facts: Facts) -> World:
+    """`target` is the architecture that is asked for, else the card; `failing` is torch where no package shows."""
+    asked = fields.get("arch_asked", "")
+    card = max(facts.gpus) if facts.gpus else None
+    more = facts_of(
+        facts,
+        failing="torch",
+        said=fields.get("said", ""),
+        target=(architectures.asked(asked) if asked.startswith("sm_") else None) or card,
+        cudnn_never=card is not None and coverage.never_in_cudnn(card),
+        numpy_older=pairs.numpy_is_older(fields.get("said", "")),
+    )
+    return World(fields=fields, values=values, facts=more)
 
 
 def _fits(step: FixStep, facts: Facts) -> bool:
     return step.os is None or facts.os is None or step.os == facts.os
 
 
-def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | None:
+def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     text = _filled(step.text, values)
     command = _filled(step.command, values) if step.command else None
     if text is None or (step.command and command is None):
@@ -131,7 +164,7 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> _Filled | N
             return None
         if advised is not None:
             text, commands = f"{text} {advised.text}", (*commands, *advised.commands)
-    return _Filled(text, tuple(_where(each, facts) for each in commands))
+    return Fix(text=text, commands=tuple(_where(each, facts) for each in commands))
 
 
 def _where(command: Command, facts: Facts) -> Command:
@@ -154,18 +187,39 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
-    for name in ("os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs", "driver", "toolkit"):
+    for name in (
+        "os",
+        "torch",
+        "cuda",
+        "python",
+        "toolset",
+        "gpu_name",
+        "jobs",
+        "driver",
+        "toolkit",
+        "status_program",
+        "program",
+    ):
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
-    values |= driver_facts.values(fields, facts) | homes.values(fields, facts)
+    values |= driver_facts.values(fields, facts) | homes.values(fields, facts) | _folders(fields)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
             values[name] = kept
     return values | _spelled(values)
+
+
+def _folders(fields: Mapping[str, str]) -> dict[str, str]:
+    """A misspelt folder as it was meant, and the package that a library lies in."""
+    found = {}
+    if "typo_folder" in fields:
+        found["right_folder"] = f"/usr/local/{fields['typo_folder'].rpartition('/')[2]}"
+    place = re.match(r"(.*[/\\]torch)[/\\]lib[/\\]", fields.get("dll", ""))
+    return found | ({"torch_folder": place[1]} if place else {})
 
 
 def _cudnn_package(facts: Facts) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rekindle.core.version import Version
-from rekindle.diagnose.conditions import plain_name
 from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution
@@ -59,6 +59,8 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     foreign = facts.os == "windows" and row.windows is not None
     where = row.windows if foreign and row.windows else row.builds
     found |= {"home": row.package, "home_where": where[:1].upper() + where[1:]}
+    if facts.os != "windows" or row.compiles_on_windows:
+        found["home_builds"] = row.package
     fits = _fits(row, facts)
     if fits:
         found["home_fits"] = fits

@@ -15,12 +15,32 @@ from rekindle.knowledge.torch.patches import Patch, patches
 # A heading or a mere report of a failure says nothing by itself.
 _HEADINGS = re.compile(r"^(?:CMake Error at |File |subprocess\.CalledProcessError)")
 _SHORTEST = 18
+_ERROR = re.compile(r"\berror\b")
+_PLACE = re.compile(r"([\w-]+\.(?:h|hpp|cpp|cc|cu|cuh))(?::\d+)*: error:")
+# Names that only source has: of capitals in the middle, or with underscores at an end.
+_SOURCE_NAME = re.compile(r"\b(?:[A-Z][a-z]+(?:[A-Z]+[a-z]*){2,}|__\w+|\w+_\b)")
 
 
 def shown(texts: Iterable[str]) -> tuple[Patch, ...]:
-    """The patches of which every telling part of the symptom is in the log."""
-    whole = _flat(" ".join(texts))
-    return tuple(patch for patch, pattern in _patterns() if pattern.search(whole))
+    """The patches of which every telling part of the symptom is in the log, or an error in that file on that name."""
+    lines = [_flat(text) for text in texts]
+    whole = " ".join(lines)
+    found = [patch for patch, pattern in _patterns() if pattern.search(whole)]
+    errors = [line for line in lines if _ERROR.search(line)]
+    alike = [patch for patch, file, name in _places() if any(file in line and name in line for line in errors)]
+    return tuple({patch.id: patch for patch in (*found, *alike)}.values())
+
+
+@cached
+def _places() -> tuple[tuple[Patch, str, str], ...]:
+    """Of symptoms of a compiler: the file, and the one name of the source. Compilers word the rest differently."""
+    found = []
+    for patch in patches():
+        place = _PLACE.search(_flat(patch.symptom))
+        names = set(_SOURCE_NAME.findall(_flat(patch.symptom))) - {"operator="} if place else set()
+        if place and len(names) == 1:
+            found.append((patch, place[1], names.pop()))
+    return tuple(found)
 
 
 @cached

@@ -9,10 +9,10 @@ import msgspec
 
 from rekindle.core.regex import re2
 from rekindle.diagnose.events import Event, LineKind
+from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs.extension_homes import home
-from rekindle.knowledge.logs.signatures import CauseRow, Circumstances, LogSignature, causes
+from rekindle.knowledge.logs.signatures import CauseRow, LogSignature, causes
 from rekindle.knowledge.tables import cached
 
 # What is never anybody's message, and what is one only for signatures that say so.
@@ -80,6 +80,7 @@ def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
     """Every signature that holds anywhere, each at the first event of each job that shows it."""
     everything = "\n".join(event.text for event in events)
     held: dict[tuple[str, str], bool] = {}
+    world = World(fields={}, values={}, facts=facts_of(facts))
     found: list[SignatureMatch] = []
     seen: set[tuple[str, str, str | None]] = set()
     for index, event in enumerate(events):
@@ -90,7 +91,7 @@ def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
             if event.kind in _GUARDED and not signature.warns:
                 continue
             key = (row.id, signature.id, event.job)
-            if key in seen or not _facts_allow(signature.when, facts):
+            if key in seen or (signature.when and not holds(signature.when, world)):
                 continue
             if not _log_allows(signature, everything, held) or not _near(signature, events, index):
                 continue
@@ -200,24 +201,3 @@ def _near_fields(signature: LogSignature, events: Sequence[Event], index: int) -
                 fields |= {name: value for name, value in match.groupdict().items() if value}
                 break
     return fields
-
-
-def _facts_allow(when: Circumstances | None, facts: Facts) -> bool:
-    if when is None:
-        return True
-    if (when.torch_lacks_card and not facts.torch_lacks_card) or (when.cudnn_lacks_card and not facts.cudnn_lacks_card):
-        return False
-    if when.os and facts.os and when.os != facts.os:
-        return False
-    prompts = (when.developer_prompt, facts.developer_prompt)
-    if None not in prompts and prompts[0] is not prompts[1]:
-        return False
-    if when.msvc is not None and facts.msvc is not None and when.msvc is not facts.msvc:
-        return False
-    if facts.gpus:
-        newest = max(facts.gpus)
-        if when.gpu_below and newest >= Capability.parse(when.gpu_below):
-            return False
-        if when.gpu_from and newest < Capability.parse(when.gpu_from):
-            return False
-    return True

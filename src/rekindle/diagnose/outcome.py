@@ -14,7 +14,7 @@ from rekindle.core.regex import re2
 from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.events import Event, LineKind
 
-_SHOWN = 8
+_SHOWN = 10
 _SUSPICIOUS = 7
 # How much more a line counts that a tool itself calls an error.
 _PLAIN = 4

@@ -144,3 +144,14 @@ def _pythons(release: releases.TorchRelease, facts: Facts, what: str) -> str | N
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def numpy_is_older(said: str) -> bool:
+    """Whether NumPy is the older part: its own numbers say it. `dtype` shrank with NumPy 2, other types only grew."""
+    api = re.search(r"compiled against \w+ version (0x[0-9a-f]+) but this version of numpy is (0x[0-9a-f]+)", said)
+    if api:
+        return int(api[1], 16) > int(api[2], 16)
+    size = re.search(r"numpy\.(\w+) size changed.*Expected (\d+)(?: from C header)?, got (\d+)", said)
+    if size:
+        return size[1] != "dtype" and int(size[2]) > int(size[3])
+    return "No module named 'numpy._core" in said

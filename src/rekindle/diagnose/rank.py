@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rekindle.diagnose.answer import LogOutcome
+from rekindle.diagnose.answer import LIKELY, POSSIBLE, VERY_LIKELY, LogOutcome
 from rekindle.diagnose.events import Event, LineKind
+from rekindle.diagnose.evidence import Judged
 from rekindle.diagnose.match import SignatureMatch
 from rekindle.diagnose.outcome import judge
 
@@ -33,7 +34,7 @@ class RankedCause(msgspec.Struct, frozen=True, kw_only=True):
         return self.matches[0]
 
 
-def ranked(found: Sequence[SignatureMatch], events: Sequence[Event]) -> list[RankedCause]:
+def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequence[Judged]) -> list[RankedCause]:
     """The causes, the one to fix first in front. Soft signs count only where the work did not succeed."""
     broken = failed(events) or judge(events).outcome is not LogOutcome.NONE
     solid = [match for match in found if not match.signature.soft or broken]
@@ -42,9 +43,23 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event]) -> list[Ran
     labels: dict[str, list[SignatureMatch]] = {}
     for match in solid:
         labels.setdefault(match.cause.id, []).append(match)
-    entries = [_entry(label, matches) for label, matches in labels.items()]
+    clashes = {pair.label for pair in pairs if pair.verdict == "clash"}
+    entries = [_entry(label, matches, label in clashes) for label, matches in labels.items()]
     entries = [_beside(entry, entries) or _explained(entry, entries) for entry in entries]
-    return sorted(entries, key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
+    entries.sort(key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
+    return [_weighed(entry, entries, events) for entry in entries]
+
+
+def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequence[Event]) -> RankedCause:
+    """One that another explains or outranks is only possible; one that is the last word of the log is very likely."""
+    if entry.explained_by is not None or entry is not entries[0]:
+        return msgspec.structs.replace(entry, sure=POSSIBLE)
+    rivals = [other for other in entries[1:] if other.explained_by is None]
+    if entry.sure != LIKELY or rivals:
+        return entry
+    errors = [event.number for event in events if event.kind is LineKind.ERROR]
+    last = entry.first.event.kind is LineKind.ERROR and entry.first.event.number >= max(errors, default=0)
+    return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
 
 
 def failed(events: Sequence[Event]) -> bool:
@@ -58,18 +73,17 @@ def _goes_on_regardless(events: Sequence[Event]) -> bool:
     return len(going) > 1 and not failed(events)
 
 
-def _entry(label: str, matches: list[SignatureMatch]) -> RankedCause:
+def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCause:
+    """`agreed`: the things that the log names clash in just this way."""
     best = sorted(matches, key=lambda match: (-match.signature.weight, match.event.number))
     distinct = len({match.signature.id for match in matches})
-    # Two independent signs of the same cause are surer than one.
-    doubt = 1.0
-    for match in {m.signature.id: m for m in best}.values():
-        doubt *= 1.0 - match.signature.sure
+    plain = not best[0].signature.vague and best[0].event.kind is not LineKind.WARNING
+    twice = distinct > 1 and plain
     return RankedCause(
         label=label,
         matches=tuple(best),
         score=best[0].signature.weight + min(distinct - 1, 3),
-        sure=round(min(0.99, 1.0 - doubt), 2),
+        sure=VERY_LIKELY if agreed or twice else LIKELY if plain else POSSIBLE,
     )
 
 
@@ -83,7 +97,7 @@ def _beside(entry: RankedCause, entries: Sequence[RankedCause]) -> RankedCause |
     for other in entries:
         error = other.first.event
         if not other.first.cause.running and error.kind is LineKind.ERROR and _COMPILING.search(error.text):
-            return msgspec.structs.replace(entry, explained_by=other.label, sure=round(entry.sure * 0.3, 2))
+            return msgspec.structs.replace(entry, explained_by=other.label)
     return None
 
 
@@ -100,5 +114,5 @@ def _explained(entry: RankedCause, entries: Sequence[RankedCause]) -> RankedCaus
             # Two causes that claim to explain each other: the more specific one does.
             mutual = other.label in entry.first.cause.over
             if not mutual or other.score > entry.score:
-                return msgspec.structs.replace(entry, explained_by=other.label, sure=round(entry.sure * 0.3, 2))
+                return msgspec.structs.replace(entry, explained_by=other.label)
     return entry

@@ -6,27 +6,62 @@ from collections.abc import Sequence
 
 from rekindle.core.console import paint, wrap
 from rekindle.core.findings import Fix
-from rekindle.diagnose.answer import Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 
 _SHOWN_LINES = 4
 _FOLLOWING = 6
 
 
-def text(diagnosis: Diagnosis) -> str:
-    parts = [_head(diagnosis)]
+def text(diagnosis: Diagnosis, *, everything: bool = False) -> str:
+    """The cause, the thing to do, the lines that show it; all that may help besides with `everything`."""
     roots = _roots(diagnosis)
+    parts = [_head(diagnosis)]
     if roots:
-        parts.append(_cause(roots[0]))
+        first = roots[0]
+        parts += [fix(first.fix), "\n".join(_lines(first.evidence[:_SHOWN_LINES]))]
+        if everything:
+            parts += [wrap(first.explanation), *(fix(each) for each in first.more)]
+            parts += [f"see {link}" for link in first.links]
         for cause in roots[1:]:
-            relation = paint(_relation(cause, roots) + ":", "bold")
-            parts.append(f"{relation} {cause.title} ({cause.label}, {_sure(cause)})")
-            parts.append("\n".join(_lines(cause.evidence[:1])))
+            parts.append(f"{paint(_relation(cause, roots) + ':', 'bold')} {cause.title} ({cause.label})")
+            parts += [fix(cause.fix)] if everything else []
     if diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
-        parts += [wrap(_unknown(diagnosis)), "\n".join(_lines(diagnosis.unexplained))]
-    following = _following(diagnosis)
+        parts += [wrap(_unknown(diagnosis)), "\n".join(_lines(diagnosis.unexplained)), _bundle(diagnosis)]
+    clashes = [pair.text for pair in diagnosis.judged if pair.verdict == "clash"]
+    if roots and clashes and (everything or not _agree(roots[0], diagnosis)):
+        parts.append("\n".join(wrap(f"{each[:1].upper()}{each[1:]}.", first="Also: ", indent="  ") for each in clashes))
+    following = _following(diagnosis) if everything else []
     if following:
         parts.append("Consequences of the cause above:\n" + "\n".join(f"  {_short(item)}" for item in following))
+    if roots and not everything:
+        parts.append(f"`--all` shows why, and what else may help ({roots[0].label}).")
     return "\n\n".join(part for part in parts if part)
+
+
+def _agree(cause: Cause, diagnosis: Diagnosis) -> bool:
+    return any(pair.label == cause.label and pair.verdict == "clash" for pair in diagnosis.judged)
+
+
+def _bundle(diagnosis: Diagnosis) -> str:
+    """What was read and what fits: for a person who asks others, and for an assistant."""
+    read = [f"  line {each.line}: {each.kind} {each.value}" for each in diagnosis.entities if each.read]
+    unread = [f"  line {each.line}: {each.value}" for each in diagnosis.entities if not each.read]
+    pairs = [f"  {pair.pair}: {pair.verdict} ({pair.text})" for pair in diagnosis.judged]
+    groups = (("Read in the log:", read), ("Not known to Rekindle:", unread), ("Held against the tables:", pairs))
+    parts = ["\n".join([title, *lines]) for title, lines in groups if lines]
+    parts.append("To learn more:\n" + "\n".join(f"  - {step}" for step in _next(diagnosis)))
+    return "\n\n".join(parts)
+
+
+def _next(diagnosis: Diagnosis) -> list[str]:
+    """What would tell more, for what is not known yet."""
+    kinds = {each.kind for each in diagnosis.entities}
+    steps = ["run it again into a file with all of its output (`... > log.txt 2>&1`), one job at a time for a build"]
+    if "card" not in kinds or "driver" not in kinds:
+        steps.append("`rekindle doctor` where it failed: card, driver, toolkit and torch")
+    if "torch" in kinds or "package" in kinds:
+        steps.append("`rekindle audit` in the environment: compiled modules that cannot run on the card")
+    return [*steps, "post the lines above with `--markdown`, or give `--json` to an assistant"]
 
 
 def markdown(diagnosis: Diagnosis) -> str:
@@ -39,13 +74,14 @@ def markdown(diagnosis: Diagnosis) -> str:
             f"**Cause:** `{first.label}` ({_sure(first)})" + (f", while making `{first.job}`" if first.job else ""),
             _fence(_lines(first.evidence[:_SHOWN_LINES])),
             first.explanation,
-            f"**Fix:** {first.fix.text}",
         ]
-        parts += [_fence(first.fix.commands)] if first.fix.commands else []
+        for number, each in enumerate((first.fix, *first.more)):
+            parts.append(f"**{'Also' if number else 'Fix'}:** {each.text}")
+            parts += [_fence(each.commands)] if each.commands else []
         parts += [f"**{_relation(cause, roots)}:** {cause.title} (`{cause.label}`)" for cause in roots[1:]]
         parts += [f"See {link}" for link in first.links]
     elif diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
-        parts += [_unknown(diagnosis), _fence(_lines(diagnosis.unexplained))]
+        parts += [_unknown(diagnosis), _fence(_lines(diagnosis.unexplained)), _fence(_bundle(diagnosis).splitlines())]
     known = [_known(name, value) for name, value in diagnosis.facts.items()]
     if any(known):
         parts.append("Known: " + ", ".join(filter(None, known)))
@@ -75,14 +111,15 @@ def _known(name: str, value: str) -> str:
 
 
 def fix(what: Fix) -> str:
-    lines = [wrap(what.text, first=f"{paint('fix:', 'cyan')} ", indent="     ")]
-    lines += [f"       {command}" for command in what.commands]
-    return "\n".join(lines)
+    return "\n".join([wrap(what.text), *(f"    {paint(command, 'cyan')}" for command in what.commands)])
 
 
 def _head(diagnosis: Diagnosis) -> str:
     colour = {LogOutcome.NONE: "green", LogOutcome.UNKNOWN: "yellow", LogOutcome.CAUSE: "bold"}[diagnosis.outcome]
-    return f"{paint(diagnosis.summary, colour)} ({diagnosis.source or 'the log'}, {_count(diagnosis)})"
+    sure = f"{_sure(diagnosis.causes[0])}; " if diagnosis.causes else ""
+    job = diagnosis.causes[0].job if diagnosis.causes else None
+    made = f", while making {job}" if job else ""
+    return f"{paint(diagnosis.summary, colour)} ({sure}{diagnosis.source or 'the log'}, {_count(diagnosis)}{made})"
 
 
 def _count(diagnosis: Diagnosis) -> str:
@@ -119,19 +156,6 @@ def _following(diagnosis: Diagnosis) -> list[str]:
     return items[:_FOLLOWING]
 
 
-def _cause(cause: Cause) -> str:
-    job = f", while making {cause.job}" if cause.job else ""
-    return "\n\n".join(
-        [
-            f"cause: {cause.label} ({_sure(cause)}){job}",
-            "\n".join(_lines(cause.evidence[:_SHOWN_LINES])),
-            wrap(cause.explanation),
-            fix(cause.fix),
-            "\n".join(f"see {link}" for link in cause.links),
-        ]
-    ).rstrip()
-
-
 def _lines(evidence: Sequence[EvidenceLine]) -> list[str]:
     return [f"  line {item.line}: {item.text}" for item in evidence]
 
@@ -151,7 +175,7 @@ def _longest_run(line: str) -> int:
 
 
 def _sure(cause: Cause) -> str:
-    return "very likely" if cause.confidence >= 0.85 else "likely" if cause.confidence >= 0.6 else "possible"
+    return "very likely" if cause.confidence >= VERY_LIKELY else "likely" if cause.confidence >= LIKELY else "possible"
 
 
 def _short(item: str) -> str:

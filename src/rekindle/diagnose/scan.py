@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 
 from rekindle.core.regex import re2
-from rekindle.diagnose.text import Decoder, bare, readable
+from rekindle.diagnose.text import Decoder, bare, readable, unquoted
 from rekindle.knowledge.logs.signatures import log_words
 
 BEFORE = 30
@@ -48,7 +48,8 @@ _WORDS = (
 )
 _CODES = (
     rb"\b(?:[CD][1-9]\d{3}|LNK[12]\d{3}|MSB\d{4}|STL\d{4}|CVT\d{4}|RC\d{4}|U1\d{3}|CS\d{4}|NETSDK\d{4}|NU\d{4})\b"
-    rb"|WinError|Errno|0x[cC]0000|-NOTFOUND|-107374|\*\*\*|sm_\d\d|\bSIG[A-Z]{3}|exit (?:code|status)|non-zero|oom-kill"
+    rb"|WinError|Errno|0x[cC]0000|-NOTFOUND|-107374|32212[12]\d{4}|[Ff]aulting |\*\*\*|sm_\d\d|\bSIG[A-Z]{3}"
+    rb"|exit (?:code|status)|non-zero|oom-kill"
     rb"|OMP:|OutOfMemory|NCCL WARN|Watchdog caught|\bnccl[A-Z]\w+(?:Error|Usage|Argument)\b"
     rb"|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
     rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI"
@@ -127,7 +128,7 @@ class LogScanner:
         lines = []
         for number in sorted(keep):
             raw = readable(self._lines.get(number, self._head.get(number, tail.get(number, b""))))
-            lines.append(LogLine(number, raw, bare(raw), number in hits))
+            lines += [LogLine(number, part, bare(part), number in hits) for part in unquoted(raw)]
         return KeptLines(tuple(lines), self._count, self._dropped)
 
     def _take(self, block: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rekindle.core.regex import re2
@@ -74,3 +75,8 @@ def packages(fields: Mapping[str, str]) -> dict[str, str]:
     if 0 < len(names) <= _MOST_PACKAGES:
         found["library_pip"] = " or ".join(f"`{name}`" for name in names)
     return found
+
+
+def plain_name(requirement: str) -> str:
+    """`torch==2.1.0+cu121` is torch."""
+    return re.split(r"[=<>!~\[; ]", requirement, maxsplit=1)[0].lower()

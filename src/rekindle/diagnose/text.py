@@ -1,13 +1,17 @@
 """From the bytes of a log, however they were saved, to lines that can be read.
 
 PowerShell writes UTF-16, `cmd` the console's code page, CI systems put a time in front of every line, mailers quote,
-terminals colour. All of it is taken off before anything is matched, and the number of the line in the user's own file
-is kept.
+terminals colour, notebooks and YAML keep what was printed as text in quotes. All of it is taken off before anything is
+matched, and the number of the line in the user's own file is kept.
 """
 
 from __future__ import annotations
 
 import codecs
+import html
+import json
+import re
+from collections.abc import Iterator
 
 from rekindle.core.regex import re2
 from rekindle.knowledge.logs.signatures import log_words
@@ -42,6 +46,16 @@ _PREFIXES = re2.compile(
     r"|\x{feff}"
     r")"
 )
+
+# One line of a notebook or of YAML that holds what a program printed, and a list of lines as Python shows it.
+_QUOTED = re.compile(r"""\s*(?:-\s+)?(?:"?[\w ./-]{1,60}"?:\s*)?\[?\s*("(?:[^"\\]|\\.)*")[\]},\s]*\Z""")
+# A path of Windows as it is: what looks like escapes there is none.
+_AS_IT_IS = re.compile(r"""[A-Za-z]:\\[^\\"]""")
+_SHOWN = re.compile(r"""(?:\bb|\[)(['"])(.*\\n.*)\1[\])},.\s]*\Z""")
+_BETWEEN = re.compile(r"""(?:\\r)?\\n(?:['"], ?['"])?""")
+# Colours whose first character was lost or is shown, and the entities of a web page.
+_COLOUR = re.compile(r"(?:[\x1b\u2190]|\\(?:u001b|x1b|033))?\[\d{1,2}(?:;\d{1,3})*m")
+_ENTITY = re.compile(r"&(?:quot|gt|lt|amp|#39|#x27|nbsp);")
 
 
 class Decoder:
@@ -141,6 +155,30 @@ def _legacy(line: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return line.decode("utf-8", "replace")
+
+
+def unquoted(text: str) -> Iterator[str]:
+    """The lines that a line stands for: one, or those that it holds in quotes."""
+    if "m" in text and "[" in text:
+        text = _COLOUR.sub("", text)
+    if "&" in text:
+        text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+    quoted = _QUOTED.match(text) if '"' in text and "\\" in text else None
+    if quoted and "\\" in quoted[1] and not _AS_IT_IS.search(quoted[1]):
+        try:
+            inside = str(json.loads(quoted[1]))
+        except ValueError:
+            yield text
+            return
+        yield from _COLOUR.sub("", inside).rstrip().splitlines() or [""]
+        return
+    shown = _SHOWN.search(text) if "\\n" in text else None
+    if shown is None:
+        yield text
+        return
+    yield text[: shown.start()]
+    for part in _BETWEEN.split(shown[2]):
+        yield part.replace("\\'", "'").replace('\\"', '"').replace("\\\\", "\\")
 
 
 def bare(text: str) -> str:

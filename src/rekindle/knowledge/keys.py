@@ -101,7 +101,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/import_names": {"row": ("name",)},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",)},
     "logs/mechanical": {"row": ("id",)},
-    "logs/signatures/*": {"cause": ("id",)},
+    "logs/signatures/*": {"cause": ("id",), "term": ("name",)},
     "logs/system_packages": {"row": ("package", "kind")},
     "logs/torch_names": {"row": ("name",)},
     "torch/community_wheels": {"wheels": ("id",)},

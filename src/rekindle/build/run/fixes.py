@@ -20,13 +20,9 @@ from rekindle.build.run.journal import Journal, JournalEntry, Remedy
 from rekindle.build.run.steps import Context
 from rekindle.core.command import Command
 from rekindle.core.errors import StepFailed
-from rekindle.diagnose.answer import Cause, Diagnosis, LogOutcome
+from rekindle.diagnose.answer import LIKELY, Cause, Diagnosis, LogOutcome
 from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
 from rekindle.knowledge.torch import patches as catalogue
-
-_SURE = 0.6
-"""Below this a cause is only possible, and nothing is done about it unasked."""
-
 
 Consent = Callable[[Remedy], bool]
 
@@ -127,7 +123,7 @@ def remedy_for(
 ) -> Remedy | None:
     """The first thing that may be done about the causes found and has not been tried in this run."""
     for cause in found.causes:
-        if cause.explained_by is not None or cause.confidence < _SURE:
+        if cause.explained_by is not None or cause.confidence < LIKELY:
             continue
         for row in of_cause(cause.label):
             if row.id in force.tried:
@@ -158,7 +154,7 @@ def _made(
         fewer = max(1, now // row.divide)
         return msgspec.structs.replace(plain, jobs=fewer) if fewer < now else None
     if row.action is FixAction.VARIABLES:
-        wanted = assignments(cause.fix.commands)
+        wanted = assignments(cause.whole.commands)
         new = {name: value for name, value in wanted.items() if force.variables.get(name) != value}
         return msgspec.structs.replace(plain, variables=_added(new, force.variables)) if new else None
     if not request.torch:

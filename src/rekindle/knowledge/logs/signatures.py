@@ -32,9 +32,8 @@ class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `os` limits it to one system. `fallback` marks a step shown only when no other step could be filled. `plan`: the
     resolver's commands for the known card and system go with it; without them the step is left out; with
     `keep` they stay at the torch that is installed, where that can be had; with `alone` the text
-    stands without them too. `instead`: where it can be shown, nothing but such steps is. `needs`
-    names the conditions that must hold, joined by `, ` (see `diagnose/conditions.py`), or `with X` and
-    `without X` for a value that is filled or not.
+    stands without them too. `instead`: where it can be shown, nothing but such steps is. `when`
+    is the condition, an expression over what the log, the tables and the machine tell (`diagnose/expressions.py`).
     """
 
     text: str
@@ -45,21 +44,7 @@ class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     keep: bool = False
     alone: bool = False
     instead: bool = False
-    needs: str | None = None
-
-
-class Circumstances(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Machine facts that split look-alike texts. A fact that is unknown neither helps nor hurts."""
-
-    os: str | None = None
-    gpu_below: str | None = None
-    gpu_from: str | None = None
-    developer_prompt: bool | None = None
-    msvc: bool | None = None
-    torch_lacks_card: bool = False
-    """Must be known: the torch that the log names has no code for the card that it names."""
-    cudnn_lacks_card: bool = False
-    """Must be known: the cuDNN of that torch has none."""
+    when: str | None = None
 
 
 class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +57,8 @@ class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     - `soft`: the text alone is no failure; it counts only where something else says that the work failed.
     - `sample`: the example with the lines that must be near it, where it has the meaning only together with them.
     - `weight`: how specific it is. An ordinary compile error is 20; a message that has one cause only is 80.
-    - `sure`: how often this text means this cause.
+    - `vague`: other causes show the same text.
+    - `when`: an expression over the machine's facts, for look-alikes; what the facts contradict is no match.
     """
 
     id: str
@@ -84,11 +70,11 @@ class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     within: int = 40
     log: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    when: Circumstances | None = None
+    when: str | None = None
     warns: bool = False
     soft: bool = False
     weight: int = 80
-    sure: float = 0.9
+    vague: bool = False
 
 
 class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,9 +104,17 @@ class LineRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     match: tuple[str, ...]
 
 
+class _Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition with a name, for several steps."""
+
+    name: str
+    means: str
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     family: str
     cause: tuple[CauseRow, ...]
+    term: tuple[_Term, ...] = ()
 
 
 @cached
@@ -131,6 +125,11 @@ def causes() -> tuple[CauseRow, ...]:
         file = decided(f"signatures/{name}", _File)
         rows += [msgspec.structs.replace(row, family=file.family) for row in file.cause]
     return tuple(rows)
+
+
+@cached
+def terms() -> dict[str, str]:
+    return {term.name: term.means for name in FAMILIES for term in decided(f"signatures/{name}", _File).term}
 
 
 class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):

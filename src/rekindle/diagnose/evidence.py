@@ -1,0 +1,74 @@
+"""The pairs that a log allows to be judged: what it names, held against the tables before any signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rekindle.compat import companion, driver_card, driver_cuda, host_compiler, toolkit_card
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.core.version import Version
+from rekindle.diagnose.driver_facts import version_of
+from rekindle.diagnose.facts import Facts
+from rekindle.model.cuda_line import CudaLine
+from rekindle.model.driver import Driver
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """Two things that the log names, whether they go together, and the cause that it would be if they do not.
+
+    `alone`: the clash stops a program whatever else the log says.
+    """
+
+    pair: str
+    verdict: str
+    text: str
+    label: str
+    alone: bool = False
+
+
+def judged(facts: Facts) -> tuple[Judged, ...]:
+    return tuple(_pairs(facts))
+
+
+def _pairs(facts: Facts) -> Iterator[Judged]:
+    line = CudaLine.parse(facts.variant)
+    number = version_of(facts.driver)
+    driver = Driver(number, "windows" if facts.wsl else facts.os or "linux") if number else None
+    card = min(facts.gpus) if facts.gpus else None
+    name = facts.gpu_name or (card.sm if card else "")
+    cuda = version_of(facts.cuda)
+    torch = f"torch {facts.torch}{f'+{facts.variant}' if facts.variant else ''}"
+    if driver and line:
+        yield _said("driver and CUDA of torch", driver_cuda.runs(driver, line.cuda), "driver_too_old", alone=True)
+    if driver and card:
+        own = driver_card.window(card, driver.counting)
+        label = "driver_too_old" if own.too_old(driver.version) else "driver_not_loaded"
+        yield _said("driver and card", driver_card.drives(driver, name, own), label, alone=True)
+    if card and facts.torch and facts.torch_lacks_card is not None:
+        clash = Clash(sentence=f"{torch} has no code for {name} ({card})", source="the wheels of PyTorch")
+        yield _said(
+            f"{torch} and card", clash if facts.torch_lacks_card else Fits(), "torch_lacks_gpu_arch", alone=True
+        )
+    if card and cuda:
+        answer = toolkit_card.compiles(cuda, card, name)
+        yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc")
+    if cuda and facts.gcc:
+        yield _said("toolkit and GCC", host_compiler.takes_gcc(cuda, int(facts.gcc)), "gcc_too_new_for_cuda")
+    if cuda and facts.toolset:
+        answer = host_compiler.takes_msvc(cuda, Version(facts.toolset))
+        yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda")
+    for project in ("torchvision", "torchaudio"):
+        version = getattr(facts, project)
+        if version and facts.torch:
+            answer = companion.belongs(project, version, facts.torch)
+            yield _said(f"torch and {project}", answer, "torch_family_mismatch", alone=True)
+
+
+def _said(pair: str, answer: Judgement, label: str, *, alone: bool = False) -> Judged:
+    if isinstance(answer, Clash):
+        return Judged(pair=pair, verdict="clash", text=answer.sentence, label=label, alone=alone)
+    if isinstance(answer, Unknown):
+        return Judged(pair=pair, verdict="unknown", text=answer.missing, label=label)
+    return Judged(pair=pair, verdict="fits", text="; ".join(answer.loses) or "they go together", label=label)

@@ -1,0 +1,54 @@
+"""Classes of failures that were told wrongly, or not at all: the cause, and the thing to do first."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.fix import MOST_WORDS
+from rekindle.knowledge.logs.signatures import LogSignature, causes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CASES = tomllib.loads((Path(__file__).parents[1] / "data" / "diagnose_classes.toml").read_text(encoding="utf-8"))[
+    "case"
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_the_cause_and_the_thing_to_do_first(case: dict[str, str]) -> None:
+    found = diagnose_text(case["log"] + "\n").causes[0]
+    assert found.label == case["label"]
+    assert case["first"] in " ".join((found.fix.text, *found.fix.commands))
+
+
+def test_a_folder_is_no_package() -> None:
+    found = diagnose_text("CUDA error (/src/csrc/ops.cu:12): no kernel image is available for execution\n").causes[0]
+    assert found.label == "no_kernel_image"
+    assert "`src`" not in found.whole.text
+
+
+def test_a_log_of_linux_gets_nothing_of_windows() -> None:
+    found = diagnose_text("NVRM: No NVIDIA GPU found.\nmodprobe: ERROR: could not insert 'nvidia': No such device\n")
+    assert found.facts["os"] == "linux"
+    assert not any("Device Manager" in cause.whole.text for cause in found.causes)
+
+
+SHOWN = [(row.id, signature) for row in causes() for signature in row.signature]
+
+
+@pytest.mark.parametrize(("label", "signature"), SHOWN, ids=[f"{label}-{each.id}" for label, each in SHOWN])
+def test_the_first_screen_has_one_thing_to_do(label: str, signature: LogSignature) -> None:
+    for cause in diagnose_text((signature.sample or signature.example).strip("\n") + "\n").causes:
+        assert len(cause.fix.text.split()) <= MOST_WORDS
+        assert len(cause.fix.commands) <= 1
+
+
+def test_nothing_is_named_without_its_name() -> None:
+    assert not any("the missing program" in step.text for row in causes() for step in row.fix)
