@@ -105,7 +105,7 @@ class ScriptBuilds:
 
     @property
     def machine(self) -> str:
-        return self.asked.place.machine if self.asked.place else "x86_64"
+        return self.asked.place.arch if self.asked.place else "x86_64"
 
     def glibc(self, image: Image) -> Version | None:
         """The C library of an image, by the distribution that its name ends with."""

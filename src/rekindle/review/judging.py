@@ -98,7 +98,7 @@ def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
 
 
 def _offers(torch: ScriptTorch, situation: Situation) -> list[offers.Offer]:
-    place = (torch.system, situation.machine)
+    place = (torch.system, situation.arch)
     line = CudaLine.parse(torch.variant)
     if torch.kind == "conda-forge":
         rows = [offer for offer in offers.conda(*place) if offer.torch == torch.version]
@@ -165,10 +165,10 @@ def _early(torch: ScriptTorch, card: Capability) -> Judgement | None:
 def better(torch: ScriptTorch, situation: Situation) -> str:
     """A build that serves the cards, as the end of a sentence: of the same release if there is one."""
     try:
-        same = offers.official_of(torch.version, torch.system, situation.machine) if torch.version else ()
+        same = offers.official_of(torch.version, torch.system, situation.arch) if torch.version else ()
     except UnknownName:
         same = ()
-    for offer in (*same, *offers.official(torch.system, situation.machine)):
+    for offer in (*same, *offers.official(torch.system, situation.arch)):
         if isinstance(_considered(offer, situation), Fits):
             return f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
     return ""
