@@ -110,8 +110,9 @@ def _started(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, env=env, check=False)
 
 
-def test_every_line_names_the_program_that_was_started(tmp_path: Path) -> None:
+def test_every_line_names_the_program_that_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `pip install` into a venv that is not active, `rekindle` alone is not found."""
+    monkeypatch.chdir(tmp_path)
     seen = _started("gpu", "GTX 9999", folder=tmp_path)
     assert f"`{Command(own._shown(Path(sys.executable)), '-m', 'rekindle')} gpu --list`" in " ".join(
         seen.stderr.split()

@@ -18,6 +18,7 @@ from rekindle.core.command import Command, pip
 DISTRIBUTION = "rekindle-torch"
 """The name of the package that is installed. The command and the import are `rekindle`."""
 
+_MODULE = ("-m", "rekindle")
 _REMOTE = re.compile(r'^\[remote "origin"\]\s*$(?:\n\s+.*)*?\n\s+url\s*=\s*(\S+)', re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ def program() -> tuple[str, ...]:
     if once := _once():
         return (*once, source(), "rekindle")
     if called.name == "__main__.py" and called.parent.name == "rekindle":
-        return (_shown(Path(sys.executable)), "-m", "rekindle")
+        return (_shown(Path(sys.executable)), *_MODULE)
     if called.stem != "rekindle":
         return ("rekindle",)  # a test, a library's user: nobody typed it
     from rekindle.core import processes
