@@ -136,7 +136,8 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     """The Python that is there if the release has it, else the one most packages have wheels for, and why."""
     have = situation.python
     if have in pythons:
-        return PythonChoice(python=have, changed=False, why="")
+        why = f"Python {have} is free-threaded: its wheels are files of their own" if have.endswith("t") else ""
+        return PythonChoice(python=have, changed=False, why=why)
     best = limits.preferred_python(pythons)
     if have is None:
         return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
