@@ -215,6 +215,8 @@ def spread(versions: Iterable[str]) -> str:
 
 def numpy_pin(torch: str, system: str) -> str | None:
     """`numpy<2` for a wheel that was compiled against NumPy 1 and cannot take the newer one."""
+    if Version(torch) < Version(releases.torch_releases()[0].minor):
+        return "numpy<2"
     since = releases.torch_release(torch).numpy2_from(system)
     return None if since is not None and Version.parse(torch) >= since else "numpy<2"
 
