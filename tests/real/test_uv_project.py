@@ -77,3 +77,30 @@ def test_install_beside_a_lock_says_that_sync_would_undo_it(uv: str, tmp_path: P
     assert seen.code == 0, seen.err
     assert "`uv sync` would undo the install" in seen.err
     assert "rekindle plan --as uv" in seen.err
+
+
+def test_uv_makes_the_lock_that_plan_cannot(uv: str, tmp_path: Path) -> None:
+    """`--as pylock` is refused with two commands: the second writes every file with its hash, and uv takes it."""
+    asked = (
+        "plan",
+        "--gpu",
+        "RTX 4090",
+        "--os",
+        "linux",
+        "--python",
+        PYTHON,
+        "--torch",
+        "2.15.0",
+        "--configured-index",
+    )
+    refused = rekindle_command(*asked, "--as", "pylock")
+    assert refused.code == 2 and f"uv pip compile requirements.txt --python-version {PYTHON}" in refused.err
+    wishes = tmp_path / "requirements.txt"
+    assert rekindle_command(*asked, "--as", "requirements", "-o", str(wishes)).code == 0
+    where = ("--python-platform", "x86_64-manylinux_2_28")
+    _run(uv, tmp_path, "pip", "compile", "requirements.txt", "--python-version", PYTHON, "-o", "pylock.toml", *where)
+    lock = (tmp_path / "pylock.toml").read_text(encoding="utf-8")
+    assert lock.count("[[packages]]") > 10 and "sha256" in lock and 'name = "torch"' in lock
+    _run(uv, tmp_path, "venv", "-q", "--python", PYTHON)
+    seen = _run(uv, tmp_path, "pip", "install", "--dry-run", "-r", "pylock.toml", *where)
+    assert "+ torch==2.15.0" in seen

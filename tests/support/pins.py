@@ -51,7 +51,8 @@ def _exists(pin: str, route: dict[str, Any], system: str, machine: str) -> bool:
 
 def _torch(version: str, line: str, python: str, system: str, machine: str) -> bool:
     release = next((row for row in _rows("torch_releases.json", "releases") if version in row["patches"]), None)
-    if release is None or python not in release[f"pythons_{system}"]:
+    free = release["free_threaded"].get(version, []) if release else []
+    if release is None or python not in [*release[f"pythons_{system}"], *free]:
         return False
     if machine == "x86_64":
         return any(variant["name"] == line for variant in release["variants"])

@@ -106,3 +106,23 @@ def test_the_plan_that_begins_a_build_leads_to_that_build() -> None:
 def test_install_changes_no_driver() -> None:
     seen = rekindle_command("install", "--gpu", "L40S", "--driver", "550.54.15", "--torch", "2.15.0", "--dry-run")
     assert seen.code == 5 and "first install the driver 580.65.06 or newer" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("card", "system", "torch", "version"),
+    [
+        ("RTX 3090", "linux", "1.8.1", "1.8.1+cu111"),
+        ("A100", "linux", "1.9", "1.9.1+cu111"),
+        ("RTX 3090", "windows", "1.7.1", "1.7.1+cu110"),
+    ],
+)
+def test_a_papers_release_is_offered_where_it_is_asked_for(card: str, system: str, torch: str, version: str) -> None:
+    """They were "older than Rekindle's data" to exactly those who need them."""
+    best = _asked(card, system=system, torch=torch).recommended
+    assert (best.route, best.version, best.numpy) == (RouteKind.OFFICIAL_WHEEL, version, "numpy<2")
+    assert best.torchvision is not None and best.python == "3.9"
+
+
+def test_an_old_release_is_never_offered_unasked() -> None:
+    found = _asked("RTX 3090")
+    assert all(not str(each.torch).startswith(("1.7", "1.8", "1.9")) for each in found.routes)

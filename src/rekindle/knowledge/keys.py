@@ -110,6 +110,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/architecture_lists": {"releases": ("minor",)},
     "torch/early_releases": {"release": ("below",)},
+    "torch/old_lines": {"line": ("torch", "variant", "system")},
     "torch/field_reports": {"reports": ("report", "card")},
     "torch/linux_systems": {"system": ("id",)},
     "torch/old_wheels": {"wheels": ("wheel",)},

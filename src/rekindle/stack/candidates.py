@@ -31,7 +31,7 @@ from rekindle.stack.situation import Installed, Situation, Wish
 
 def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> tuple[list[Ranked], list[Rejection]]:
     """Every route that works, at most one per kind and release, and every rule that was broken."""
-    _checked(wish)
+    _checked(situation, wish)
     window = window_of(situation)
     rejections = [*against_place(situation, wish), *cards_driven(situation, window)]
     if rejections or not situation.cards:
@@ -64,16 +64,22 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
     return found, rejections
 
 
-def _checked(wish: Wish) -> None:
+def _checked(situation: Situation, wish: Wish) -> None:
     """A release or toolkit that is not in the data is an error of its own, with what is."""
-    if wish.torch is not None and wish.torch[:1] not in "<>=!~":
-        releases.torch_release(wish.torch)
-    elif wish.torch is not None and not any(wish.version_of(row) for row in releases.torch_releases()):
-        every = releases.torch_releases()
-        message = f"no PyTorch of Rekindle's data is in the range `{wish.torch}`"
-        raise UnknownName(message, hint=f"the data has {every[0].minor} to {every[-1].newest}")
+    early = (each.torch for each in offers.old(situation.system, situation.arch))
+    if wish.torch is not None and not any(map(wish.admits, early)):
+        _released(wish, wish.torch)
     if wish.cuda is not None and len(wish.cuda.parts) > 1:
         toolkits.toolkit(wish.cuda)
+
+
+def _released(wish: Wish, torch: str) -> None:
+    if torch[:1] not in "<>=!~":
+        releases.torch_release(torch)
+    elif not any(wish.version_of(row) for row in releases.torch_releases()):
+        every = releases.torch_releases()
+        message = f"no PyTorch of Rekindle's data is in the range `{torch}`"
+        raise UnknownName(message, hint=f"the data has {every[0].minor} to {every[-1].newest}")
 
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:
@@ -90,6 +96,7 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
             version = max(having, key=Version, default=None) or wish.version_of(release)
             if version is not None:
                 yield from offers.official_of(version, *where)
+    yield from offers.old(*where) if wish.torch is not None else ()
     yield from offers.conda(*where)
     yield from (offer for offer in shelf if (offer.system, offer.machine) == where)
     yield from offers.community(*where)

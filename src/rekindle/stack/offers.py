@@ -59,6 +59,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     wheel: WheelIdentity | None = None
     """The file itself, of an offer that was read off one."""
+    torchvision: str | None = None
+    """Where the offer itself says which belongs to it."""
 
     @property
     def label(self) -> str:
@@ -151,6 +153,28 @@ def conda(system: str, machine: str) -> tuple[Offer, ...]:
         )
         for row in reversed(conda_builds())
         if row.system == system and row.machine == machine
+    )
+
+
+@cached
+def old(system: str, machine: str) -> tuple[Offer, ...]:
+    """Official wheels of releases before those of the tables."""
+    return tuple(
+        Offer(
+            route=RouteKind.OFFICIAL_WHEEL,
+            torch=row.torch,
+            variant=row.variant,
+            cuda=row.cuda,
+            system=system,
+            pythons=row.pythons,
+            code=(listed(releases.parse_arch_list(row.arch_list)),),
+            index_url=index_of(row.variant),
+            torchvision=row.torchvision,
+            source=row.source,
+            evidence=row.evidence,
+        )
+        for row in wheel_platforms.old_lines()
+        if (row.system, "x86_64") == (system, machine)
     )
 
 

@@ -36,6 +36,7 @@ _STANDS_ON = (
     "gpu/driver_branches.toml",
     "builds/rules.toml",
     "torch/aarch64_lines.toml",
+    "torch/old_lines.toml",
     "torch/companions.json",
     "torch/conda_forge.json",
     "cuda/cudnn.json",

@@ -229,7 +229,8 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
 
 def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
     """The Pythons to choose from: those with a torchvision, where no Python was named or torchvision is asked for."""
-    if offer.route is not RouteKind.OFFICIAL_WHEEL or (situation.python is not None and wish.torchvision is None):
+    asked = situation.python is not None and wish.torchvision is None
+    if offer.route is not RouteKind.OFFICIAL_WHEEL or offer.torchvision is not None or asked:
         return offer.pythons
     line = offer.variant or "cpu"
     row = companions.companion(
@@ -241,6 +242,8 @@ def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
 
 def _companions(offer: Offer, python: str | None) -> dict[str, str]:
     """torchvision and torchaudio for this line, Python and platform, as far as there are any."""
+    if offer.torchvision is not None:
+        return {"torchvision": offer.torchvision}
     line = offer.variant or "cpu"
     rows = {
         project: companions.companion(

@@ -136,7 +136,8 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     """The Python that is there if the release has it, else the one most packages have wheels for, and why."""
     have = situation.python
     if have in pythons:
-        return PythonChoice(python=have, changed=False, why="")
+        why = f"Python {have} is free-threaded: its wheels are files of their own" if have.endswith("t") else ""
+        return PythonChoice(python=have, changed=False, why=why)
     best = limits.preferred_python(pythons)
     if have is None:
         return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
@@ -214,6 +215,8 @@ def spread(versions: Iterable[str]) -> str:
 
 def numpy_pin(torch: str, system: str) -> str | None:
     """`numpy<2` for a wheel that was compiled against NumPy 1 and cannot take the newer one."""
+    if Version(torch) < Version(releases.torch_releases()[0].minor):
+        return "numpy<2"
     since = releases.torch_release(torch).numpy2_from(system)
     return None if since is not None and Version.parse(torch) >= since else "numpy<2"
 

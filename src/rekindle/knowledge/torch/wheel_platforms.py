@@ -91,3 +91,20 @@ def runtime_libraries() -> tuple[RuntimeLibrary, ...]:
 def needed_by(torch: Version | None) -> tuple[RuntimeLibrary, ...]:
     """What this release imports; without one, what any release does."""
     return tuple(row for row in runtime_libraries() if torch is None or torch >= row.from_torch)
+
+
+class OldLine(Row, frozen=True, kw_only=True):
+    """A CUDA wheel of a release that no other table has."""
+
+    torch: str
+    variant: str
+    cuda: Version
+    system: str
+    arch_list: str
+    pythons: tuple[str, ...]
+    torchvision: str
+
+
+@cached
+def old_lines() -> tuple[OldLine, ...]:
+    return decided("old_lines", dict[str, tuple[OldLine, ...]])["line"]
