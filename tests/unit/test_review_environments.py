@@ -74,6 +74,12 @@ def test_accepted_is_what_was_asked_and_fits(line: str, card: str, expected: str
     assert verdict(f"{line}\n", card) == expected
 
 
+def test_a_line_that_was_not_understood_may_install_anything() -> None:
+    assert verdict("pip install torch==2.8.0\nif true; then\npip install torch==2.0.1\n", "new") != "accepted"
+    answer = reviewed("pip install torch==2.8.0\nfor ((; do pip install torch==2.0.1\n", "new")
+    assert not answer.answered
+
+
 def test_without_a_card_nothing_is_asked_of_it() -> None:
     answer = reviewed("pip install torch==2.0.1\n")
     assert answer.answered and not answer.questions
@@ -121,12 +127,22 @@ def test_a_branch_is_an_alternative() -> None:
     text = 'if [ -n "$OLD" ]; then\n  pip install torch==2.0.1\nelse\n  pip install torch==2.8.0\nfi\n'
     assert verdict(text, "new") == "accepted"
     assert verdict(text.replace("2.8.0", "2.1.0"), "new") == "refused"
+    one, other = (f"pip install torch==2.8.0 --index-url {WHL}/{line}\n" for line in ("cu128", "cu126"))
+    text = f"if test -n $X; then\n  {one}else\n  {other}fi\n"
+    assert verdict(text, "pascal") == "accepted", "the same number, another line"
+    blocks = f"```bash\n{one}```\n\n```bash\n{other}```\n"
+    assert verdict(blocks, "pascal", "README.md") == "accepted", "so are the blocks of notes"
 
 
 def test_environments_are_told_apart() -> None:
     text = "conda create -y -n a python=3.10\nconda activate a\npip install torch==2.8.0\n"
     text += "conda create -y -n b python=3.10\nconda activate b\npip install torch==2.0.1\n"
     assert verdict(text, "new") == "refused"
+
+
+def test_the_torch_of_debian_has_no_cuda() -> None:
+    assert verdict("apt-get install -y python3-torch\n", "ampere") == "refused"
+    assert verdict("apt-get install -y python3-torch-cuda\n", "ampere") == "open"
 
 
 def test_windows_gets_no_cuda_from_the_ordinary_index() -> None:
