@@ -248,3 +248,11 @@ def test_options_with_their_value_attached() -> None:
     found = install_of(item)
     assert found is not None and (found.lists, found.constraints) == (("list.txt",), ("pins.txt",))
     assert found.index == "https://x/simple" and [each.name for each in found.wanted] == ["a"]
+
+
+def test_a_snapshot_stands_for_the_machine(tmp_path: Path) -> None:
+    script = tmp_path / "a.bat"
+    script.write_text(f"pip install torch==2.0.1 --index-url {WHL}/cu118\n", encoding="utf-8")
+    machine = Path(__file__).parents[1] / "machines" / "k40c-windows.json"
+    seen = rekindle_command("review", str(script), "--machine", str(machine))
+    assert seen.code == 8 and "K40c" in seen.out
