@@ -171,6 +171,12 @@ def test_an_upgrade_on_an_image_that_has_one() -> None:
     assert verdict(text.replace(" -U", ""), "pascal", "Dockerfile") == "accepted"
 
 
+def test_a_torch_that_nobody_knows_stays() -> None:
+    text = "FROM nvcr.io/nvidia/pytorch:24.03-py3\nRUN pip install torch timm\n"
+    assert verdict(text, "pascal", "Dockerfile") == "open"
+    assert verdict(text.replace("torch timm", "torch==2.0.1"), "new", "Dockerfile") == "refused"
+
+
 def test_vllm_over_a_pinned_torch() -> None:
     text = f"pip install torch==2.7.1 --index-url {WHL}/cu128\npip install vllm==0.8.5\n"
     assert ids(text)["torch-replaced"] == 2

@@ -229,6 +229,8 @@ class ScriptEnvironments:
             return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
         requirement = ",".join(part for part in (requirement, limit) if part)
         here = before[-1] if before else None
+        if here is not None and here.version is None and not upgrade and exact_version(requirement) is None:
+            return None  # whichever is there stays
         satisfied = here is not None and here.version and not excludes(requirement, here.version)
         local = variant_of(requirement, None)
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
