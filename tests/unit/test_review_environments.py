@@ -74,6 +74,12 @@ def test_accepted_is_what_was_asked_and_fits(line: str, card: str, expected: str
     assert verdict(f"{line}\n", card) == expected
 
 
+def test_a_line_that_was_not_understood_may_install_anything() -> None:
+    assert verdict("pip install torch==2.8.0\nif true; then\npip install torch==2.0.1\n", "new") != "accepted"
+    answer = reviewed("pip install torch==2.8.0\nfor ((; do pip install torch==2.0.1\n", "new")
+    assert not answer.answered
+
+
 def test_without_a_card_nothing_is_asked_of_it() -> None:
     answer = reviewed("pip install torch==2.0.1\n")
     assert answer.answered and not answer.questions
@@ -121,12 +127,22 @@ def test_a_branch_is_an_alternative() -> None:
     text = 'if [ -n "$OLD" ]; then\n  pip install torch==2.0.1\nelse\n  pip install torch==2.8.0\nfi\n'
     assert verdict(text, "new") == "accepted"
     assert verdict(text.replace("2.8.0", "2.1.0"), "new") == "refused"
+    one, other = (f"pip install torch==2.8.0 --index-url {WHL}/{line}\n" for line in ("cu128", "cu126"))
+    text = f"if test -n $X; then\n  {one}else\n  {other}fi\n"
+    assert verdict(text, "pascal") == "accepted", "the same number, another line"
+    blocks = f"```bash\n{one}```\n\n```bash\n{other}```\n"
+    assert verdict(blocks, "pascal", "README.md") == "accepted", "so are the blocks of notes"
 
 
 def test_environments_are_told_apart() -> None:
     text = "conda create -y -n a python=3.10\nconda activate a\npip install torch==2.8.0\n"
     text += "conda create -y -n b python=3.10\nconda activate b\npip install torch==2.0.1\n"
     assert verdict(text, "new") == "refused"
+
+
+def test_the_torch_of_debian_has_no_cuda() -> None:
+    assert verdict("apt-get install -y python3-torch\n", "ampere") == "refused"
+    assert verdict("apt-get install -y python3-torch-cuda\n", "ampere") == "open"
 
 
 def test_windows_gets_no_cuda_from_the_ordinary_index() -> None:
@@ -153,6 +169,12 @@ def test_an_upgrade_on_an_image_that_has_one() -> None:
     text = "FROM pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime\nRUN pip install -U torch\n"
     assert ids(text, "pascal", "Dockerfile")["torch-replaced-not-for-the-card"] == 2
     assert verdict(text.replace(" -U", ""), "pascal", "Dockerfile") == "accepted"
+
+
+def test_a_torch_that_nobody_knows_stays() -> None:
+    text = "FROM nvcr.io/nvidia/pytorch:24.03-py3\nRUN pip install torch timm\n"
+    assert verdict(text, "pascal", "Dockerfile") == "open"
+    assert verdict(text.replace("torch timm", "torch==2.0.1"), "new", "Dockerfile") == "refused"
 
 
 def test_vllm_over_a_pinned_torch() -> None:
@@ -232,3 +254,11 @@ def test_options_with_their_value_attached() -> None:
     found = install_of(item)
     assert found is not None and (found.lists, found.constraints) == (("list.txt",), ("pins.txt",))
     assert found.index == "https://x/simple" and [each.name for each in found.wanted] == ["a"]
+
+
+def test_a_snapshot_stands_for_the_machine(tmp_path: Path) -> None:
+    script = tmp_path / "a.bat"
+    script.write_text(f"pip install torch==2.0.1 --index-url {WHL}/cu118\n", encoding="utf-8")
+    machine = Path(__file__).parents[1] / "machines" / "k40c-windows.json"
+    seen = rekindle_command("review", str(script), "--machine", str(machine))
+    assert seen.code == 8 and "K40c" in seen.out

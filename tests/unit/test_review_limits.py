@@ -54,6 +54,35 @@ def test_four_megabytes_are_answered_in_seconds() -> None:
     assert any("only the first" in item.why or "too many" in item.why for item in answer.not_understood)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "x" + "==1," * 30 + "!\n"),
+        ("a.sh", "pip install 'x" + "==1 ," * 2000 + "!'\n"),
+        ("notes.txt", "a" + " " * 300_000 + "!\n"),
+        ("meta.yaml", "package: x\nrequirements: y\na: " + "{{" + " " * 300_000 + "\n"),
+        ("meta.yaml", "package: x\nrequirements: y\na: " + "{% set " * 50_000 + "\n"),
+        ("Makefile", "a:\n\t" + "$(" * 100_000 + "\n"),
+        ("pyproject.toml", "[project]\ndependencies = [" + '"torch==1' + ",==1" * 5000 + '!"]\n'),
+        ("environment.yml", "dependencies:\n  - " + "torch=" * 20_000 + "\n"),
+    ],
+    ids=range(8),
+)
+def test_a_text_that_an_expression_could_hang_on(name: str, text: str) -> None:
+    answered(text, name, 10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$env:CUDA_HOME = 'C:\\CUDA\\v12.99999999999999999999999'\npip install torch\n",
+        '\nRucheck" {\n    python -c "impor"\n}\nWrite-Host "y: $venv"\n',
+    ],
+)
+def test_odd_powershell_breaks_nothing(text: str) -> None:
+    answered(text, "a.ps1", 5)
+
+
 def test_an_anchor_bomb_is_not_unfolded() -> None:
     rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     rows += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]

@@ -57,6 +57,11 @@ BUILD = (
         ("number-as-text", 1, "a.bat", 'if "%GB%" LSS "16" set J=2\n', 'if "%A%"=="16" set J=2\n'),
         ("number-as-text", 2, "a.bat", MEMORY + "if %MEM% GTR 16 set J=8\n", MEMORY + "if %OTHER% GTR 16 set J=8\n"),
         ("export-space", 1, "a.sh", "export MAX_JOBS =8\n", "export MAX_JOBS=8\n"),
+        ("python-without-m", 1, "a.ps1", "python pip install torch\n", "python -m pip install torch\n"),
+        (
+            "page-misspelt", 1, "a.sh", "pip install torch-scatter -f https://data.pyg.org/whl/torch-2.1.0+cuda121.html\n",
+            "pip install torch-scatter -f https://data.pyg.org/whl/torch-2.1.0+cu121.html\n",
+        ),
         ("requirement-invalid", 1, "requirements.txt", "torch>=2.3.1+cu121\n", "torch>=2.3.1\n"),
         (
             "local-no-index", 1, "a.sh", "pip install torch==2.0.1+cu118\n",

@@ -12,8 +12,6 @@ from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_torch
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of
-from rekindle.machine import snapshot as snapshots
-from rekindle.stack.from_machine import situation_of
 from rekindle.stack.situation import Card, Situation, named
 
 
@@ -47,6 +45,9 @@ def told(
     """What was typed, as values. A snapshot stands for the machine that the script is for."""
     release = Version(read_torch(torch).release) if torch else None
     if machine is not None:
+        from rekindle.machine import snapshot as snapshots
+        from rekindle.stack.from_machine import situation_of
+
         place = situation_of(snapshots.load(machine), gpus=gpus, driver=driver, python=python)
         return Asked(gpus=place.capabilities, torch=release, system=system and read_system(system).system, place=place)
     place = named(gpus, system=system or "linux", driver=driver, python=python)

@@ -167,7 +167,7 @@ def _dialect(name: str, text: str) -> Dialect | None:
 def _is_list(text: str) -> bool:
     """Every line that says something is a requirement, an option of pip or an address."""
     rows = [row for line in text.replace("\\\n", " ").split("\n") if (row := re.sub(r"(?:^|\s)#.*", "", line).strip())]
-    return bool(rows) and all(_LISTED.match(row) for row in rows)
+    return bool(rows) and all(_LISTED.match(row[:300]) for row in rows)
 
 
 def yaml_kind(text: str) -> Dialect | None:

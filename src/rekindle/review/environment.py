@@ -63,6 +63,8 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
     """The package that brings it."""
     name: str | None = None
     """Of an image."""
+    branch: bool = False
+    """Only one of several ways leads to it."""
 
     @property
     def spoken(self) -> str:
@@ -126,14 +128,21 @@ class ScriptEnvironments:
             self._active[stage] = entered
         before = self._state(item, self._name(item, None))
         self._seen[item.order] = tuple(before)
+        packaged = _by_apt(item)
+        if packaged is not None:
+            self.every.append(packaged)
+            self._states[(stage, self._name(item, None))] = [packaged]
         for found in self.subject.installed_by(item):
             name = self._name(item, found)
             before = self._state(item, name)
-            after = self._after(found, before, self._packages.setdefault((stage, name), set()))
+            either = item.conditional or self.subject.notes or not item.reached
+            # What another branch installs, this one does not have.
+            sure = [torch for torch in before if not torch.branch] if either else before
+            after = self._after(found, sure, self._packages.setdefault((stage, name), set()))
             if after is None:
                 continue
+            after = [msgspec.structs.replace(torch, branch=either) for torch in after]
             self.every += after
-            either = item.conditional or self.subject.notes or not item.reached
             self._states[(stage, name)] = [*before, *after] if either else after
 
     def _stage(self, scope: int) -> int:
@@ -220,6 +229,8 @@ class ScriptEnvironments:
             return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
         requirement = ",".join(part for part in (requirement, limit) if part)
         here = before[-1] if before else None
+        if here is not None and here.version is None and not upgrade and exact_version(requirement) is None:
+            return None  # whichever is there stays
         satisfied = here is not None and here.version and not excludes(requirement, here.version)
         local = variant_of(requirement, None)
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
@@ -408,6 +419,17 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
     if version is None:
         return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
     return torch
+
+
+def _by_apt(item: Invocation) -> ScriptTorch | None:
+    """Debian's and Ubuntu's own package: `python3-torch` has no CUDA, `python3-torch-cuda` is nobody's wheel."""
+    found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)
+    if found is None or item.program not in ("apt", "apt-get", "aptitude") or "install" not in item.arguments:
+        return None
+    cuda = found.text.endswith("-cuda")
+    question = f"which torch the package `{found.text}` of the distribution is"
+    base = ScriptTorch(line=found.line, order=item.order, version=None, kind="other", question=question, by=found.text)
+    return base if cuda else msgspec.structs.replace(base, variant=CPU)
 
 
 def _of_image(image: Image) -> ScriptTorch | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -190,6 +191,9 @@ def questions(subject: Subject) -> Iterator[str]:
             yield f"line {step.line}: what CUDA {cuda.version} compiles for is not in the tables"
         if not archs and subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB):
             yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
+    for unread in subject.trace.not_understood:
+        if not unread.text or re.search(r"\b(?:pip3?|conda|mamba|uv|poetry|pixi|torch)\b", unread.text):
+            yield f"line {unread.line}: what it installs: {unread.why}"
     for found in subject.installs:
         for name in found.lists:
             beside = subject.trace.beside

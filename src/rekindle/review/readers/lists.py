@@ -14,7 +14,7 @@ from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Invocation, Scope, Trace, Word
 
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
-_SET = re.compile(r"\{%-?\s*set\s+(\w+)\s*=\s*[\"']?([^\"'%}]*?)[\"']?\s*-?%\}")
+_SET = re.compile(r"set\s+(\w+)\s*=(.*)", re.DOTALL)
 
 
 def read_requirements(trace: Trace, text: str) -> None:
@@ -46,13 +46,34 @@ def read_conda_environment(trace: Trace, text: str) -> None:
 
 def read_recipe(trace: Trace, text: str) -> None:
     """conda-build's meta.yaml and rattler-build's recipe.yaml: what the package is built and run with."""
-    values = dict(_SET.findall(text))
-    plain = re.sub(r"\{%.*?%\}", "", text)
-    plain = re.sub(r"\$?\{\{\s*([^{}]*?)\s*\}\}", lambda match: _filled(match[1], values), plain)
-    root = composed(trace, plain)
+    root = composed(trace, _plain(text))
     reader = _CondaReader(trace, text)
     if root is not None:
         reader.recipe(root)
+
+
+def _plain(text: str) -> str:
+    """The recipe without its template: what is set is filled in, and the rest of the template is left out."""
+    values: dict[str, str] = {}
+    parts: list[str] = []
+    at = 0
+    while (start := text.find("{", at)) >= 0:
+        mark = text[start : start + 2]
+        end = text.find({"{%": "%}", "{{": "}}"}[mark], start) if mark in ("{%", "{{") else -1
+        if end < 0:
+            parts.append(text[at : start + 1])
+            at = start + 1
+            if mark in ("{%", "{{"):
+                break  # nothing closes it, nor any other behind it
+            continue
+        inside = text[start + 2 : end].strip("- \t\n")
+        chosen = _SET.match(inside) if mark == "{%" else None
+        if chosen:
+            values[chosen[1]] = chosen[2].strip().strip("\"'")
+        parts.append(text[at:start].removesuffix("$") if mark == "{{" else text[at:start])
+        parts.append(_filled(inside, values) if mark == "{{" else "")
+        at = end + 2
+    return "".join([*parts, text[at:]])
 
 
 def _filled(expression: str, values: dict[str, str]) -> str:
