@@ -20,6 +20,9 @@ _ABOUT = (
     "for a GPU; repeat its commands as they are. What an answer calls UNVERIFIED is not known."
 )
 
+# No path is longer.
+_PATH = 1_000
+
 
 def server() -> MCPServer:
     made = MCPServer("rekindle", instructions=_ABOUT)
@@ -38,8 +41,12 @@ def server() -> MCPServer:
 
     @made.tool()
     def diagnose(log: str, gpu: str = "", os: str = "") -> dict[str, Any]:
-        """What went wrong in a build, install or import log. `log` is the path of a file on this computer."""
-        return _answer(lambda: api.diagnose(_here(log), gpus=[gpu] if gpu else [], os=os or None))
+        """What went wrong in a build, install or import log. `log` is a path on this computer, or the text itself.
+
+        Where no cause is known, `entities`, `judged` and `unexplained` hold what was read, what fits and the lines that
+        matter.
+        """
+        return _answer(lambda: api.diagnose(_log(log), gpus=[gpu] if gpu else [], os=os or None))
 
     @made.tool()
     def inspect(path: str) -> dict[str, Any]:
@@ -68,6 +75,12 @@ def _answer(ask: Any) -> dict[str, Any]:
     except RekindleError as error:
         return {"error": secrets(error.message), "hint": secrets(error.hint or ""), "code": error.exit_code}
     return found
+
+
+def _log(given: str) -> str | bytes:
+    """The text of a log as bytes, which nobody takes for a path."""
+    spoken = "\n" in given.strip() or len(given) > _PATH or (": " in given and not Path(given).exists())
+    return given.encode("utf-8", "replace") if spoken else str(_here(given))
 
 
 def _here(name: str) -> Path:
