@@ -127,9 +127,12 @@ def inspect(
 
 
 def diagnose(
-    where: str | Path, *, gpus: str | Sequence[str] = (), os: str | None = None, **known: Unpack[LogFacts]
+    where: str | Path | bytes, *, gpus: str | Sequence[str] = (), os: str | None = None, **known: Unpack[LogFacts]
 ) -> Diagnosis | Diagnoses:
-    """What went wrong in a log, or in every log of a folder, and what to do; user names are left out."""
+    """What went wrong in a log, or in every log of a folder, and what to do; user names are left out.
+
+    Bytes are the text of a log itself.
+    """
     from rekindle.diagnose import facts, source
 
     machine = known.get("machine")
@@ -139,6 +142,10 @@ def diagnose(
         from rekindle.machine import snapshot
 
         said = facts.of_machine(snapshot.load(machine), said)
+    if isinstance(where, bytes):
+        from rekindle.diagnose.diagnosis import diagnose_text
+
+        return source.shown(diagnose_text(where, known=said))
     return source.shown(source.diagnose(str(where), known=said))
 
 

@@ -32,17 +32,19 @@ async def _ask(*questions: tuple[str, dict[str, Any]]) -> tuple[set[str], list[d
 def test_an_assistant_gets_the_answer_of_plan_and_a_hint_for_a_wrong_name(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text("RuntimeError: CUDA error: no kernel image is available for execution on the device\n", "utf-8")
-    tools, (planned, unknown, found) = asyncio.run(
+    tools, (planned, unknown, found, heard) = asyncio.run(
         _ask(
             ("plan", {"gpu": "GTX 1080 Ti", "os": "windows"}),
             ("gpu", {"name": "GTX 9999"}),
             ("diagnose", {"log": str(log)}),
+            ("diagnose", {"log": log.read_text("utf-8")}),
         )
     )
     assert tools == {"plan", "gpu", "diagnose", "inspect", "doctor", "review"}
     assert planned["recommended"]["commands"][0].startswith("pip install torch==")
     assert unknown["code"] == 3 and unknown["hint"]
     assert found["causes"]
+<<<<<<< HEAD
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,6 @@ def test_only_what_the_user_allowed_is_read(name: str) -> None:
     )
     assert {each["code"] for each in (found, inspected, reviewed)} == {14}
     assert "below" in found["error"] and "--folder" in found["hint"]
+=======
+    assert heard["causes"] == found["causes"]
+>>>>>>> w-b

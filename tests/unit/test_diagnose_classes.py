@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.fix import MOST_WORDS
 from rekindle.knowledge.logs.signatures import LogSignature, causes
 
@@ -52,3 +53,12 @@ def test_the_first_screen_has_one_thing_to_do(label: str, signature: LogSignatur
 
 def test_nothing_is_named_without_its_name() -> None:
     assert not any("the missing program" in step.text for row in causes() for step in row.fix)
+
+
+def test_what_the_plan_leaves_out_is_said() -> None:
+    log = (
+        "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+    )
+    fix = diagnose_text(log, known=Facts(os="linux")).causes[0].fix
+    assert ("torchaudio is left out" in fix.text) is not any("torchaudio" in command for command in fix.commands)
+    assert "nvidia-smi" in fix.text

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from rekindle import api
 from rekindle.core.errors import BadInput
+from rekindle.diagnose.answer import Diagnosis
 from rekindle.diagnose.cards import in_line
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
 from rekindle.diagnose.source import Diagnoses, diagnose
+from support.command import rekindle_command
 
 
 def test_a_titan_rtx_is_no_titan() -> None:
@@ -49,3 +52,23 @@ def test_a_log_in_any_encoding_is_still_read(tmp_path: Path, encoding: str) -> N
 def test_a_log_with_a_few_zero_bytes_is_still_read() -> None:
     """A machine that lost power leaves some at the end of its log."""
     assert diagnose_text(b"nvcc fatal   : Unsupported gpu architecture 'compute_35'\n" * 4 + bytes(40)).causes
+
+
+def test_the_library_takes_the_text_of_a_log() -> None:
+    found = api.diagnose(b"OSError: CUDA_HOME environment variable is not set.\n", os="linux")
+    assert isinstance(found, Diagnosis)
+    assert found.causes[0].label == "cuda_home_unset"
+
+
+def test_nothing_recognised_is_a_bundle(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("GPU 0: NVIDIA GeForce RTX 3090\ntorch 2.8.0+cu128\nthe frobnicator refused to start\n", "utf-8")
+    out = rekindle_command("diagnose", str(log)).out
+    for part in (
+        "Read in the log:",
+        "card NVIDIA GeForce RTX 3090 (8.6)",
+        "fits",
+        "frobnicator refused",
+        "To learn more:",
+    ):
+        assert part in out

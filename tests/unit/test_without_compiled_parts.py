@@ -91,3 +91,18 @@ def test_zstandard_is_read_frame_after_frame_and_damage_is_told(frames: int) -> 
     assert zstd_opened(io.BytesIO(packed * frames)).read() == plain * frames
     with pytest.raises(zstd_error()):
         zstd_opened(io.BytesIO(packed[:4] + b"\xff" * 40)).read()
+
+
+def test_no_line_is_too_long_for_the_other_engine() -> None:
+    """Python's engine takes time with the square of a line's length: a line of four megabytes is cut before it."""
+    script = (
+        "import sys\nsys.modules['re2'] = None\n"
+        "from rekindle.core.regex import LONGEST\n"
+        "from rekindle.diagnose.diagnosis import diagnose_text\n"
+        "from rekindle.diagnose.scan import scan\n"
+        "log = b'x_y' * 1_000_000 + b'\\nOSError: CUDA_HOME environment variable is not set.\\n'\n"
+        "assert max(len(line.text) for line in scan([log]).lines) <= LONGEST + 5, LONGEST\n"
+        "print(diagnose_text(log).causes[0].label)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "cuda_home_unset", done.stderr

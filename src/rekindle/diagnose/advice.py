@@ -45,11 +45,11 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     cards_named = tuple(word for name in _names(facts) for word in ("--gpu", name))
     again = rekindle("plan", *cards_named, "--torch", str(facts.torch), system=facts.os)
     keep = f"To keep {facts.torch} you would have to compile it: `{again}`."
-    return Advice(text=f"{_sentence(route)}{_driver(route, facts)} {keep}", commands=_commands(route, facts))
+    return Advice(text=f"{_said(route, facts)} {keep}", commands=_commands(route, facts))
 
 
 def _of(route: Route, facts: Facts) -> Advice:
-    return Advice(text=f"{_sentence(route)}{_driver(route, facts)}", commands=_commands(route, facts))
+    return Advice(text=_said(route, facts), commands=_commands(route, facts))
 
 
 def _commands(route: Route, facts: Facts) -> tuple[Command, ...]:
@@ -62,6 +62,14 @@ def _commands(route: Route, facts: Facts) -> tuple[Command, ...]:
 def _install(facts: Facts, torch: str | None) -> Command:
     cards_named = tuple(word for name in _names(facts) for word in ("--gpu", name))
     return rekindle("install", *cards_named, *(("--torch", torch) if torch else ()), system=facts.os)
+
+
+def _said(route: Route, facts: Facts) -> str:
+    """What is left out is said: who uses it would miss it."""
+    bare = route.route is RouteKind.OFFICIAL_WHEEL and not route.torchaudio
+    return (
+        f"{_sentence(route)}{' torchaudio is left out: none is known for it.' if bare else ''}{_driver(route, facts)}"
+    )
 
 
 def _driver(route: Route, facts: Facts) -> str:

@@ -61,7 +61,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
-    """The first cause is the one to fix first. `wrappers` are the lines that merely report failure."""
+    """The first cause is the one to fix first. `wrappers` are the lines that merely report failure.
+
+    `next` is what would tell more, where nothing is recognised.
+    """
 
     schema: str = "rekindle.diagnose/1"
     source: str = ""
@@ -74,6 +77,7 @@ class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     facts: dict[str, str] = {}
     entities: tuple[Entity, ...] = ()
     judged: tuple[Judged, ...] = ()
+    next: tuple[str, ...] = ()
 
 
 def shown(diagnosis: Diagnosis) -> Diagnosis:

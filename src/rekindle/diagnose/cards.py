@@ -20,6 +20,7 @@ _CAPABILITY = re2.compile(
     r"|(?i:capability[ :=]{0,3}\((\d{1,2}, \d)\))"
     r"|(?i:\bSM:? (0x\d0\d)\b)"
     r"|(?i:\bArch \((\d{1,2}, \d)\))"
+    r"|\bTarget GPU SM (\d{2,3}) is not"
 )
 _PCI = re2.compile(r"(?i)\b(10de:[0-9a-f]{4})\b")
 _DEMANDED = re2.compile(

@@ -11,7 +11,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.cuda import host_compilers, toolkits
-from rekindle.knowledge.logs.import_names import distribution
+from rekindle.knowledge.logs.import_names import distribution, package_of
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine
 
@@ -44,8 +44,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
     if facts.cuda in _EARLY_TOOLSETS:
         found["early_toolset"] = _EARLY_TOOLSETS[facts.cuda]
-    if fields.get("bundled") in _BUNDLED_PACKAGES:
-        found["bundled_package"] = _BUNDLED_PACKAGES[fields["bundled"]]
+    bundled = package_of(fields.get("bundled", ""), kind="bundled")
+    if bundled:
+        found["bundled_package"] = bundled
     if fields.get("old_name") in TORCH_RENAMES:
         found["new_torch_name"] = TORCH_RENAMES[fields["old_name"]]
     found |= _ptx(fields.get("ptx_given", ""))
@@ -89,15 +90,6 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 # The newest toolset that each of the CUDA before the tables takes (`_MSC_VER` in host_config.h).
 _EARLY_TOOLSETS = {"9.0": "14.11", "9.1": "14.11", "9.2": "14.13"}
-# Debian's packages of libraries that projects bundle.
-_BUNDLED_PACKAGES = {
-    "glm": "libglm-dev",
-    "Eigen": "libeigen3-dev",
-    "fmt": "libfmt-dev",
-    "spdlog": "libspdlog-dev",
-    "pybind11": "pybind11-dev",
-    "nlohmann": "nlohmann-json3-dev",
-}
 # Names that torch's headers lost, and what stands in their place.
 TORCH_RENAMES = {
     "AT_CHECK": "TORCH_CHECK",
@@ -146,37 +138,14 @@ def _since(name: str) -> dict[str, str]:
     return {"name_cuda": found} if found else {}
 
 
-# The packages of programs that builds start: Debian's, and winget's.
-_BUILD = "build-essential"
-_TOOLS = {
-    **dict.fromkeys(("gcc", "g++", "cc", "c++", "cc1", "cc1plus", "as", "ld", "ar", "make", "collect2"), (_BUILD, "")),
-    "cmake": ("cmake", "Kitware.CMake"),
-    "git": ("git", "Git.Git"),
-    "ninja": ("ninja-build", "Ninja-build.Ninja"),
-    "gfortran": ("gfortran", ""),
-    "clang": ("clang", "LLVM.LLVM"),
-    "clang++": ("clang", "LLVM.LLVM"),
-    "ccache": ("ccache", ""),
-    "patchelf": ("patchelf", ""),
-    "swig": ("swig", ""),
-    "bison": ("bison", ""),
-    "flex": ("flex", ""),
-    "lld": ("lld", ""),
-    "rustc": ("rustc cargo", "Rustlang.Rustup"),
-    "cargo": ("rustc cargo", "Rustlang.Rustup"),
-}
-
-
 def _tool(program: str) -> dict[str, str]:
     """`x86_64-linux-gnu-gcc` and `/usr/bin/g++-12` are compilers of GCC."""
     name = re.split(r"[/\\]", program)[-1]
     plain = re.sub(r"^[\w]+-(?:conda-)?linux-gnu-|-[\d.]+$|\.exe$", "", name)
-    if plain in _TOOLS:
-        package, winget = _TOOLS[plain]
-        numbered = re.fullmatch(r"(?:gcc|g\+\+)-(\d+)", name)
-        found = {"tool_package": f"g++-{numbered[1]}" if numbered else package}
-        return found | ({"tool_winget": winget} if winget else {})
-    return {}
+    package, winget = package_of(plain, kind="tool"), package_of(plain, kind="winget")
+    numbered = re.fullmatch(r"(?:gcc|g\+\+)-(\d+)", name)
+    found = {"tool_package": f"g++-{numbered[1]}" if numbered else package} if package else {}
+    return found | ({"tool_winget": winget} if winget else {})
 
 
 def _built_with(facts: Facts) -> dict[str, str]:

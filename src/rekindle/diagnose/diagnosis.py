@@ -22,7 +22,7 @@ from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.evidence import Judged, judged
 from rekindle.diagnose.facts import Entity, Facts, gather
 from rekindle.diagnose.match import matches
-from rekindle.diagnose.outcome import Ending, judge
+from rekindle.diagnose.outcome import Ending, judge, next_steps
 from rekindle.diagnose.overcome import passed_tests, tried_again
 from rekindle.diagnose.rank import RankedCause, ranked
 from rekindle.diagnose.scan import BLOCK, KeptLines, scan, unwrapped
@@ -112,6 +112,7 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         facts=told,
         entities=tuple(_clean(entity) for entity in entities),
         judged=pairs,
+        next=next_steps({each.kind for each in entities}) if ending.outcome is LogOutcome.UNKNOWN else (),
     )
 
 

@@ -7,7 +7,6 @@ one), and fixes are written for them. A fact nobody told is None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,6 +20,8 @@ from rekindle.inputs.torch import read_torch
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
+from rekindle.knowledge.logs.signatures import FactRow, log_facts
+from rekindle.knowledge.tables import cached
 from rekindle.machine.model import Machine
 from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.stack.from_machine import situation_of
@@ -105,120 +106,10 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
-_FLAGS = frozenset({
-    "developer_prompt", "triton", "mac", "wsl", "docker", "names_torch", "portable", "importing_torch", "tcc",
-    "secure_boot", "uv", "conda", "pip_toolkit",
-    "arm", "reads_cl", "amd", "image", "jetson",
-})  # fmt: skip
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
-_WINDOWS = (
-    r"\b[A-Za-z]:\\|(?:^|[\s\"'(=])[A-Za-z]:/\w"
-    r"|\bWinError\b|\.dll\b|win_amd64|win-amd64|\.vcxproj|\bLNK\d{4}\b|\bfatal error C1\d{3}\b|\bcl\.exe\b"
-    r"|(?i:\bmingw(?:32|64)?\b)"
-    r"|\bCreateProcess\b|is not recognized as (?:an internal|the name of a cmdlet)|operable program or batch file"
-    r"|\bMSVC\b|Visual Studio|\bPS [A-Z]:|\bWindows (?:1[01]|Server)\b|\b\w+\\\\\w+\\\\\w"
-)
-_LINUX = (
-    r"(?:^|[\s\"'(:])/(?:usr|home|opt|tmp|root|lib64|lib|mnt|proc)/|(?:^|[\s\"'(=])/(?:[A-Za-z][\w.+-]*/){2,}|\blib/python3\.\d+/|\.so(?:\.\d+)*\b|linux-gnu|manylinux"
-    r"|died due to signal|Killed signal terminated|core dumped|\bNVRM:|\b(?:dmesg|lspci|modprobe|systemctl|dkms)\b"
-    r"|\bsudo \w|\bapt(?:-get)?\b|\b(?:Ubuntu|Debian|CentOS|Fedora|Arch Linux|WSL|x86_64-linux)\b"
-)
-_TORCH = (
-    r"(?i)(?:^|[^\w.-])(?:py)?torch(?:\.__version__|[ _-]version)?[ :='\"(-]{1,5}"
-    rf"v?(\d+\.\d+\.\d+)(?:\+({LINE}|cpu))?"
-)
-_PACKAGE = (
-    r"(?i)(?:failed building (?:wheel|editable) for|building (?:wheel|editable) for|failed to (?:download and )?build"
-    r"|could not build wheels for|running setup\.py install for) [`'\"]?([A-Za-z][\w.-]*[A-Za-z0-9])"
-)
-_STUDIO = (
-    r"\b([A-Za-z]:[/\\][\w .()/\\-]*?Microsoft Visual Studio[/\\](?:20\d\d|\d\d)[/\\]\w+)"
-    r"[/\\](?:VC|MSBuild|Common7)[/\\]"
-)
 # By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
 _STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
-_IMAGE = (
-    r"(^Step \d+/\d+ : |^(?:=> )?(?:ERROR )?\[[\w -]*\d+/\d+\] RUN |ERROR: failed to solve|executor failed running"
-    r"|^The command '/bin/(?:ba)?sh -c |process \"/bin/(?:ba)?sh -c |\bdocker(?:-compose| compose)?(?: \w+)? build\b)"
-)
-_READS_CL = (
-    r"(check_compiler_(?:abi|ok|is_gcc|exist)|check_msvc_cl|_is_msvc_cl|Error checking compiler version for cl"
-    r"|_inductor\S*cpp_builder|SUBPROCESS_DECODE_ARGS)"
-)
-_SEEN: tuple[tuple[str, str], ...] = (
-    ("torch", _TORCH),
-    ("torch", rf"^torch\s+(\d+\.\d+\.\d+)(?:\+({LINE}|cpu))?(?:\s|$)"),
-    ("torch", rf"^'?(\d+\.\d+\.\d+)\+({LINE}|cpu)'?$"),
-    ("torch", rf"^Version: ([1-9]\d*\.\d+\.\d+)\+({LINE}|cpu)$"),
-    ("torch", rf"^PyTorch\s{{2,}}(\d+\.\d+\.\d+)(?:\+({LINE}|cpu))?(?:\s|$)"),
-    ("variant", r"CUDA used to build PyTorch: (\d+\.\d+)"),
-    # How torch.__config__.show() says it.
-    ("variant", r"^- CUDA Runtime (\d+\.\d+)$"),
-    ("index", rf"download\.pytorch\.org/whl/(?:nightly/)?({LINE})\b"),
-    ("cuda", r"[Cc]uda compilation tools, release (\d+\.\d+)"),
-    ("cuda", r"(?i)\bCUDA[/\\]+v(\d+\.\d+)"),
-    ("cuda", r"/cuda-(\d+\.\d+)"),
-    ("cuda", r"CUDA detected: (\d+\.\d+)"),
-    ("cuda", r"Found CUDAToolkit: .*found version \"(\d+\.\d+)"),
-    ("python", r"(?:^|\b)Python[ /](\d+\.\d+)(?:\.\d+)?\b"),
-    ("python", r"\bcpython-3(\d{1,2})\b"),
-    ("python", r"\bcp3(\d{1,2})-(?:cp3|abi3)"),
-    ("python", r"python(3\.\d{1,2})/(?:site|dist)-packages"),
-    ("toolset", r"[/\\]MSVC[/\\](14\.\d\d)\.\d+"),
-    ("pip_toolkit", r"((?:site|dist)-packages[/\\]nvidia[/\\][\w/\\]*bin[/\\]nvcc)"),
-    ("studio", _STUDIO),
-    ("cl", r"\b(?:MSVC|Compiler Version) 19\.(\d)\d\."),
-    ("studio_year", r"\bVisual Studio 1[4-9] (20\d\d)\b"),
-    ("gcc", r"\bgcc version (\d{1,2})\.\d"),
-    ("gcc", r"compiler identification is GNU (\d{1,2})\."),
-    ("gcc", r"\[GCC (\d{1,2})\.\d+\.\d+\]$"),
-    ("torchvision", r"^(?:\[\w+\] )?torchvision(?:==|: ?|\s{2,})(\d+\.\d+\.\d+)"),
-    ("torchaudio", r"^(?:\[\w+\] )?torchaudio(?:==|: ?|\s{2,})(\d+\.\d+\.\d+)"),
-    ("wanted", r"(?i)tried to allocate ([\d.]+ [KMG]iB)"),
-    ("free", r"(?i)\b([\d.]+ [KMG]iB) (?:is )?free\b"),
-    ("image", _IMAGE),
-    ("status", r"(?i)\b(0xC0000[0-9A-F]{3}|32212[12]\d{4}|-10737[34]\d{4})\b"),
-    ("status_program", r"Command '(\w[\w.+-]*)' returned non-zero exit status (?:32212[12]\d{4}|-10737[34]\d{4})"),
-    ("bits", r"[/\\]Python\d+-(32)[/\\]"),
-    ("bits", r"\[MSC v\.\d+ (32|64) bit"),
-    ("driver", r"(?i)\bdriver(?: version)?[ :=]{1,3}(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\b"),
-    ("driver", r"NVIDIA UNIX \w+ (?:Open )?Kernel Module(?: for \w+)?\s+(\d{3}\.\d{2,3}(?:\.\d{2})?)\b"),
-    ("cudnn", r"(?i)\bcudnn(?: version)?[ :=v]{1,3}(\d{4,6}|\d\.\d{1,2}\.\d{1,2})\b"),
-    ("package", _PACKAGE),
-    # pip unpacks a source into a folder of its name and a random number.
-    ("package", r"[/\\]pip-(?:install|req-build)-\w+[/\\]([A-Za-z][\w.-]*?)_[0-9a-f]{8,}[/\\]"),
-    ("mac", r"(/Library/Frameworks/|\bmacosx_|\bDarwin\b|/opt/homebrew/|\.dylib\b|\bmacOS\b|\bosx-(?:64|arm64)\b)"),
-    ("wsl", r"(?i)(\bwsl2?\b|microsoft-standard|/usr/lib/wsl|/mnt/[a-z]/)"),
-    ("docker", r"(?i)(\bdocker(?:file)?\b|ERROR: failed to solve|=> ERROR \[|\bpodman\b)"),
-    ("tcc", r"(^\|?\s*\d+\s+\S.{0,40}\sTCC\s+\|)"),
-    ("secure_boot", r"(?i)(SecureBoot enabled|Secure Boot is enabled|Key was rejected by service)"),
-    ("arm", r"(?i)(\baarch64\b|\barmv[78]|\bJetson\b|\btegra\b|Raspberry Pi|linux-aarch64)"),
-    ("jetson", r"(?i)(\bJetson\b|\btegra\b|\bl4t-|\bJetPack\b)"),
-    ("program", r"[/\\](ComfyUI|text-generation-webui|stable-diffusion-webui|kohya_ss|InvokeAI|Fooocus)[\w.-]*[/\\]"),
-    ("reads_cl", _READS_CL),
-    ("names_torch", r"(?i)\b((?:py)?torch)\b"),
-    ("importing_torch", r"([/\\]torch[/\\]__init__\.py\", line \d)"),
-    ("conda", r"(?i)(\b(?:conda|mamba|micromamba) (?:install|create|activate|env)\b)"),
-    ("conda", r"(?i)([/\\]\w*conda\w*[/\\]|[/\\](?:miniforge|mambaforge)\w*[/\\])"),
-    ("uv", r"(?:^|[$>#+] ?)(uv (?:pip|sync|add|run|lock|venv)\b)"),
-    ("uv", r"([/\\]uv[/\\]builds-v\d|\buv\.lock\b)"),
-    ("uv", r"(`uv pip install [\w.-]+` into the environment)"),
-    (
-        "amd",
-        (
-            r"(\bRadeon (?:RX|Pro|VII)\b|\bAMD Instinct\b|\bgfx(?:9\d\w|1[0-2]\d\d)\b|(?i:ROCm Version: *(?:ROCm )?\d)"
-            r"|\bHIP error\b|\btorch\S*\+rocm\d)"
-        ),
-    ),
-    ("portable", r"(?i)(python_embeded[/\\]|ComfyUI_windows_portable[/\\])"),
-    ("triton", r"(?i)\b(triton|_inductor|torch\._dynamo|torchdynamo)\b"),
-)
-_CARD = r"(?i)capability|\b10de:[0-9a-f]{4}|\bSM:? 0x\d|\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b|--gpu-name"
-_PROMPT = (
-    r"VCINSTALLDIR|Developer (?:Command Prompt|PowerShell)|Native Tools Command Prompt"
-    r"|\bvcvars(?:32|64|x86_amd64|amd64_x86)\.bat|\bvcvarsall\.bat\"? +(?:x64|amd64|x86)"
-)
 
 
 def told(
@@ -286,7 +177,8 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
         entities.setdefault((kind, value), Entity(kind=kind, value=value, line=line, read=read))
 
     for number, text in lines:
-        for name, pattern in _in(text):
+        for row, pattern in _in(text):
+            name = row.name
             if name in systems:
                 systems[name] += name == "windows" or _INDEX_PATH not in text
             elif name == "card":
@@ -298,10 +190,10 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                 for word in cards.unread(text) if card is None else ():
                     note("card", word, number, read=False)
             else:
-                told = _read(name, pattern, text)
+                told = _read(row, pattern, text)
                 if name not in found:
                     found |= told
-                if name in _ENTITIES:
+                if row.listed and told:
                     note(name, "+".join(str(each) for each in told.values()), number)
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
@@ -310,11 +202,6 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
 
 
-# What is listed by name and line; the rest of the facts is yes or no.
-_ENTITIES = frozenset({
-    "torch", "torchvision", "torchaudio", "cuda", "python", "toolset", "gcc", "driver", "cudnn", "index", "variant",
-    "package", "studio", "status",
-})  # fmt: skip
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 
@@ -326,11 +213,11 @@ def _much_free(wanted: str | None, free: str | None) -> bool | None:
     return have > 1024 and have > 4 * need
 
 
-def _read(name: str, pattern: re2._Regexp, text: str) -> dict[str, object]:
-    match = pattern.search(text)
+def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
+    name, match = row.name, pattern.search(text)
     if match is None:
         return {}
-    if name in _FLAGS:
+    if row.flag:
         return {name: True}
     value = match.group(1)
     if name == "python" and "." not in value:
@@ -364,17 +251,17 @@ def _over(facts: Facts, known: Facts) -> Facts:
     return msgspec.structs.replace(facts, **told)
 
 
-def _in(text: str) -> list[tuple[str, re2._Regexp]]:
+def _in(text: str) -> list[tuple[FactRow, re2._Regexp]]:
     """Which of the patterns are in a line: one pass for all of them."""
     patterns, entries = _patterns()
     return [entries[index] for index in sorted(patterns.Match(text[:_LONGEST]) or ())]
 
 
-@lru_cache(maxsize=1)
-def _patterns() -> tuple[re2.Set, tuple[tuple[str, re2._Regexp], ...]]:
-    named = (("windows", _WINDOWS), ("linux", _LINUX), ("card", _CARD), ("developer_prompt", _PROMPT), *_SEEN)
+@cached
+def _patterns() -> tuple[re2.Set, tuple[tuple[FactRow, re2._Regexp], ...]]:
+    named = [(row, pattern.replace("{LINE}", LINE)) for row in log_facts() for pattern in row.match]
     every = re2.Set.SearchSet(re2.Options())
     for _, pattern in named:
         every.Add(pattern)
     every.Compile()
-    return every, tuple((name, re2.compile(pattern)) for name, pattern in named)
+    return every, tuple((row, re2.compile(pattern)) for row, pattern in named)

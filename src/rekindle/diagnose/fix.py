@@ -80,7 +80,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> tuple[Fix
 
 
 def _apart(steps: list[Fix]) -> list[Fix]:
-    """The first step, with what follows as far as a screen has room and there is one command; the others after it."""
+    """The first step, with what goes on from it as far as a screen has room; the others after it."""
     if not steps:
         return []
     first = steps.pop(0)
@@ -88,7 +88,9 @@ def _apart(steps: list[Fix]) -> list[Fix]:
     left = Fix(text=rest or "Then:", commands=first.commands[1:]) if rest or len(first.commands) > 1 else None
     first = Fix(text=text, commands=first.commands[:1])
     while steps and not left and len(f"{first.text} {steps[0].text}".split()) <= MOST_WORDS:
-        if len({*first.commands, *steps[0].commands}) > 1:
+        # What goes on, and the command for what was said; another way is for whom the first does not help.
+        goes_on = steps[0].text.startswith("Then") and not steps[0].commands
+        if not goes_on and (first.commands or len(steps[0].commands) != 1):
             break
         after = steps.pop(0)
         first = Fix(text=f"{first.text} {after.text}", commands=first.commands or after.commands)

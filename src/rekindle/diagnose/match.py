@@ -27,7 +27,7 @@ _FRAME = re2.compile(
 _IMPORTED = re2.compile(r"^(?:>>> )?(?:from|import) ([A-Za-z]\w*)")
 _COMPILED_PART = re2.compile(r"^(?:>>> )?from ([A-Za-z]\w*)(?:\.\w+)* import _(?:C|ext)\b")
 # A compiled file of a package, and a compiled module by its name.
-_COMPILED = re2.compile(r"""(?:site|dist)-packages[/\\]([A-Za-z]\w*)[^\s:'"]*\.(?:so|pyd)\b""")
+_COMPILED = re2.compile(r"""(?:site|dist)-packages[/\\]([A-Za-z]\w*)(?:[/\\] ?)?[^\s:'"]*\.(?:so|pyd|dll)\b""")
 _IMPORTING = re2.compile(r"DLL load failed while importing (\w+)")
 # Folders of packages in which other packages' libraries lie.
 _SHARED_FOLDERS = frozenset({"nvidia", "torch", "numpy"})
@@ -78,7 +78,6 @@ def compiled(pattern: str) -> re2._Regexp:
 
 def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
     """Every signature that holds anywhere, each at the first event of each job that shows it."""
-    everything = "\n".join(event.text for event in events)
     held: dict[tuple[str, str], bool] = {}
     world = World(fields={}, values={}, facts=facts_of(facts))
     found: list[SignatureMatch] = []
@@ -93,7 +92,7 @@ def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
             key = (row.id, signature.id, event.job)
             if key in seen or (signature.when and not holds(signature.when, world)):
                 continue
-            if not _log_allows(signature, everything, held) or not _near(signature, events, index):
+            if not _log_allows(signature, events, held) or not _near(signature, events, index):
                 continue
             seen.add(key)
             fields = _fields(signature.match, text) | _near_fields(signature, events, index)
@@ -149,11 +148,14 @@ def failing_module(events: Sequence[Event], index: int) -> str:
     return "torch"
 
 
-def _log_allows(signature: LogSignature, everything: str, held: dict[tuple[str, str], bool]) -> bool:
+def _log_allows(signature: LogSignature, events: Sequence[Event], held: dict[tuple[str, str], bool]) -> bool:
     def has(pattern: str) -> bool:
         key = (signature.id, pattern)
         if key not in held:
-            held[key] = compiled(f"(?m:{pattern})").search(everything) is not None
+            texts = (
+                ["\n".join(event.text for event in events)] if r"\n" in pattern else [event.text for event in events]
+            )
+            held[key] = any(compiled(pattern).search(text) for text in texts)
         return held[key]
 
     return all(has(pattern) for pattern in signature.log) and not any(has(pattern) for pattern in signature.absent)

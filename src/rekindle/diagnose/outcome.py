@@ -123,3 +123,13 @@ def _looks(event: Event) -> int:
 def _harmless(event: Event) -> bool:
     """PowerShell reports whatever a program writes on stderr as an error of its own."""
     return event.tool == "powershell"
+
+
+def next_steps(kinds: Set[str]) -> tuple[str, ...]:
+    """What would tell more where nothing is recognised. `kinds` are the things that the log names."""
+    steps = ["run it again into a file with all of its output (`... > log.txt 2>&1`), one job at a time for a build"]
+    if not {"card", "driver"} <= kinds:
+        steps.append("`rekindle doctor` where it failed: card, driver, toolkit and torch")
+    if kinds & {"torch", "package"}:
+        steps.append("`rekindle audit` in the environment: compiled modules that cannot run on the card")
+    return (*steps, "post the lines above with `--markdown`, or give `--json` to an assistant")

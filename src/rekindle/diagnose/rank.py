@@ -14,6 +14,8 @@ from rekindle.diagnose.match import SignatureMatch
 from rekindle.diagnose.outcome import judge
 
 _FAINT = 15
+# From here on a message has few other causes.
+_SPECIFIC = 75
 # A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
 _COMPILING = re.compile(
     r"\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|inl)(?:\(\d+(?:,\d+)?\)\s?|(?::\d+){1,2}): (?:fatal )?error"
@@ -58,7 +60,9 @@ def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequenc
     if entry.sure != LIKELY or rivals:
         return entry
     errors = [event.number for event in events if event.kind is LineKind.ERROR]
-    last = entry.first.event.kind is LineKind.ERROR and entry.first.event.number >= max(errors, default=0)
+    first = entry.first
+    last = first.event.kind is LineKind.ERROR and first.event.number >= max(errors, default=0)
+    last = last and first.signature.weight >= _SPECIFIC
     return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
 
 

@@ -49,19 +49,8 @@ def _bundle(diagnosis: Diagnosis) -> str:
     pairs = [f"  {pair.pair}: {pair.verdict} ({pair.text})" for pair in diagnosis.judged]
     groups = (("Read in the log:", read), ("Not known to Rekindle:", unread), ("Held against the tables:", pairs))
     parts = ["\n".join([title, *lines]) for title, lines in groups if lines]
-    parts.append("To learn more:\n" + "\n".join(f"  - {step}" for step in _next(diagnosis)))
+    parts.append("\n".join(["To learn more:", *(wrap(step, first="  - ", indent="    ") for step in diagnosis.next)]))
     return "\n\n".join(parts)
-
-
-def _next(diagnosis: Diagnosis) -> list[str]:
-    """What would tell more, for what is not known yet."""
-    kinds = {each.kind for each in diagnosis.entities}
-    steps = ["run it again into a file with all of its output (`... > log.txt 2>&1`), one job at a time for a build"]
-    if "card" not in kinds or "driver" not in kinds:
-        steps.append("`rekindle doctor` where it failed: card, driver, toolkit and torch")
-    if "torch" in kinds or "package" in kinds:
-        steps.append("`rekindle audit` in the environment: compiled modules that cannot run on the card")
-    return [*steps, "post the lines above with `--markdown`, or give `--json` to an assistant"]
 
 
 def markdown(diagnosis: Diagnosis) -> str:

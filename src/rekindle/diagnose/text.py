@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from rekindle.core.regex import re2
+from rekindle.core.regex import LONGEST, re2
 from rekindle.knowledge.logs.signatures import log_words
 from rekindle.knowledge.tables import cached
 
@@ -135,8 +135,8 @@ def is_binary(data: bytes) -> bool:
 
 def readable(line: bytes) -> str:
     """One raw line as text without control characters, and at most a few thousand characters of it."""
-    if len(line) > 12_000:
-        line = line[:6_000] + b" ... " + line[-6_000:]
+    if len(line) > LONGEST:
+        line = line[: LONGEST // 2] + b" ... " + line[-LONGEST // 2 :]
     if b"\r" in line:
         # A progress bar rewrites its line: what stands at the end is what the user saw.
         line = next((part for part in reversed(line.split(b"\r")) if part.strip()), b"")

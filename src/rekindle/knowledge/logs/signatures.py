@@ -104,17 +104,11 @@ class LineRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     match: tuple[str, ...]
 
 
-class _Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A condition with a name, for several steps."""
-
-    name: str
-    means: str
-
-
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     family: str
     cause: tuple[CauseRow, ...]
-    term: tuple[_Term, ...] = ()
+    terms: dict[str, str] = {}
+    """Conditions with a name, for several steps."""
 
 
 @cached
@@ -129,7 +123,7 @@ def causes() -> tuple[CauseRow, ...]:
 
 @cached
 def terms() -> dict[str, str]:
-    return {term.name: term.means for name in FAMILIES for term in decided(f"signatures/{name}", _File).term}
+    return {name: means for each in FAMILIES for name, means in decided(f"signatures/{each}", _File).terms.items()}
 
 
 class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,13 +133,30 @@ class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     means: str
 
 
+class FactRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a fact shows itself: the first group of a pattern is its value. `{LINE}` stands for the name of a CUDA line.
+
+    `flag`: it is only yes or no. `listed`: it is named with its line.
+    """
+
+    name: str
+    match: tuple[str, ...]
+    flag: bool = False
+    listed: bool = False
+
+
 class _Lines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     row: tuple[LineRow, ...]
     word: tuple[WordRow, ...]
+    fact: tuple[FactRow, ...]
 
 
 def log_lines() -> tuple[LineRow, ...]:
     return decided("log_lines", _Lines).row
+
+
+def log_facts() -> tuple[FactRow, ...]:
+    return decided("log_lines", _Lines).fact
 
 
 def log_words() -> tuple[WordRow, ...]:
