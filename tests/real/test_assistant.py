@@ -44,7 +44,7 @@ def test_an_assistant_gets_the_answer_of_plan_and_a_hint_for_a_wrong_name(tmp_pa
     assert planned["recommended"]["commands"][0].startswith("pip install torch==")
     assert unknown["code"] == 3 and unknown["hint"]
     assert found["causes"]
-<<<<<<< HEAD
+    assert heard["causes"] == found["causes"]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,3 @@ def test_only_what_the_user_allowed_is_read(name: str) -> None:
     )
     assert {each["code"] for each in (found, inspected, reviewed)} == {14}
     assert "below" in found["error"] and "--folder" in found["hint"]
-=======
-    assert heard["causes"] == found["causes"]
->>>>>>> w-b

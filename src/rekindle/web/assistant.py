@@ -32,6 +32,11 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
     def here(name: str) -> Path:
         return _here(name, allowed)
 
+    def read(given: str) -> str | bytes:
+        """The text of a log as bytes, which nobody takes for a path."""
+        spoken = "\n" in given.strip() or len(given) > _PATH or ": " in given
+        return given.encode("utf-8", "replace") if spoken else str(here(given))
+
     made = MCPServer("rekindle", instructions=_ABOUT)
 
     @made.tool()
@@ -48,17 +53,12 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
 
     @made.tool()
     def diagnose(log: str, gpu: str = "", os: str = "") -> dict[str, Any]:
-<<<<<<< HEAD
-        """What went wrong in a build, install or import log. `log` is the path of a file on this computer."""
-        return _answer(lambda: api.diagnose(here(log), gpus=[gpu] if gpu else [], os=os or None))
-=======
         """What went wrong in a build, install or import log. `log` is a path on this computer, or the text itself.
 
         Where no cause is known, `entities`, `judged` and `unexplained` hold what was read, what fits and the lines that
         matter.
         """
-        return _answer(lambda: api.diagnose(_log(log), gpus=[gpu] if gpu else [], os=os or None))
->>>>>>> w-b
+        return _answer(lambda: api.diagnose(read(log), gpus=[gpu] if gpu else [], os=os or None))
 
     @made.tool()
     def inspect(path: str) -> dict[str, Any]:
@@ -89,24 +89,12 @@ def _answer(ask: Any) -> dict[str, Any]:
     return found
 
 
-<<<<<<< HEAD
 def _here(name: str, allowed: Sequence[Path]) -> Path:
     """A file or folder of this computer, below what the user allowed. Not an address, which an assistant could be
     talked into: Windows logs on to the host of `\\\\host\\share` before anything is read. Not a pipe or a device, which
     has no end; not standard input, which is the assistant's own.
     """
     shared = name.replace("\\", "/").startswith("//")
-=======
-def _log(given: str) -> str | bytes:
-    """The text of a log as bytes, which nobody takes for a path."""
-    spoken = "\n" in given.strip() or len(given) > _PATH or (": " in given and not Path(given).exists())
-    return given.encode("utf-8", "replace") if spoken else str(_here(given))
-
-
-def _here(name: str) -> Path:
-    """A file or folder of this computer. Not an address, which an assistant could be talked into; not a pipe or a
-    device, which has no end; not standard input, which is the assistant's own."""
->>>>>>> w-b
     path = Path(name)
     try:
         inside = not shared and any(path.resolve().is_relative_to(folder) for folder in allowed)
