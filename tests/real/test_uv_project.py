@@ -81,18 +81,8 @@ def test_install_beside_a_lock_says_that_sync_would_undo_it(uv: str, tmp_path: P
 
 def test_uv_makes_the_lock_that_plan_cannot(uv: str, tmp_path: Path) -> None:
     """`--as pylock` is refused with two commands: the second writes every file with its hash, and uv takes it."""
-    asked = (
-        "plan",
-        "--gpu",
-        "RTX 4090",
-        "--os",
-        "linux",
-        "--python",
-        PYTHON,
-        "--torch",
-        "2.15.0",
-        "--configured-index",
-    )
+    place = ("--gpu", "RTX 4090", "--os", "linux", "--python", PYTHON)
+    asked = ("plan", *place, "--torch", "2.15.0", "--configured-index")
     refused = rekindle_command(*asked, "--as", "pylock")
     assert refused.code == 2 and f"uv pip compile requirements.txt --python-version {PYTHON}" in refused.err
     wishes = tmp_path / "requirements.txt"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import rekindle
+from rekindle.core import codec
 
 TABLES = Path(rekindle.__file__).parent / "knowledge" / "torch"
 _PIN = re.compile(r"(torch|torchvision|torchaudio)==([0-9.]+)(?:\+(\w+))?\Z")
@@ -37,6 +38,8 @@ def _exists(pin: str, route: dict[str, Any], system: str, machine: str) -> bool:
     line = local or route["variant"]
     if route["index_url"] and local and not route["index_url"].endswith(f"/{local}"):
         return False
+    if _early(project, version, line, system):
+        return machine == "x86_64"
     if project == "torch":
         return _torch(version, line, route["python"], system, machine)
     return any(
@@ -47,6 +50,12 @@ def _exists(pin: str, route: dict[str, Any], system: str, machine: str) -> bool:
         and route["python"] in row["pythons"]
         for row in _rows("companions.json", "companions")
     )
+
+
+def _early(project: str, version: str, line: str, system: str) -> bool:
+    """A wheel of a release before those of the tables."""
+    rows = codec.from_toml((TABLES / "old_lines.toml").read_bytes(), dict[str, Any])["line"]
+    return any((row.get(project), row["variant"], row["system"]) == (version, line, system) for row in rows)
 
 
 def _torch(version: str, line: str, python: str, system: str, machine: str) -> bool:
@@ -97,6 +106,8 @@ def _how(pin: str, route: dict[str, Any], system: str, machine: str) -> str:
         return "UNVERIFIED"
     project, version, local = match.groups()
     line = local or route["variant"]
+    if _early(project, version, line, system):
+        return "script"
     if project != "torch":
         rows = _rows("companions.json", "companions")
         wanted = (project, version, line, system, machine)

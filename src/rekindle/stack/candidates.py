@@ -254,5 +254,5 @@ def _needs(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejec
         for row in map(capabilities.need, wish.needs)
         for card in situation.cards
         for capability in card.capabilities
-        if capability < row.floor
+        if not has(row.id, capability)
     ]
