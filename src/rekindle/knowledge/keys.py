@@ -54,6 +54,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "switch": ("name",),
         "renamed": ("old",),
         "pins_torch": ("packages",),
+        "needs_torch": ("packages",),
+        "line": ("rule", "pattern"),
         "extension": ("name",),
         "outside": ("name",),
     },
