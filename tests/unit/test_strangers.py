@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -314,3 +315,24 @@ def test_a_debian_package_with_an_impossible_size(tmp_path: Path, size: str) -> 
     path.write_bytes(b"!<arch>\n" + header + b"x" * 60)
     with pytest.raises(BadInput):
         list(unpacking.entries(path))
+
+
+def test_a_log_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    """Four gigabytes of nothing lay in eight megabytes."""
+    log = tmp_path / "build.log.gz"
+    with gzip.open(log, "wb", compresslevel=9) as stream:
+        for _ in range(120):
+            stream.write(b"\n" * (1 << 20))
+    seen = rekindle_command("diagnose", str(log))
+    assert (seen.code, "unpacks to more than" in seen.err) == (4, True)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="a shell's pipes are of POSIX")
+def test_what_a_shell_hands_over_is_read_once() -> None:
+    """`rekindle diagnose <(make 2>&1)`: the first bytes were lost."""
+    reading, writing = os.pipe()
+    os.write(writing, b"nvcc fatal   : Unsupported gpu architecture 'compute_35'\n")
+    os.close(writing)
+    seen = rekindle_command("diagnose", f"/dev/fd/{reading}", "--json")
+    os.close(reading)
+    assert seen.json()["causes"][0]["evidence"][0]["text"].startswith("nvcc fatal")

@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.command import rekindle
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound, RekindleError
@@ -235,8 +236,18 @@ def _evidence(event: Event) -> EvidenceLine:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     try:
-        with _opened(path) as stream:
+        files.ordinary(path)
+        most = _SPARE + _RATIO * path.stat().st_size
+        with path.open("rb") as raw:
+            # By what is inside, not by the name: CI systems hand out `.log` files that are packed. Opened once: what a
+            # shell hands over (`<(…)`) cannot be read again.
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
             while block := stream.read(BLOCK):
+                most -= len(block) if packed else 0
+                if most < 0:
+                    message = f"`{path}` unpacks to more than {_RATIO} times its size"
+                    raise BadInput(message, hint="if that is right, unpack it yourself and name the log")
                 yield block
     except FileNotFoundError as error:
         hint = "check the path; quote it if it has spaces; `-` reads standard input"
@@ -249,14 +260,9 @@ def _blocks(path: Path) -> Iterator[bytes]:
         raise NotFound(message, hint="check the permissions of the file") from error
 
 
-def _opened(path: Path) -> BinaryIO:
-    """By what is inside, not by the name: CI systems hand out `.log` files that are packed."""
-    with path.open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
-
-
 _MOST_MISSING = 4
+# Deflate reaches 1,032:1 on nothing but zeros; logs of repeated lines were seen at 60:1.
+_RATIO, _SPARE = 100, 64 << 20
 
 
 def _really_missing(named: str) -> tuple[str, ...]:
