@@ -1,12 +1,11 @@
 """Writes a page for every cause that `rekindle diagnose` knows, and their index, from the signature data.
 
-`--check` only says whether the committed pages are current.
+They are made when the documentation is built: mkdocs calls `on_pre_build`. `python -m tools.causes` makes them to look at.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -75,24 +74,15 @@ def _title(label: str) -> str:
     return row.title if row else ""
 
 
-def main() -> int:
-    check = "--check" in sys.argv
+def on_pre_build(config: object) -> None:
     wanted = pages()
     PAGES.mkdir(parents=True, exist_ok=True)
-    stale = [name for name, text in wanted.items() if not _same(PAGES / name, text)]
-    gone = [path for path in PAGES.glob("*.md") if path.name not in wanted]
-    if not check:
-        for name in stale:
-            (PAGES / name).write_text(wanted[name], encoding="utf-8", newline="\n")
-        for path in gone:
+    for path in PAGES.glob("*.md"):
+        if path.name not in wanted:
             path.unlink()
-    print(f"{len(stale) + len(gone)} pages {'are stale' if check else 'written'} of {len(wanted)}")
-    return int(check and bool(stale or gone))
-
-
-def _same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+    for name, text in wanted.items():
+        (PAGES / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    on_pre_build(None)

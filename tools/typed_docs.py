@@ -36,8 +36,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/guides/*.md", "docs/concepts/*.md", "docs/internals/*.md",
-         "docs/builds/*.md")  # fmt: skip
+_FOLDERS = ("guides", "concepts", "internals", "builds")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/index.md", *(f"docs/{folder}/*.md" for folder in _FOLDERS))
 LONGEST = 300.0
 """Seconds for one command of a guide."""
 _COMMENT = re.compile(r"<!--\s*(not typed|typed):\s*(.*?)\s*-->")
