@@ -1,6 +1,6 @@
 """Writes a page for every cause that `rekindle diagnose` knows, and their index, from the signature data.
 
-They are made when the documentation is built: mkdocs calls `on_pre_build`. `python -m tools.causes` makes them to look at.
+They are made when the documentation is built: mkdocs calls `on_pre_build`. `python -m tools.causes` makes them too.
 """
 
 from __future__ import annotations
