@@ -281,3 +281,13 @@ def test_the_json_answer_has_before_and_after_of_every_variable() -> None:
     answer = rekindle_command("env", "--machine", snapshot, "--torch", "1.12.1", "--cuda", "11.4", "--json").json()
     path = next(each for each in answer["variables"] if each["name"] == "PATH")
     assert "v11.8" in path["before"] and "v11.8" not in path["after"] and path["why"]
+
+
+def test_env_and_plan_list_the_same_architectures() -> None:
+    """`plan` said 12.0+PTX and `env` 12.0, for the same card, driver and CUDA."""
+    snapshot = str(MACHINES / "rtx5070-windows.json")
+    words = ("--machine", snapshot, "--torch", "2.7.1", "--cuda", "12.9")
+    env = rekindle_command("env", *words, "--json").json()
+    listed = next(each["after"] for each in env["variables"] if each["name"] == "TORCH_CUDA_ARCH_LIST")
+    planned = rekindle_command("plan", *words, "--prefer", "newest", "--json").json()
+    assert {route["arch_list"] for route in planned["routes"] if route["route"] == "source-build"} == {listed}

@@ -17,6 +17,8 @@ from rekindle.build.configure.request import BuildFile, BuildRequest
 from rekindle.build.run import build as whole
 from rekindle.build.run.choices import Choices
 from rekindle.build.run.folders import folder_of, without_spaces
+from rekindle.compat.driver_cuda import newest_full
+from rekindle.compat.toolkit_card import arch_list
 from rekindle.core import console, files
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding
@@ -160,9 +162,14 @@ def _wanted(command: EnvCommand, seen: Machine) -> BuildFile:
     from rekindle.knowledge.gpu.gpus import capabilities_of
 
     named = capabilities_of(command.gpus)
-    listed = ";".join(str(capability) for capability in sorted({*named} or {*seen.capabilities}))
     torch, cuda = with_cuda(command.torch, command.cuda)
     chosen = seen.toolkit if cuda is None and seen.toolkit else None
+    version = cuda or (chosen.version if chosen else None)
+    cards = {*named} or {*seen.capabilities}
+    listed = ";".join(map(str, sorted(cards)))
+    if version is not None:
+        full = newest_full(seen.driven_by) if seen.driven_by else version
+        listed = arch_list(cards, version.major_minor, jit=full is not None and full >= version.major_minor)
     return BuildFile(
         source=".",
         torch=torch.release if command.torch else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName
@@ -28,6 +28,22 @@ def compiles(cuda: Version, card: Capability, name: str, *, own: Iterable[Target
         return Fits()
     sentence = f"CUDA {cuda.major_minor} cannot compile for {name}: {_spoken(card)}"
     return Clash(sentence=sentence, source=_SOURCE, changes=_others(card))
+
+
+def arch_list(cards: Collection[Capability], cuda: Version, *, jit: bool) -> str:
+    """`8.6;12.0+PTX`: PTX goes with the newest card where it can be of use, that is
+
+    - the driver compiles this toolkit's PTX (`jit`; by minor-version compatibility alone it does not), and
+    - the card is of the newest generation that the toolkit knows: a card that comes after it is then served by JIT.
+      After an older one (Kepler, Pascal) every newer card has wheels with native code, and PTX would only cost time.
+    """
+    try:
+        frontier = max(target.capability.major for target in toolkits.toolkit(cuda).plain)
+    except UnknownName:
+        frontier = 0
+    newest = max(cards, default=None)
+    ptx = jit and newest is not None and newest.major == frontier
+    return ";".join(f"{card}{'+PTX' if ptx and card == newest else ''}" for card in sorted(cards))
 
 
 @cached

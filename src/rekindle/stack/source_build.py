@@ -9,6 +9,7 @@ import msgspec
 from rekindle.compat.driver_card import Window
 from rekindle.compat.host_compiler import gcc_majors, takes_msvc, toolset_range
 from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.toolkit_card import arch_list as listed
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
@@ -152,7 +153,7 @@ def _built(
     chosen = choose_cudnn(release, version, toolkit, situation)
     toolset = _toolset(release, toolkit, situation, wish)
     proof = _proof(version, toolkit.version, situation.system, situation.oldest)
-    arch_list = _arch_list(situation, toolkit, driving)
+    arch_list = listed(situation.capabilities, toolkit.version, jit=driving.jit)
     loses: list[str] = []
     if chosen is None:
         loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
@@ -194,21 +195,6 @@ def _built(
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
     return BuiltRoute(route=route, proof=proof)
-
-
-def _arch_list(situation: Situation, toolkit: Toolkit, driving: Driving) -> str:
-    """`8.6;12.0+PTX`: PTX goes with the newest card where it can be of use, that is
-
-    - the driver compiles this toolkit's PTX (by minor-version compatibility alone it does not), and
-    - the card is of the newest generation that the toolkit knows: a card that comes after it is then served by JIT.
-      After an older one (Kepler, Pascal) every newer card has wheels with native code, and PTX would only cost time.
-    """
-    newest = max(situation.capabilities)
-    frontier = max(target.capability.major for target in toolkit.plain)
-    ptx = driving.jit and newest.major == frontier
-    return ";".join(
-        f"{capability}{'+PTX' if ptx and capability == newest else ''}" for capability in situation.capabilities
-    )
 
 
 def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Version | None:
