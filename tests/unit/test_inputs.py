@@ -349,9 +349,17 @@ def test_another_python_is_no_reason_where_the_release_takes_this_one_too() -> N
 
 def test_the_headline_says_what_the_evidence_says() -> None:
     seen = " ".join(rekindle_command("plan", "--gpu", "RTX A2000", "--os", "windows", "--torch", "2.7.1").out.split())
-    assert "reported from real machines" in seen
-    assert "(as real machines print it; not yet confirmed on the file)" in seen
-    assert "from its build script" not in seen
+    assert "official-wheel: the official wheel torch 2.7.1+cu126 evidence reported from real machines torch" in seen
+
+
+@pytest.mark.parametrize("card", ["GTX 1080 Ti", "Tesla K80", "V100", "Tesla K40c", "RTX 5090", "GTX 650 Ti"])
+@pytest.mark.parametrize("system", ["linux", "windows"])
+def test_no_headline_doubts_itself(card: str, system: str) -> None:
+    """It ended in `not yet confirmed`; how it is known stands in one line below it."""
+    lines = rekindle_command("plan", "--gpu", card, "--os", system).out.splitlines()
+    head = lines.index("") + 1
+    assert "confirmed" not in lines[head]
+    assert lines[head + 1].split()[0] == "evidence"
 
 
 @pytest.mark.parametrize("name", ["GeForce 9800 GT", "GTX 285", "gt 240", "Quadro FX 3700"])

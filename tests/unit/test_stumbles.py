@@ -46,7 +46,7 @@ def test_a_wheel_of_another_release_comes_before_hours_of_compiling(
     fix = diagnosed(monkeypatch, NO_KERNEL.format(card=card, sm=sm, torch=torch), "--os", "windows")
     commands = fix["commands"]
     assert isinstance(commands, list) and commands[0].startswith(command)
-    assert f"--torch {torch.partition('+')[0]}`" in str(fix["more"])
+    assert f"--torch {torch.partition('+')[0]}`" in str(fix)
 
 
 def test_a_portable_program_gets_the_line_for_its_own_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def _wheels(rows: tuple[ServingWheel, ...]) -> str:
     whole = next((row for row in rows if not row.loses), None)
     first = whole or rows[0]
     text = _wheel(first) + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
-    sure = "" if first.evidence.confirmed else " (by the build scripts: not yet confirmed)"
+    sure = "" if first.evidence.confirmed else " (by the build scripts)"
     if rows[0] is not first:
         text += f"; newer, and losing something: {_wheel(rows[0])}"
     return text + sure

@@ -127,5 +127,7 @@ def _route(situation: Situation, wish: Wish) -> Route | None:
 
 
 def _sentence(route: Route) -> str:
+    if route.known_from:
+        return f"What runs on it: {route.summary} (evidence: {route.known_from})."
     text = route.summary[:1].upper() + route.summary[1:]
     return text if text.endswith(".") else text + "."

@@ -26,6 +26,7 @@ def _verdict(answer: DoctorReport) -> list[str]:
         return []
     works = verdict.route is not RouteKind.NONE
     lines = [console.wrap(verdict.summary, indent=_COLUMN, first="Will work  " if works else "Verdict    ")]
+    lines += [console.wrap(verdict.known_from, indent=_COLUMN, first="Evidence   ")] if verdict.known_from else []
     lines += [console.wrap(f"without {loss}", indent=_COLUMN) for loss in verdict.loses]
     lines += [console.wrap(f"UNVERIFIED: {what}", indent=_COLUMN) for what in verdict.unverified]
     if answer.next is None or answer.next.commands != verdict.commands:

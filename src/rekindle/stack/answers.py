@@ -191,6 +191,7 @@ def missing(piece: Missing) -> str:
 
 def facts(route: Route, *, everything: bool) -> list[tuple[str, str]]:
     return [
+        ("evidence", route.known_from),
         ("torch", route.version if route.torch else ""),
         ("cuda", str(route.cuda or "")),
         ("cudnn", str(route.cudnn or "")),
@@ -199,7 +200,6 @@ def facts(route: Route, *, everything: bool) -> list[tuple[str, str]]:
         ("toolset", route.toolset or ""),
         ("built for", route.arch_list or ""),
         ("takes", takes(route)),
-        ("evidence", route.evidence.phrase if route.torch else ""),
     ]
 
 

@@ -19,6 +19,7 @@ from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs, runs
+from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import releases
 from rekindle.stack import containers, jetson, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
@@ -162,7 +163,8 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
         driver_detail=driving.detail,
         driver_jit=driving.jit,
         loses=loses,
-        summary=f"torch {have.version}, which is installed already, has code for the card{but}",
+        summary=f"torch {have.version}, which is installed already{but}",
+        evidence=Evidence.BINARY,
         commands=lower,
         lacks=lacks(situation),
         targets=tuple(str(target) for target in whole),

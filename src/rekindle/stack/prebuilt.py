@@ -12,7 +12,6 @@ from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.cuda import cudnn, toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
-from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
@@ -223,7 +222,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         targets=tuple(str(target) for target in offer.targets),
         on_configured_index=offer.on_configured_index,
         consent=offer.route is not RouteKind.COMMUNITY,
-        summary=_summary(offer, situation),
+        summary=_summary(offer),
     )
 
 
@@ -254,21 +253,15 @@ def _companions(offer: Offer, python: str | None) -> dict[str, str]:
     return {project: row.version for project, row in rows.items() if row is not None}
 
 
-def _summary(offer: Offer, situation: Situation) -> str:
-    cards = " and ".join(dict.fromkeys(card.name for card in situation.cards))
-    if offer.evidence.confirmed:
-        says, sure = "has code", ""
-    elif offer.evidence is Evidence.FIELD:
-        says, sure = "should have code", " (as real machines print it; not yet confirmed on the file)"
-    else:
-        says, sure = "should have code", " (from its build script; not yet confirmed on the file)"
+def _summary(offer: Offer) -> str:
+    """What will be installed; how that is known is `Route.known_from`."""
     kind = {
         RouteKind.OFFICIAL_WHEEL: "the official wheel",
         RouteKind.CONDA_FORGE: "the package",
         RouteKind.SHELF: "the wheel",
         RouteKind.COMMUNITY: "the wheel",
     }.get(offer.route, "")
-    return f"{kind} {offer.label} {says} for {cards}{sure}"
+    return f"{kind} {offer.label}".strip()
 
 
 def _arch_words(offer: Offer) -> list[str]:

@@ -89,6 +89,12 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in Stack.__struct_fields__}
 
 
+_SCRIPTS = {
+    RouteKind.OFFICIAL_WHEEL: "PyTorch's build script of that release",
+    RouteKind.CONDA_FORGE: "conda-forge's build script of that package",
+}
+
+
 class Route(Stack, frozen=True, kw_only=True):
     """A way to a stack. `lacks` is what no PyTorch can do on the card.
 
@@ -119,6 +125,19 @@ class Route(Stack, frozen=True, kw_only=True):
     consent: bool = True
     """False: it needs a person's word before it is recommended."""
     change: Change | None = None
+
+    @property
+    def known_from(self) -> str:
+        """How it is known, in words: the line under what will be installed."""
+        if not self.torch:
+            return ""
+        words = {
+            Evidence.BINARY: "read off the real file",
+            Evidence.FIELD: "reported from real machines",
+            Evidence.SCRIPT: _SCRIPTS.get(self.route, "build scripts"),
+            Evidence.NOTES: "manuals, notes or reports of others",
+        }
+        return words[self.evidence]
 
     @property
     def driver_first(self) -> Missing | None:
