@@ -16,6 +16,7 @@ from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.stack import answers
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import asked
+from rekindle.stack.nodes import WITHIN
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
@@ -79,6 +80,8 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     metavar="FILE",
     help="Answer for the machine recorded in this snapshot, or for a folder of them. May be repeated.",
 )
+@click.option("--within", type=click.IntRange(0), default=WITHIN, metavar="N", show_default=True,
+              help="How many releases back a machine may be moved to share a stack with others.")  # fmt: skip
 @options.as_json
 def command(**given: Any) -> int:
     """Choose a PyTorch for your GPUs, and explain why not the others."""
@@ -91,6 +94,8 @@ def command(**given: Any) -> int:
         hint = "these answer for one machine: name one snapshot alone; machines that share a line share its plan"
         options.exclude("machines", (*_MODES, "output"), hint=hint)
         return _nodes(asked_for, wish)
+    if options.given("within"):
+        raise UsageError("`--within` is about several machines", hint="name a folder of snapshots with `--machine`")
     situation = asked_for.situation()
     if asked_for.every:
         _list(situation, wish, asked_for.as_json)
@@ -140,6 +145,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
     shelves: tuple[str, ...]
     trust: tuple[str, ...]
     machines: tuple[Path, ...]
+    within: int
     as_json: bool
 
     @property
@@ -185,7 +191,7 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
     if not places:
         first = next(iter(unreadable.values()))
         raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=_AGAIN)
-    found = msgspec.structs.replace(nodes.resolve_all(places, wish), unreadable=unreadable)
+    found = msgspec.structs.replace(nodes.resolve_all(places, wish, asked_for.within), unreadable=unreadable)
     if asked_for.as_json:
         console.out_json(found)
     else:
