@@ -75,7 +75,9 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
 
 def _plan(named: Path) -> lock.Plan:
     """The plan that was named, or this machine's own in a folder of them."""
-    return lock.read(own_plan(named) if named.is_dir() else named)
+    plan = lock.read(own_plan(named) if named.is_dir() else named)
+    lock.check_seal(plan)
+    return plan
 
 
 def undo(where: Path | None) -> InstallReport:
