@@ -72,8 +72,36 @@ def test_a_falsified_commit_is_noticed(plan: Path, capsys: pytest.CaptureFixture
     assert "ffffffffffff" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"pyyaml"', '"pyyaml==6.0.1"', "`requires`"),
+        ('arch_list = "3.5"', 'arch_list = "3.5;8.6"', "`arch_list`"),
+        ('arch_list = "3.5"', 'arch_list = "8.6"', "no code for its card Tesla K40c"),
+        ('arch_list = "3.5"', 'arch_list = "new"', "not a list of architectures"),
+        ("[options]", '[options]\nUSE_FBGEMM = "1"', "`options`"),
+        ("[seal]", "[notes]", "`seal`"),
+    ],
+)
+def test_an_edit_of_what_is_locked_is_named(
+    plan: Path, old: str, new: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They passed a dry run without a word."""
+    falsify(plan, old, new)
+    assert run(["build", str(plan), "--machine", str(MACHINE), "--dry-run"]) == BadInput.exit_code
+    assert said in capsys.readouterr().err
+
+
+def test_comments_and_order_are_free(plan: Path) -> None:
+    falsify(plan, '"pyyaml",', '# mine\n    "pyyaml",')
+    falsify(plan, '    "six",\n', "")
+    falsify(plan, "requires = [\n", 'requires = [\n    "six",\n')
+    assert "six" in request.read(plan).requires
+
+
 def test_the_build_installs_the_plans_own_list(plan: Path) -> None:
-    falsify(plan, '"pyyaml"', '"pyyaml==6.0.1"')
+    read = lock.read(plan)
+    lock.write(msgspec.structs.replace(read, requires=(*read.requires, "pyyaml==6.0.1")), plan)
     wanted = request.read(plan)
     resolved = request.resolve(
         msgspec.structs.replace(wanted, cuda=None, cudnn=None, toolset=None, python=None), load(MACHINE)
@@ -147,6 +175,24 @@ def test_a_source_at_another_commit_is_refused(tmp_path: Path) -> None:
     assert [finding.state for finding in locked.check(right, None)] == [State.PASS]
     git(tree, "pack-refs", "--all")
     assert [finding.state for finding in locked.check(right, None)] == [State.PASS]
+    (tree / "version.txt").write_bytes(b"2.7.1\r\n")
+    assert [finding.state for finding in locked.check(right, None)] == [State.PASS], "line ends of Windows"
+    (tree / "version.txt").write_text("2.7.1a\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"source was edited: `version\.txt`"):
+        locked.check(right, None)
+
+
+def test_a_dry_run_for_a_recorded_machine_looks_at_the_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, tree = tmp_path / "plan.toml", tmp_path / "tree"
+    assert run(["plan", "--machine", str(MACHINE), "-o", str(plan)]) == 0
+    (tree / ".git").mkdir(parents=True)
+    (tree / ".git" / "HEAD").write_text("e" * 40 + "\n", encoding="ascii")
+    words = ["build", str(plan), "--machine", str(MACHINE), "--dry-run"]
+    assert run([*words, "--source", str(tree)]) == BadInput.exit_code
+    assert "is at commit eeeeeeeeeeee, but the plan pins" in capsys.readouterr().err
+    assert run(words) == 0
 
 
 def test_a_bundle_is_whole_and_nothing_else(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
         message = "cannot build from a snapshot"
         raise UsageError(message, hint="add `--dry-run` to see what would be done there")
     bundle = Path(choices.bundle) if choices.bundle else None
-    pinned = locked.check(resolved, bundle) if command.machine is None else ()
+    # A source that is named is here, also where the machine is a recorded one.
+    pinned = locked.check(resolved, bundle) if command.machine is None or command.source is not None else ()
     folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
     if command.tidy:
         return _tidied(folders, resolved, dry_run=command.dry_run)

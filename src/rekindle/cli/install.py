@@ -26,7 +26,8 @@ from rekindle.stack.situation import Prefer, TypedWish
 @options.trust
 @click.option("--require-signed", is_flag=True, help="Use a wheel from a shelf or a file only if it is signed.")
 @click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="Install this wheel.")
-@click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN", help="Install what this plan says.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN",
+              help="Install what this plan says; in a folder of plans, this machine's own.")  # fmt: skip
 @click.option(
     "--with", "tool", type=click.Choice(["pip", "uv"]), help="The installer to use [pip, if the environment has it]."
 )

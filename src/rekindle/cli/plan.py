@@ -10,12 +10,14 @@ import msgspec
 
 from rekindle.cli import options
 from rekindle.core import console, files
+from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.stack import answers
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import asked
+from rekindle.stack.nodes import WITHIN, Nodes
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
@@ -54,7 +56,7 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     type=click.Choice(["pip", "requirements", "uv", "conda", "pixi", "pylock", "dockerfile"]),
     help="Print the answer in the form of this tool or file.",
 )
-@options.output("Write the plan to a TOML file, for `build` and `install` here or elsewhere.")
+@options.output("Write the plan to a TOML file, for `build` and `install`; for several machines, into a folder.")
 @click.option(
     "--bundle",
     "folder",
@@ -79,6 +81,8 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     metavar="FILE",
     help="Answer for the machine recorded in this snapshot, or for a folder of them. May be repeated.",
 )
+@click.option("--within", type=click.IntRange(0), default=WITHIN, metavar="N", show_default=True,
+              help="How many releases back a machine may be moved to share a stack with others.")  # fmt: skip
 @options.as_json
 def command(**given: Any) -> int:
     """Choose a PyTorch for your GPUs, and explain why not the others."""
@@ -88,9 +92,11 @@ def command(**given: Any) -> int:
         return _compare(asked_for.origin, asked_for)
     wish = asked_for.wish
     if len(asked_for.snapshots) > 1:
-        hint = "these answer for one machine: name one snapshot alone; machines that share a line share its plan"
-        options.exclude("machines", (*_MODES, "output"), hint=hint)
+        modes = [each for each in _MODES if each != "form"]
+        options.exclude("machines", modes, hint="these answer for one machine: name one snapshot alone")
         return _nodes(asked_for, wish)
+    if options.given("within"):
+        raise UsageError("`--within` is about several machines", hint="name a folder of snapshots with `--machine`")
     situation = asked_for.situation()
     if asked_for.every:
         _list(situation, wish, asked_for.as_json)
@@ -140,6 +146,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
     shelves: tuple[str, ...]
     trust: tuple[str, ...]
     machines: tuple[Path, ...]
+    within: int
     as_json: bool
 
     @property
@@ -185,14 +192,66 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
     if not places:
         first = next(iter(unreadable.values()))
         raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=_AGAIN)
-    found = msgspec.structs.replace(nodes.resolve_all(places, wish), unreadable=unreadable)
+    found = msgspec.structs.replace(nodes.resolve_all(places, wish, asked_for.within), unreadable=unreadable)
+    if asked_for.form is not None and asked_for.output is None:
+        hint = "`-o DIR` writes a file for each stack, and which machine takes which"
+        raise UsageError("`--as` for several machines needs a folder", hint=hint)
     if asked_for.as_json:
         console.out_json(found)
     else:
         console.out(answers.nodes(found))
+    left_out = _lab(asked_for, places, found, wish) if asked_for.output is not None else {}
     if unreadable:
         return BadInput.exit_code
-    return NoRoute.exit_code if any(each.route is RouteKind.NONE for each in found.nodes) else 0
+    return NoRoute.exit_code if left_out or any(each.route is RouteKind.NONE for each in found.nodes) else 0
+
+
+_SUFFIX = {
+    None: ".toml",
+    "pip": ".pip.txt",
+    "requirements": ".requirements.txt",
+    "uv": ".pyproject.toml",
+    "conda": ".environment.yml",
+    "pixi": ".pixi.toml",
+    "pylock": ".pylock.toml",
+    "dockerfile": ".Dockerfile",
+}
+
+
+def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wish: Wish) -> dict[str, str]:
+    """Write a lock for each stack and the index of them; answers which machines have none though something works."""
+    from rekindle.stack import lab
+    from rekindle.stack.forms import Form, render
+
+    folder, form = asked_for.output, asked_for.form
+    assert folder is not None
+    texts: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    made = lab.locks(places, found, wish)
+    for each in made if form is not None else ():
+        try:
+            texts[each.name] = render(each.verdict, Form(form)).rstrip() + "\n"
+        except UsageError as error:
+            left_out |= dict.fromkeys(each.hosts, error.message)
+
+    def put(each: lab.Lock, folder: Path) -> str:
+        file = folder / (each.name + _SUFFIX[form])
+        if form is None:
+            lock.write(lock.plan_of(answers.once_written(each.verdict, file)), file)
+        else:
+            files.write_text(file, texts[each.name])
+        return file.name
+
+    nothing = {node.name: node.summary for node in found.nodes if node.route is RouteKind.NONE}
+    written = [each for each in made if form is None or each.name in texts]
+    index = lab.write(folder, written, {**nothing, **left_out}, put)
+    for reason in dict.fromkeys(left_out.values()):
+        console.say(f"left out: {', '.join(name for name, why in left_out.items() if why == reason)}: {reason}")
+    console.say(f"wrote {console.plural(len(written), 'file')} for {console.plural(len(index.hosts), 'machine')}"
+                f" and `{folder / lab.INDEX}`")  # fmt: skip
+    if form is None:
+        console.say(f"on each of them: {rekindle('install', '--plan', str(folder))}")
+    return left_out
 
 
 _WISHES = (

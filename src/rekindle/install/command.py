@@ -22,6 +22,7 @@ from rekindle.machine import snapshot
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of
+from rekindle.stack.lab import own_plan
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.stack.prebuilt import coverage
 from rekindle.stack.resolver import resolve
@@ -47,7 +48,7 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def install(where: Path | None, request: InstallRequest) -> InstallReport:
     """Resolve for this environment and install the recommended route."""
-    plan = lock.read(request.plan) if request.plan is not None else None
+    plan = _plan(request.plan) if request.plan is not None else None
     environment = locate(where)
     if plan is not None:
         situation, route = _planned(plan, environment)
@@ -70,6 +71,13 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
         console.say(note)
     installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, request.tool)
     return apply.install(environment, route, installer, situation.capabilities, dry_run=request.dry_run)
+
+
+def _plan(named: Path) -> lock.Plan:
+    """The plan that was named, or this machine's own in a folder of them."""
+    plan = lock.read(own_plan(named) if named.is_dir() else named)
+    lock.check_seal(plan)
+    return plan
 
 
 def undo(where: Path | None) -> InstallReport:

@@ -11,6 +11,7 @@ repository of ours, every hash computed anew, and what git would write into it i
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -37,6 +38,7 @@ from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, submodules, tree
+from rekindle.source.journal import PatchJournal
 from rekindle.source.origin import Origin, copy
 
 _SCRATCH = "work-"
@@ -260,6 +262,31 @@ def _repository(
     ), pins  # fmt: skip
 
 
+def edited(root: Path, commit: str) -> list[str]:
+    """The files of a checkout that somebody changed since its commit. Our patches and other line ends do not count."""
+    tree.check_state(root)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
+        index = _Index(root / ".git", commit, root, Path(scratch) / "index", ())
+        _, differing = index.differences()
+        blobs = index.blobs() if differing else {}
+    journal = PatchJournal(root)
+
+    def ours(path: str) -> bool:
+        try:
+            data = journal.original(path, tree.read(tree.place(root, path)))
+        except OSError:
+            return False
+        return blobs[path] in (_blob(data, blobs[path]), _blob(data.replace(b"\r\n", b"\n"), blobs[path]))
+
+    return sorted(path for path in differing if not ours(path))
+
+
+def _blob(data: bytes, like: str) -> str:
+    """git's name for these bytes."""
+    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
+    return kind(b"blob %d\0" % len(data) + data).hexdigest()
+
+
 class _Index:
     """The files of a commit, held against those in a folder: an index of ours, which no filter or setting touches."""
 
@@ -282,6 +309,11 @@ class _Index:
         found = {path: row.split(" ") for row, path in zip(cells[::2], cells[1::2], strict=False)}
         gone = {path for path, row in found.items() if row[4] == "D"}
         return gone, set(found) - gone - self._as_stored({path: row[2] for path, row in found.items() if row[4] == "M"})
+
+    def blobs(self) -> dict[str, str]:
+        """git's name for the bytes of each file."""
+        rows = self._git(["ls-files", "-s", "-z"], "list the files of the commit").split("\0")
+        return {path: facts.split(" ")[1] for row in rows if row for facts, _, path in [row.partition("\t")]}
 
     def bring_back(self, paths: set[str], name: str) -> None:
         doing = f"bring back {len(paths)} files of `{name}`"

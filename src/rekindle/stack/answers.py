@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.core import console
-from rekindle.core.command import rekindle
+from rekindle.core.command import Command, rekindle
+from rekindle.core.version import Version
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
@@ -18,9 +20,10 @@ from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
 
 if TYPE_CHECKING:
-    from rekindle.stack.nodes import Node, Nodes
+    from rekindle.stack.nodes import Apart, Node, Nodes
 
 _FEW = 3
+_COLUMNS = 100
 
 
 def verdict(answer: Verdict, *, everything: bool = False) -> str:
@@ -82,45 +85,89 @@ def once_written(answer: Verdict, plan: Path) -> Verdict:
 
 
 def nodes(answer: Nodes) -> str:
-    """A line for the machines that are alike, then what to run on them, or why nothing works there."""
-    alike: dict[tuple[object, ...], list[Node]] = {}
+    """A line for each stack, what each machine runs, and the price of those that have a stack of their own."""
+    stacks: dict[tuple[object, ...], list[Node]] = {}
+    runs: dict[tuple[Command, ...], list[Node]] = {}
+    reasons: dict[str, list[Node]] = {}
+    moved: dict[tuple[object, ...], list[Node]] = {}
     for node in answer.nodes:
-        key = (node.cards, node.route, node.torch, node.variant, node.python, node.commands, node.summary, node.alone)
-        alike.setdefault(key, []).append(node)
-    rows = [
-        (
-            _several(same),
-            ", ".join(first.cards) or "no card",
-            f"torch {first.torch}{'+' + first.variant if first.variant else ''}" if first.torch else "nothing works",
-            first.route.value,
-            f"Python {first.python}" if first.python else "",
-        )
-        for same in alike.values()
-        for first in same[:1]
-    ]
-    lines = [console.table(rows, head=("machines", "cards", "stack", "route", "python"))]
-    for same in alike.values():
-        first = same[0]
-        if first.commands:
-            lines += ["", f"Run on {_several(same)}", *(f"    {line}" for line in first.commands)]
-            if first.route is RouteKind.SOURCE_BUILD and len(same) > 1:
-                lines.append("    on one of them; `rekindle install --wheel WHEEL` puts what it made on the others")
+        stacks.setdefault((node.key, node.variant, node.route), []).append(node)
+        if node.commands:
+            runs.setdefault(node.commands, []).append(node)
         else:
-            lines += ["", console.wrap(f"{_several(same)}: {first.summary}", first="", indent="  ")]
+            reasons.setdefault(node.summary, []).append(node)
+        if node.alone:
+            moved.setdefault((node.alone, node.torch), []).append(node)
+    lines = [_stacks(list(stacks.values()))]
+    for same in runs.values():
+        lines += ["", f"Run on {_several(same)}", *(f"    {line}" for line in same[0].commands)]
+        if same[0].route is RouteKind.SOURCE_BUILD and len(same) > 1:
+            lines.append("    on one of them; `rekindle install --wheel WHEEL` puts what it made on the others")
+    for summary, same in reasons.items():
+        lines += ["", console.wrap(f"{_several(same)}: {summary}", first="", indent="  ")]
     count = len(answer.nodes)
     served = sum(node.route is not RouteKind.NONE for node in answer.nodes)
-    several = f"{answer.stacks} stack{'' if answer.stacks == 1 else 's'}"
+    several = console.plural(answer.stacks, "stack")
     said = "one stack serves all of them" if answer.stacks == 1 and served == count else several
     lines += ["", f"{served} of {count} machines served: {said}"]
-    held = [same for same in alike.values() if same[0].alone]
-    lines += [f"By itself {_several(same)} would get torch {same[0].alone}." for same in held]
-    many = [same for same in alike.values() if len(same) > 1]
+    for (alone, torch), same in moved.items():
+        text = f"By itself {_several(same)} would get torch {alone}, and shares {torch} with others."
+        lines.append(console.wrap(text, indent="  ", first=""))
+    lines += [console.wrap(_price(each), indent="  ", first="") for each in answer.apart]
+    many = [same for same in stacks.values() if len(same) > 1 and same[0].torch]
     lines += ["", "Machines"] if many else []
-    lines += [console.wrap(", ".join(node.name for node in same), first="  - ", indent="    ") for same in many]
+    for same in many:
+        names = ", ".join(node.name for node in same)
+        lines.append(console.wrap(f"torch {_version(same[0])}: {names}", first="  - ", indent="    "))
     if answer.unreadable:
         lines += ["", f"Not read: {len(answer.unreadable)}; nothing is said of these machines"]
         lines += [console.wrap(each, first="  - ", indent="    ") for each in answer.unreadable.values()]
     return "\n".join(lines)
+
+
+def _stacks(groups: list[list[Node]]) -> str:
+    """One line each: what does not fit of the cards is counted."""
+    head = ("torch", "route", "python", "machines", "cards")
+    rows = [
+        (
+            _version(same[0]),
+            same[0].route.value,
+            ", ".join(
+                sorted({node.python for node in same if node.python}, key=lambda each: Version(each.rstrip("t")))
+            ),
+            str(len(same)),
+        )
+        for same in groups
+    ]
+    taken = sum(max(len(each) for each in column) + 2 for column in zip(*rows, head[:-1], strict=True))
+    cards = [_cards(same, _COLUMNS - taken) for same in groups]
+    return console.table([(*row, each) for row, each in zip(rows, cards, strict=True)], head=head, columns=_COLUMNS)
+
+
+def _cards(same: list[Node], room: int) -> str:
+    """`8x A100, 2x V100`, those of which there are most first."""
+    counted = Counter(card.removeprefix("NVIDIA ") for node in same for card in node.cards)
+    words = [f"{number}x {card}" if number > 1 else card for card, number in counted.most_common()]
+    for shown in range(len(words), 0, -1):
+        rest = len(words) - shown
+        text = ", ".join(words[:shown]) + (f" and {console.plural(rest, 'other kind')}" if rest else "")
+        if len(text) <= room:
+            return text
+    return console.plural(len(words), "kind") if words else "no card"
+
+
+def _version(node: Node) -> str:
+    return f"{node.torch}{'+' + node.variant if node.variant else ''}" if node.torch else "nothing works"
+
+
+def _price(apart: Apart) -> str:
+    others = console.plural(apart.others, "other machine")
+    if apart.releases is None:
+        return f"A stack of its own: {apart.what}. No PyTorch that is as good serves it and the {others}."
+    if apart.releases <= 0:
+        return f"A stack of its own: {apart.what}."
+    back = console.plural(apart.releases, "release")
+    return f"A stack of its own: {apart.what}. It would cost the {others} {back} (torch {apart.torch})."
 
 
 def _several(same: list[Node]) -> str:

@@ -7,6 +7,7 @@ machine by `rekindle plan --from plan.toml`, which gives the same plan or says w
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,7 +21,9 @@ from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.builds.profiles import cpu_level
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch import patches, releases, setup_py
+from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.stack.offers import opened_wheels
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
@@ -29,6 +32,33 @@ from rekindle.stack.situation import Card, Situation, Wish
 from rekindle.stack.verdict import Verdict
 
 SCHEMA = "rekindle.lock/1"
+LOCKED = (
+    "route",
+    "torch",
+    "variant",
+    "cuda",
+    "cudnn",
+    "arch_list",
+    "index_url",
+    "torchvision",
+    "torchaudio",
+    "numpy",
+    "conda",
+    "system",
+    "machine",
+    "cards",
+    "profile",
+    "cpu",
+    "backend",
+    "commit",
+    "wheel",
+    "requires",
+    "wheels",
+    "options",
+    "patches",
+)
+"""What nobody edits by hand. Which Python and toolset of a machine are taken may be changed there."""
+_AGAIN = "write the plan again with `rekindle plan -o`; a lock is not edited by hand"
 _STANDS_ON = (
     "builds/building.toml",
     "gpu/capabilities.toml",
@@ -99,6 +129,8 @@ class Plan(Stack, frozen=True, kw_only=True):
     options: dict[str, str] = msgspec.field(default_factory=dict)
     patches: tuple[Pinned, ...] = ()
     toolchain: tuple[Piece, ...] = ()
+    seal: dict[str, str] = msgspec.field(default_factory=dict)
+    """A hash of each locked field, as it was written: an edit by hand is noticed and named."""
 
 
 class PlanDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +191,8 @@ def write(plan: Plan, path: Path) -> None:
     if path.exists() and not _ours(path):
         message = f"`{path}` is there already and is not a plan"
         raise UsageError(message, hint="name another file with `-o`, for example `-o plan.toml`")
-    plain = {"schema": plan.schema, **codec.to_builtins(plan)}  # what it is stands first
+    sealed = msgspec.structs.replace(plan, seal={name: _sealed(plan, name) for name in LOCKED})
+    plain = {"schema": plan.schema, **codec.to_builtins(sealed)}  # what it is stands first
     text = tomli_w.dumps(_without_none(plain), multiline_strings=True)
     files.write_text(path, _HEAD + text)
 
@@ -193,7 +226,7 @@ def differences(plan: Plan, other: Plan) -> tuple[PlanDifference, ...]:
     """What comes out otherwise, field by field. The version of Rekindle that wrote it is of no interest."""
     found = []
     for field in msgspec.structs.fields(Plan):
-        if field.name in ("made_by", "wish", "toolchain"):
+        if field.name in ("made_by", "wish", "toolchain", "seal"):
             continue
         planned, here = (codec.to_builtins(getattr(each, field.name)) for each in (plan, other))
         if planned != here:
@@ -228,6 +261,41 @@ def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:
     )  # fmt: skip
 
 
+def check_seal(plan: Plan) -> None:
+    """What is locked is as it was written; an error names the fields that are not."""
+    if not plan.seal and plan.knowledge == fingerprint():
+        raise BadInput("the plan has lost its `seal`, so that nobody can see what was edited", hint=_AGAIN)
+    edited = [name for name in LOCKED if name in plan.seal and plan.seal[name] != _sealed(plan, name)]
+    if edited:
+        listed = ", ".join(f"`{name}`" for name in edited)
+        raise BadInput(f"the plan was edited after it was written: {listed}", hint=_AGAIN)
+
+
+def check_cards(plan: Plan) -> None:
+    """What is built has code for the cards that it is for."""
+    try:
+        targets = parse_arch_list(plan.arch_list or "")
+    except (ValueError, IndexError) as error:
+        message = f"the plan's `arch_list`, `{(plan.arch_list or '')[:60]}`, is not a list of architectures"
+        raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
+    for card in plan.cards:
+        if all(runs(target, one) is Runs.NO for one in card.capabilities for target in targets):
+            message = f"the plan's `arch_list`, `{plan.arch_list}`, has no code for its card {card.name}"
+            raise BadInput(message, hint=_AGAIN)
+
+
+def _sealed(plan: Plan, name: str) -> str:
+    """Of what a field says, in any order: what is empty says nothing, so a field of tomorrow breaks no plan."""
+    value = _saying(codec.to_builtins(getattr(plan, name)))
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8")).hexdigest()[:16]
+
+
+def _saying(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: said for key, each in value.items() if (said := _saying(each))}
+    return sorted(map(_saying, value), key=str) if isinstance(value, (list, tuple)) else value
+
+
 def check_patches(plan: Plan) -> None:
     """What each patch does here is what it did where the plan was made; an error names the ones that differ."""
     changed = [
@@ -245,7 +313,7 @@ def check_commit(plan: Plan) -> None:
     known = release.git_version if plan.torch == release.newest else None
     if plan.commit is not None and known is not None and plan.commit != known:
         message = f"the plan pins commit {plan.commit[:12]}, but PyTorch {plan.torch} is {known[:12]}"
-        raise BadInput(message, hint="write the plan again with `rekindle plan -o`; a lock is not edited by hand")
+        raise BadInput(message, hint=_AGAIN)
 
 
 def _known(id: str) -> bool:

@@ -188,7 +188,10 @@ def read(path: Path) -> BuildFile:
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
     if head.get("schema") == plan_room.SCHEMA:
-        return from_plan(plan_room.read(path))
+        plan = plan_room.read(path)
+        wanted = from_plan(plan)
+        plan_room.check_seal(plan)
+        return wanted
     if (schema := head.get("schema", SCHEMA)) != SCHEMA:
         message = f"`{path}` is not a build file: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
         raise BadInput(
@@ -215,6 +218,7 @@ def from_plan(plan: Plan) -> BuildFile:
         raise UsageError(message, hint="`rekindle install` carries it out")
     plan_room.check_patches(plan)
     plan_room.check_commit(plan)
+    plan_room.check_cards(plan)
     return BuildFile(
         torch=plan.torch,
         backend=plan.backend,

@@ -10,9 +10,9 @@ from pathlib import Path
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.run import own_python
 from rekindle.build.run.folders import source_of
-from rekindle.core.errors import BadInput
+from rekindle.core.errors import BadInput, MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.source import tree
+from rekindle.source import checkout, tree
 
 
 def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
@@ -30,4 +30,25 @@ def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
     if found != request.commit:
         message = f"`{source}` is at commit {found[:12]}, but the plan pins {request.commit[:12]}"
         raise BadInput(message, hint="check out the pinned commit, or write a plan for this release")
-    return (Finding(id="commit", state=State.PASS, found=f"the source is at the pinned commit {found[:12]}"),)
+    return (_as_committed(source, found) if request.source else _passed(found),)
+
+
+def _as_committed(source: Path, commit: str) -> Finding:
+    """A source of the user's own: nobody has edited its files since the commit."""
+    try:
+        edited = checkout.edited(source, commit)
+    except (MissingTool, StepFailed) as error:
+        text = f"the source is at commit {commit[:12]}; whether its files were edited could not be checked"
+        return Finding(id="commit", state=State.UNVERIFIED, found=text, fix=Fix(text=error.message))
+    if edited:
+        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+        message = (
+            f"the source was edited: `{edited[0]}`{more} of `{source}` is not as in {commit[:12]}, the plan's commit"
+        )
+        hint = "undo that (`git stash`), or leave `--source` out; a build file without `commit` builds what you edited"
+        raise BadInput(message, hint=hint)
+    return _passed(commit)
+
+
+def _passed(commit: str) -> Finding:
+    return Finding(id="commit", state=State.PASS, found=f"the source is at the pinned commit {commit[:12]}")

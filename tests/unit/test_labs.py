@@ -1,0 +1,146 @@
+"""A lab's machines: the fewest stacks that nobody regrets, and a lock for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.core.errors import BadInput, NoRoute, NotFound, UsageError
+from rekindle.stack import lab as lab_room
+from rekindle.stack import nodes
+from rekindle.stack import plan as lock
+from rekindle.stack.from_machine import asked
+from rekindle.stack.situation import Situation, Wish
+from support import labs
+from support.command import rekindle_command
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return labs.mixed(tmp_path_factory.mktemp("lab") / "nodes")
+
+
+def places(folder: Path) -> dict[str, Situation]:
+    return {file.stem: asked(snapshot=file) for file in sorted(folder.iterdir())}
+
+
+def test_one_old_card_does_not_drag_the_others(lab: Path) -> None:
+    found = nodes.resolve_all(places(lab), Wish())
+    stacks = {node.name: f"{node.torch}+{node.variant}" for node in found.nodes}
+    assert found.stacks == 3
+    assert [name for name, stack in stacks.items() if stack == "2.3.1+cu118"] == ["node40"]
+    assert [name for name, stack in stacks.items() if stack == "2.11.0+cu128"] == ["node36", "node37"]
+    assert sum(stack == "2.14.1+cu126" for stack in stacks.values()) == 37
+    kepler = next(each for each in found.apart if each.machines == ("node40",))
+    assert (kepler.what, kepler.others, kepler.torch, kepler.releases) == ("Tesla K80", 37, "2.3.1", 11)
+
+
+def test_within_a_wide_limit_they_share_what_serves_all(lab: Path) -> None:
+    """With eleven releases allowed two stacks do; who can takes the RTX 5090's, which is nearer to its own."""
+    found = nodes.resolve_all(places(lab), Wish(), within=11)
+    assert found.stacks == 2
+    assert {node.torch for node in found.nodes} == {"2.3.1", "2.11.0"}
+    assert sum(node.torch == "2.3.1" for node in found.nodes) == 14
+    assert {node.alone for node in found.nodes if node.torch == "2.3.1"} == {"2.14.1", None}
+
+
+def test_equal_machines_are_one_question(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = []
+    real = nodes.resolve
+
+    def counted(place: Situation, wish: Wish, *, as_it_is: bool) -> object:
+        asked_for.append(place)
+        return real(place, wish, as_it_is=as_it_is)
+
+    monkeypatch.setattr(nodes, "resolve", counted)
+    nodes.resolve_all(places(lab), Wish())
+    assert len(asked_for) == len(labs.MIXED)
+
+
+def test_the_table_has_a_line_for_each_stack_and_says_the_price(lab: Path) -> None:
+    said = rekindle_command("plan", "--machine", str(lab)).out
+    table, _, rest = said.partition("\n\n")
+    lines = table.splitlines()
+    assert len(lines) == 2 + 3
+    assert max(map(len, lines)) <= 100
+    assert "80x A100-SXM4-80GB" in lines[2] and lines[4].endswith("2x Tesla K80")
+    assert rest.count("torch==2.14.1+cu126") == 1
+    assert "Tesla K80. It would cost the 37 other machines 11 releases" in " ".join(rest.split())
+
+
+def test_each_machine_finds_its_own_plan(lab: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "plans"
+    for _ in range(2):  # a folder of plans is written again, nobody else's is
+        seen = rekindle_command("plan", "--machine", str(lab), "-o", str(folder))
+        assert seen.code == 0 and "wrote 5 files for 40 machines" in seen.err
+    taken = {host: lab_room.own_plan(folder, host) for host in ("node01", "NODE40.lab.example.org", "node36")}
+    plans = {host: lock.read(file) for host, file in taken.items()}
+    assert [(plan.torch, plan.variant, plan.python) for plan in plans.values()] == [
+        ("2.14.1", "cu126", "3.11"),
+        ("2.3.1", "cu118", "3.10"),
+        ("2.11.0", "cu128", "3.12"),
+    ]
+    # One plan for the machines that share it has the cards of all of them.
+    names = [card.name for card in plans["node01"].cards]
+    assert names == ["NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090", "Tesla V100-SXM2-32GB"]
+    for plan in plans.values():
+        assert lock.compare(plan).differences == ()
+
+
+def test_a_build_for_two_kinds_of_cards_is_for_both(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    for name, card in (("old", "Tesla K40c"), ("older", "Tesla K80")):
+        labs.save(tmp_path / "nodes" / f"{name}.json", card, 1, "470.256.02", "3.10.12")
+    seen = rekindle_command(
+        "plan", "--machine", str(tmp_path / "nodes"), "--torch", "2.7.1", "-o", str(tmp_path / "plans")
+    )
+    assert seen.code == 0
+    plans = {host: lab_room.own_plan(tmp_path / "plans", host) for host in ("old", "older")}
+    assert len(set(plans.values())) == 1
+    plan = lock.read(plans["old"])
+    assert (plan.route.value, plan.arch_list) == ("source-build", "3.5;3.7")
+    assert any(str(plans["old"].name) in command for command in plan.commands)
+
+
+def test_a_machine_that_is_not_listed_is_refused(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    index = folder / lab_room.INDEX
+    with pytest.raises(NotFound, match=r"without `nodes\.toml`"):
+        lab_room.own_plan(folder, "node01")
+    assert rekindle_command("plan", "--machine", str(lab), "-o", str(folder)).code == 0
+    monkeypatch.setattr("socket.gethostname", lambda: "stranger")
+    seen = rekindle_command("install", "--plan", str(folder), "--dry-run")
+    assert seen.code == NotFound.exit_code
+    assert "this machine, `stranger`, is not in" in seen.err and "rekindle doctor --save stranger.json" in seen.err
+    cases = (
+        ('[hosts]\nbad = "../plan.toml"\n', "bad", BadInput, "names"),
+        ('[hosts]\n"a/n1" = "x.toml"\n"b/n1" = "y.toml"\n', "n1", UsageError, "several machines called"),
+        ('[hosts]\n[without]\nk = "no driver"\n', "k", NoRoute, "no driver"),
+        ('schema = "rekindle.lab/9"\n[hosts]\n', "k", BadInput, "rekindle.lab/9"),
+    )
+    for text, host, error, said in cases:
+        index.write_text(text, encoding="utf-8")
+        with pytest.raises(error, match=said):
+            lab_room.own_plan(folder, host)
+
+
+def test_a_form_is_written_for_each_stack_that_has_it(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    labs.save(tmp_path / "nodes" / "new.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    labs.save(tmp_path / "nodes" / "old.json", "Tesla K40c", 1, "470.256.02", "3.11.9")
+    words = ("plan", "--machine", str(tmp_path / "nodes"), "--as", "requirements")
+    assert rekindle_command(*words).code == 2
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("mine", encoding="utf-8")
+    seen = rekindle_command(*words, "-o", str(mine))
+    assert seen.code == 2 and "is there already" in seen.err
+    assert [file.name for file in mine.iterdir()] == ["thesis.txt"]
+    seen = rekindle_command(*words, "-o", str(tmp_path / "lists"))
+    assert seen.code == NoRoute.exit_code
+    assert "left out: old: the route is `source-build`" in seen.err
+    made = lab_room.own_plan(tmp_path / "lists", "new")
+    assert made.name == "torch-2.14.1-cu126-linux-py3.11.requirements.txt"
+    assert "torch==2.14.1+cu126" in made.read_text(encoding="utf-8").splitlines()
