@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from rekindle.cli import options
 from rekindle.core import console
@@ -14,6 +15,7 @@ from rekindle.core.findings import exit_code
 if TYPE_CHECKING:
     from rekindle.audit.answer import AuditedCard
     from rekindle.extension.build import ExtensionReport
+    from rekindle.extension.find import FoundExtension
     from rekindle.machine.model import Machine
 
 environment = click.option(
@@ -24,7 +26,7 @@ with_ptx = click.option("--ptx", is_flag=True, help="Also add PTX, which newer G
 
 @click.group("extension")
 def command() -> None:
-    """Build CUDA extensions for your torch and your GPUs."""
+    """Find or build CUDA extensions for your torch and your GPUs."""
 
 
 @command.command("build")
@@ -86,6 +88,52 @@ def env_command(place: Path | None, gpus: tuple[str, ...], ptx: bool, shell: str
     else:
         console.out(answer.text.rstrip("\n"))
     return 0
+
+
+@command.command("find")
+@click.argument("name")
+@environment
+@options.torch("The torch it must fit, e.g. 2.8.0 or 2.8.0+cu128 (default: the one in the environment).")
+@options.cuda("The CUDA of that torch, e.g. 12.8.")
+@options.python
+@options.system
+@options.arch
+@options.gpus
+@options.as_json
+def find_command(
+    name: str, place: Path | None, torch: str | None, cuda: str | None, python: str | None, system: str | None,
+    arch: str | None, gpus: tuple[str, ...], as_json: bool,
+) -> int:  # fmt: skip
+    """Find a ready-made wheel of NAME (flash-attn, xformers, ...) for your torch, CUDA, Python and GPUs."""
+    from rekindle.audit.cards import cards_for
+    from rekindle.extension import question
+    from rekindle.extension.find import find
+
+    asked = question.of(name, place=place, torch=torch, cuda=cuda, python=python, system=system, machine=arch)
+    cards = cards_for(gpus, None, None, system=asked.system)[0]
+    found = find(msgspec.structs.replace(asked, cards=cards))
+    if as_json:
+        console.out_json(found)
+    else:
+        _print_found(found)
+    return found.exit_code
+
+
+def _print_found(found: FoundExtension) -> None:
+    cards = ", ".join(f"{card.name} ({card.capability.sm})" for card in found.cards) or "no GPU named"
+    line = f"+{found.cuda}" if found.cuda else ""
+    place = f"{found.system.capitalize()} {found.machine}"
+    console.out(f"{found.package} for torch {found.torch}{line}, Python {found.python}, {place}, {cards}")
+    console.out()
+    if found.command:
+        console.out(f"  {found.command}")
+        console.out()
+    if found.build_cost:
+        console.out(f"No ready-made wheel fits: this builds one ({found.build_cost}).")
+    for finding in found.findings:
+        console.out(console.finding(finding))
+    if found.instead:
+        console.out(console.wrap(f"Instead: {found.instead}"))
 
 
 def _here(gpus: tuple[str, ...]) -> tuple[tuple[AuditedCard, ...], Machine]:

@@ -52,7 +52,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Keep CUDA toolkits and compilers in a folder of your own, without installers",
     ),
     "factory": ("rekindle.cli.factory", "Set up a repository that builds and publishes wheels"),
-    "extension": ("rekindle.cli.extension", "Build CUDA extensions for your torch and your GPUs"),
+    "extension": ("rekindle.cli.extension", "Find or build CUDA extensions for your torch and your GPUs"),
 }
 
 # What people need most days, and the rest of each kind.

@@ -7,6 +7,8 @@ and it is fetched when it serves.
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
-from rekindle.core import codec, python, run
+from rekindle.core import codec, run
+from rekindle.core import python as own_python
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.extension.check import served_by, unfit
@@ -22,6 +25,7 @@ from rekindle.model.environment import Environment
 
 _FETCHING = 1800.0
 _ASKING = 300.0
+_DRY = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "-q", "--report", "-")
 
 
 class _Download(msgspec.Struct):
@@ -68,8 +72,38 @@ def candidate(
     return wheel or _fetched(requirement, environment, folder), finding
 
 
+class IndexAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the wheel lies that pip would take. `reached` False: no index answered."""
+
+    place: str | Path | None
+    reached: bool
+
+
+def on_index(
+    requirement: str, switch: Sequence[str], *, environment: Environment | None, python: str, system: str, machine: str
+) -> IndexAnswer:
+    """Which wheel pip would take for an environment, or for a Python and a system that need not be these."""
+    words = [*_DRY, *switch]
+    if environment is not None and environment.interpreter is not None and environment.here:
+        result = _pip(environment, [*words, requirement], timeout=_ASKING)
+    else:
+        platforms = [word for tag in _platforms(system, machine) for word in ("--platform", tag)]
+        with tempfile.TemporaryDirectory(prefix="rekindle-none-") as folder:
+            words += ["--target", folder, *platforms, "--python-version", python]
+            result = run.call(own_python.pip(sys.executable, *words, requirement), timeout=_ASKING)
+    if result.ok:
+        return IndexAnswer(place=_first(result.out), reached=True)
+    return IndexAnswer(place=None, reached="Retrying" not in result.err and "onnection" not in result.err)
+
+
+def _platforms(system: str, machine: str) -> tuple[str, ...]:
+    if system == "windows":
+        return ("win_amd64",)
+    return (*(f"manylinux_2_{minor}_{machine}" for minor in range(39, 16, -1)), f"manylinux2014_{machine}")
+
+
 def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedCard]) -> Finding:
-    targets, wrong = served_by(where, cards)
+    targets, wrong, _ = served_by(where, cards)
     if not targets:
         return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index has no GPU code")
     if wrong:
@@ -82,16 +116,17 @@ def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedC
 
 def _address(requirement: str, environment: Environment) -> str | None:
     """Where the wheel lies that pip would take; None when there is none, or this pip cannot say."""
-    words = ["install", "-q", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "--report", "-"]
-    result = _pip(environment, [*words, requirement], timeout=_ASKING)
-    if not result.ok:
-        return None
+    result = _pip(environment, [*_DRY, requirement], timeout=_ASKING)
+    address = _first(result.out) if result.ok else None
+    return address if address and address.startswith(("http://", "https://")) else None
+
+
+def _first(report: str) -> str | None:
     try:
-        found = codec.from_json(result.out, _Answer).install
+        found = codec.from_json(report, _Answer).install
     except RekindleError:
         return None
-    address = found[0].download_info.url if found else ""
-    return address if address.startswith(("http://", "https://")) else None
+    return found[0].download_info.url or None if found else None
 
 
 def _fetched(requirement: str, environment: Environment, folder: Path) -> Path | None:
@@ -104,4 +139,4 @@ def _fetched(requirement: str, environment: Environment, folder: Path) -> Path |
 def _pip(environment: Environment, words: Sequence[str], *, timeout: float) -> run.Result:
     """pip of the environment that an extension is built for, so that its index, proxy and certificates hold."""
     assert environment.interpreter is not None
-    return run.call(python.pip(environment.interpreter, *words), env=os.environ, timeout=timeout)
+    return run.call(own_python.pip(environment.interpreter, *words), env=os.environ, timeout=timeout)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from packaging.utils import parse_wheel_filename
@@ -188,10 +189,31 @@ def _is_python_module(module: Module) -> bool:
     return module.python is not None or module.file.endswith(".pyd")
 
 
-def served_by(where: str | Path, cards: Sequence[AuditedCard]) -> tuple[dict[str, int], list[str]]:
-    """The GPU code of a wheel by path or address, and what it lacks for which card."""
+class ServedCards(NamedTuple):
+    """The GPU code of a wheel, and what it lacks for which card. `partly`: other modules of it do serve that card."""
+
+    targets: dict[str, int]
+    lacks: list[str]
+    partly: bool
+
+
+def served_by(where: str | Path, cards: Sequence[AuditedCard], line: str | None = None) -> ServedCards:
+    """Of a wheel by path or address.
+
+    Where it has a library for each CUDA (`libbitsandbytes_cuda126.so`), that of `line` counts.
+    """
     seen = inspect(where, cards=[card.capability.sm for card in cards])
-    return seen.targets, [_lack(card, seen) for card in seen.cards if card.coverage is not Coverage.SERVES]
+    named = [code for code in seen.gpu_code if line and f"cuda{line[2:]}." in code.file]
+    if not named:
+        lacking = [card for card in seen.cards if card.coverage is not Coverage.SERVES]
+        partly = all(any(each.coverage is Coverage.SERVES for each in card.files.values()) for card in lacking)
+        return ServedCards(seen.targets, [_lack(card, seen) for card in lacking], bool(lacking) and partly)
+    own = msgspec.structs.replace(seen, gpu_code=tuple(named))
+    lacking = [
+        card for card in seen.cards if any(card.files[code.file].coverage is not Coverage.SERVES for code in named)
+    ]
+    targets = {target: count for code in named for target, count in code.targets.items()}
+    return ServedCards(targets, [_lack(card, own) for card in lacking], partly=False)
 
 
 def _lack(card: Judged, seen: Inspection) -> str:

@@ -47,6 +47,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "setting": ("project", "name", "since", "before"),
         "own_targets": ("project", "since", "before"),
     },
+    "builds/extension_files": {"file": ("id",)},
     "builds/profiles": {"settings": _PROFILE_CONDITIONS},
     "builds/review": {
         "pin": ("package", "versions", "system"),

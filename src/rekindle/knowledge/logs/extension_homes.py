@@ -17,6 +17,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repository: str
     builds: str
     from_source: bool
+    sdist: bool = False
+    """Its source is on the index, and `rekindle extension build` takes it, though pip alone is not the way."""
     find: str | None = None
     find_torch: tuple[str, ...] = ()
     windows: str | None = None

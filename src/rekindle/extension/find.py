@@ -1,0 +1,409 @@
+"""Which ready-made wheel of an extension fits a torch, its CUDA, a Python, a system and the cards.
+
+The tables say which files there are; what can be reached from here is looked into before it is proposed, and what
+cannot is UNVERIFIED. A file name is never made up: it comes from a pattern that a row has, or from pip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from rekindle.audit.answer import AuditedCard, Torch
+from rekindle.audit.cards import words as card_words
+from rekindle.compat import package as packages
+from rekindle.compat import toolkit_card, wheel_platform
+from rekindle.compat.companion import release_for
+from rekindle.compat.judgement import Clash
+from rekindle.core.command import Command, pip, rekindle
+from rekindle.core.errors import NoRoute, RekindleError, Unverified
+from rekindle.core.findings import Finding, State
+from rekindle.extension import companions
+from rekindle.extension.candidates import IndexAnswer, on_index
+from rekindle.extension.check import served_by, unfit
+from rekindle.knowledge.builds import extension_builds, extension_files
+from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
+from rekindle.knowledge.logs import extension_homes
+from rekindle.knowledge.logs.extension_homes import ExtensionHome
+from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.environment import Environment
+
+_MOST = 3
+"""Wheels that are proposed at most."""
+_STRANGERS = "the project did not build it: look into it before you trust it"
+_COST = "minutes for a small project, hours for the attention kernels; needs a CUDA toolkit and a compiler"
+
+
+class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """`environment` and `installed` where the question is about a torch that is there."""
+
+    package: str
+    torch: str
+    line: str | None
+    python: str
+    system: str
+    machine: str
+    cards: tuple[AuditedCard, ...] = ()
+    environment: Environment | None = None
+    installed: Torch | None = None
+
+    @property
+    def asked(self) -> AskedFile:
+        return AskedFile(torch=self.torch, line=self.line, python=self.python, system=self.system, machine=self.machine)
+
+    def pip_install(self, *words: str) -> Command:
+        if self.environment is not None:
+            return self.environment.pip_command("install", *words)
+        return pip("install", *words, system=self.system)
+
+
+class FoundWheel(msgspec.Struct, frozen=True, kw_only=True):
+    """`by` is who built it; `address` None: pip finds it; `observed_at` None: it was not read in a table."""
+
+    what: str
+    by: str
+    state: State
+    why: str
+    command: Command
+    address: str | None = None
+    source: str | None = None
+    observed_at: str | None = None
+
+
+class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle extension find`. `wheels` best first; `refused` is what does not fit, and why."""
+
+    schema: str = "rekindle.extension-find/1"
+    package: str
+    torch: str
+    cuda: str | None
+    python: str
+    system: str
+    machine: str
+    cards: tuple[AuditedCard, ...]
+    wheels: tuple[FoundWheel, ...]
+    refused: tuple[str, ...]
+    command: Command | None
+    """What to run: the best wheel, else a build."""
+    instead: str | None = None
+    build_cost: str | None = None
+    """What the build takes, where `command` is one."""
+
+    @property
+    def exit_code(self) -> int:
+        if not self.wheels:
+            return NoRoute.exit_code
+        return 0 if self.wheels[0].state is State.PASS else Unverified.exit_code
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """As a person reads it."""
+        found = [
+            Finding(
+                id="extension.find",
+                state=wheel.state,
+                found=f"{wheel.what}, {wheel.by}" + (f": {wheel.why}" if wheel.state is State.PASS else ""),
+                why=wheel.why + (f". Known from {wheel.source}; read on {wheel.observed_at}" if wheel.source else ""),
+                source=wheel.source,
+            )
+            for wheel in self.wheels
+        ]
+        state = State.WARN if self.wheels or self.build_cost else State.FAIL
+        found += [Finding(id="extension.refused", state=state, found=said) for said in self.refused]
+        return tuple(found)
+
+
+class LookedInto(msgspec.Struct, frozen=True):
+    state: State
+    said: str
+
+
+Asker = Callable[[str, Sequence[str], ExtensionQuestion], IndexAnswer]
+Looker = Callable[[str | Path, ExtensionQuestion, bool], LookedInto]
+
+
+def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker | None = None) -> FoundExtension:
+    """`ask` is how pip is asked which wheel it would take, `look` how a wheel is looked into."""
+    name: str = canonicalize_name(question.package)
+    name = "triton-windows" if name == "triton" and question.system == "windows" else name
+    home = extension_homes.home_of_folder(name)
+    question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
+    clashes = _no_code(question)
+    if clashes:
+        return _answer(question, (), clashes, home, build=False)
+    search = _Search(question, home, ask or _ask, look or _look)
+    wheels = search.wheels()
+    build = not wheels and _builds(question, home)
+    refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
+    return _answer(question, wheels, refused, home, build=build)
+
+
+def _no_code(question: ExtensionQuestion) -> tuple[str, ...]:
+    judged = [packages.runs_on(question.package, None, card.capability) for card in question.cards]
+    return tuple(dict.fromkeys(each.sentence for each in judged if isinstance(each, Clash)))
+
+
+def _builds(question: ExtensionQuestion, home: ExtensionHome | None) -> bool:
+    """May a build here give what no ready-made file does?"""
+    if home is None:
+        return extension_builds.project(question.package) is not None
+    able = home.compiles_on_windows or question.system != "windows"
+    known = home.from_source or home.sdist
+    return able and known and companions.refused(question.package, question.cards) is None
+
+
+def _answer(
+    question: ExtensionQuestion,
+    wheels: tuple[FoundWheel, ...],
+    refused: tuple[str, ...],
+    home: ExtensionHome | None,
+    *,
+    build: bool,
+) -> FoundExtension:
+    own = rekindle("extension", "build", question.package, *card_words(question.cards), system=question.system)
+    where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
+    told = (where,) if where and not wheels and not (home and home.instead and refused and not build) else ()
+    return FoundExtension(
+        package=question.package,
+        torch=question.torch,
+        cuda=question.line,
+        python=question.python,
+        system=question.system,
+        machine=question.machine,
+        cards=question.cards,
+        wheels=wheels,
+        refused=(*refused, *told),
+        command=wheels[0].command if wheels else own if build else None,
+        instead=home.instead if home and not wheels else None,
+        build_cost=_COST if build else None,
+    )
+
+
+class _Search:
+    def __init__(self, question: ExtensionQuestion, home: ExtensionHome | None, ask: Asker, look: Looker) -> None:
+        self.question, self.home, self.ask, self.look = question, home, ask, look
+        self.refused: list[str] = []
+        self.seen_unfit: set[tuple[str | None, str]] = set()
+        """Who built what: another file of a release that has no code for the cards has none either."""
+
+    def wheels(self) -> tuple[FoundWheel, ...]:
+        """The first that was looked into and fits; else what could not be looked into."""
+        unverified: list[FoundWheel] = []
+        for wheel in self._every():
+            if wheel.state is State.PASS:
+                return (wheel,)
+            unverified.append(wheel)
+            if len(unverified) == _MOST:
+                break
+        return tuple(unverified)
+
+    def _every(self) -> Iterator[FoundWheel]:
+        known = False
+        for row in extension_files.fitting(self.question.package, self.question.asked):
+            known = True
+            lacks = self._lacks(row)
+            if lacks:
+                self.refused.append(lacks)
+            elif (row.by, row.version) not in self.seen_unfit:
+                before = len(self.refused)
+                yield from self._of_file(row) if row.name else self._of_index(row)
+                self.seen_unfit |= {(row.by, row.version)} if len(self.refused) > before else set()
+        if not known:
+            yield from self._otherwise()
+
+    def _lacks(self, row: ExtensionFile) -> str | None:
+        """Why a row is not for a card."""
+        _, line = row.parts(row.build_for(self.question.torch, self.question.line) or "")
+        own = CudaLine.parse(line)
+        cuda = row.toolkit or (own.cuda if own else None)
+        for card in self.question.cards:
+            serves = row.serves(card.capability)
+            if serves is False:
+                return f"{row.requirement} {_by(row)} has no code for {card.name} ({card.capability.sm})"
+            if serves is None and cuda is not None and not row.pure:
+                judged = toolkit_card.compiles(cuda, card.capability, card.name)
+                if isinstance(judged, Clash):
+                    return f"{row.requirement} {_by(row)}: {judged.sentence}"
+        return None
+
+    def _of_file(self, row: ExtensionFile) -> Iterator[FoundWheel]:
+        name = _file_name(row, self.question)
+        if name is None or row.address is None:
+            return
+        address = row.address.format(version=row.version, name=name.replace("+", "%2B"))
+        seen = self.look(address, self.question, row.pure)
+        if seen.state is State.FAIL:
+            self.refused.append(f"{name}, {_by(row)}, {seen.said}")
+            return
+        yield FoundWheel(
+            what=name,
+            by=_by(row),
+            state=seen.state,
+            why=seen.said + (f"; {_STRANGERS}" if row.by else ""),
+            command=self.question.pip_install(address),
+            address=address,
+            source=row.source,
+            observed_at=row.observed_at,
+        )
+
+    def _of_index(self, row: ExtensionFile) -> Iterator[FoundWheel]:
+        switch = row.switch.format(line=self.question.line).split(" ") if row.switch else []
+        found = self._asked(row.requirement, switch, pure=row.pure, known=True)
+        if found is not None:
+            yield msgspec.structs.replace(found, source=row.source, observed_at=row.observed_at)
+
+    def _otherwise(self) -> Iterator[FoundWheel]:
+        """A package without rows: its own list of wheels, else what the index has."""
+        question, home = self.question, self.home
+        release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
+        if release is not None:
+            switch = ["--index-url", index_of(question.line)] if question.line else []
+            found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
+        elif home is not None and (listed := self._list(home)) is not None:
+            found = self._asked(question.package, listed.split(" "), pure=False, known=True)
+            found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
+        elif any(row.knows(question.torch) for row in extension_files.files(question.package)):
+            found = None  # the rows name every file for this torch, and none is for the rest of the question
+        else:
+            made = extension_homes.wheel_for(question.package, question.torch)
+            exact = f"{question.package}=={made.version}" if made else question.package
+            found = self._asked(exact, [], pure=False, known=False)
+        if found is not None:
+            yield found
+
+    def _list(self, home: ExtensionHome) -> str | None:
+        if self.question.line is None or (self.question.system == "windows" and home.windows):
+            return None
+        return home.lists(self.question.torch, self.question.line)
+
+    def _asked(self, requirement: str, switch: Sequence[str], *, pure: bool, known: bool) -> FoundWheel | None:
+        """What pip would take, looked into. `known`: a table says that it is for this torch."""
+        told = self.ask(requirement, switch, self.question)
+        page = next((word for word in switch if word.startswith("http")), None)
+        by = "in the project's own list" if page else "on the index"
+        command = self.question.pip_install(requirement, *switch)
+        if told.place is None:
+            if told.reached and not page:
+                self.refused.append(f"the index has no wheel of {requirement} for this Python and system")
+                return None
+            if not known and "==" not in requirement:
+                self.refused.append(f"no index could be asked for {requirement}")
+                return None
+            said = f"{page or 'the index'} could not be read from here"
+            return FoundWheel(what=requirement, by=by, state=State.UNVERIFIED, why=said, command=command, address=page)
+        name = _name(told.place)
+        seen = self.look(told.place, self.question, pure)
+        if seen.state is State.FAIL:
+            self.refused.append(f"{name} {by} {seen.said}")
+            return None
+        fits = known or self.question.installed is not None
+        return FoundWheel(
+            what=name,
+            by=by,
+            state=seen.state if fits else State.UNVERIFIED,
+            why=seen.said if fits else f"{seen.said}; which torch and CUDA it was built for is not known",
+            command=command,
+            address=page,
+        )
+
+    def near(self) -> tuple[str, ...]:
+        """What the files that there are were made for, where none fits."""
+        asked = self.question.asked
+        rows = extension_files.files(self.question.package)
+        if not rows:
+            return ()
+        there = [row for row in rows if extension_files.lacking(row, asked) != "system"]
+        if not there:
+            systems = " and ".join(dict.fromkeys(f"{row.system} {row.machine}" for row in rows))
+            return (f"its ready-made files are for {systems} only",)
+        if any(not extension_files.lacking(row, asked) for row in there):
+            return self._for_the_cards(there)
+        other = [row for row in there if extension_files.lacking(row, asked) == "python"]
+        if other:
+            pythons = ", ".join(sorted({each for row in other for each in row.pythons}, key=_number))
+            return (f"its files for this torch are for Python {pythons}, not for {asked.python}",)
+        builds = sorted({build for row in there for build in row.builds}, key=_number)
+        same = [build for build in builds if build.partition("+")[0].startswith(_minor(asked.torch))]
+        said = ", ".join(same) or f"{builds[0]} to {builds[-1]}"
+        return (f"its ready-made files are for torch {said}, not for {asked.torch}+{asked.line}",)
+
+    def _for_the_cards(self, rows: Sequence[ExtensionFile]) -> tuple[str, ...]:
+        """With which other torch or CUDA a file has code for the cards."""
+        cards = [card.capability for card in self.question.cards]
+        able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
+        said = ", ".join(f"{build} and later" if row.and_later else build for row in able for build in row.builds)
+        return (f"it has code for your card with torch {said}",) if said else ()
+
+
+def _minor(torch: str) -> str:
+    return ".".join(torch.split(".")[:2])
+
+
+def _number(text: str) -> list[int]:
+    return [int("".join(filter(str.isdigit, part)) or 0) for part in text.replace("+", ".").split(".")]
+
+
+def _by(row: ExtensionFile) -> str:
+    return f"built by {row.by}" if row.by else "built by the project itself" if row.name else "on the index"
+
+
+def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
+    """The name by the row's pattern, with the C++ ABI that torch's own wheel has; None where none goes with it."""
+    torch, _ = row.parts(row.build_for(question.torch, question.line) or "")
+    line = question.line or ""
+    for abi in ("TRUE", "FALSE"):
+        name = (row.name or "").format(
+            version=row.version, torch=torch, minor=_minor(question.torch), line=line, major=line[2:4], abi=abi,
+            python="cp" + question.python.replace(".", ""),
+        )  # fmt: skip
+        built = wheel_platform.built_for(name)
+        judged = wheel_platform.goes_with(
+            built, torch=question.torch, line=question.line, python=question.python, system=question.system
+        )
+        if not isinstance(judged, Clash):
+            return name
+    return None
+
+
+def _name(place: str | Path) -> str:
+    return place.name if isinstance(place, Path) else unquote(urlsplit(place).path).rpartition("/")[2]
+
+
+def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+    found = on_index(
+        requirement,
+        switch,
+        environment=question.environment,
+        python=question.python,
+        system=question.system,
+        machine=question.machine,
+    )
+    if isinstance(found.place, str) and found.place.startswith("file:"):
+        return IndexAnswer(place=Path(url2pathname(urlsplit(found.place).path)), reached=True)
+    return found
+
+
+def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+    """Its GPU code against the cards, and its symbols against the torch that is installed. Only headers are read."""
+    try:
+        targets, wrong, partly = served_by(place, question.cards, question.line)
+        reason = unfit(place, question.installed) if question.installed else None
+    except RekindleError:
+        return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
+    if not targets and not pure:
+        return LookedInto(State.FAIL, "has no GPU code")
+    if reason or (wrong and not partly):
+        return LookedInto(State.FAIL, f"does not fit: {reason}" if reason else "; ".join(wrong))
+    if wrong:
+        return LookedInto(State.UNVERIFIED, f"only a part of it has code for the card, the rest {'; '.join(wrong)}")
+    if not question.cards:
+        return LookedInto(State.UNVERIFIED, "no card is known to look for: name one with `--gpu`")
+    code = "it is compiled for the card as it runs" if pure else f"it has code for {', '.join(targets)}"
+    return LookedInto(
+        State.PASS, code + (", and every symbol it needs is in the torch there" if question.installed else "")
+    )

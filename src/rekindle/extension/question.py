@@ -1,0 +1,69 @@
+"""For which torch, Python and system a wheel is looked for: what was typed, else what is in the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rekindle.audit.audit import installed_torch
+from rekindle.core import paths
+from rekindle.core.errors import NotFound, UsageError
+from rekindle.extension.find import ExtensionQuestion
+from rekindle.inputs.system import read_system
+from rekindle.inputs.torch import read_torch, with_cuda
+from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.cuda_line import CudaLine
+
+
+def of(
+    name: str, *, place: Path | None, torch: str | None, cuda: str | None, python: str | None, system: str | None,
+    machine: str | None,
+) -> ExtensionQuestion:  # fmt: skip
+    """A torch that is named is a question about it; without one, the one that is installed is meant."""
+    if torch is None:
+        return _installed(name, place, cuda=cuda, python=python, system=system, machine=machine)
+    if place is not None:
+        raise UsageError("`--env` does not go with `--torch`", hint="leave out one of them")
+    typed, version = with_cuda(torch, cuda)
+    if version is None:
+        hint = f"write `--torch {typed.release}+cu128`, or add `--cuda 12.8`"
+        raise UsageError(f"which CUDA torch {typed.release} is built for is not said", hint=hint)
+    kind = read_system(system).system if system else paths.system()
+    return ExtensionQuestion(
+        package=name,
+        torch=typed.release,
+        line=CudaLine(version).name,
+        python=python or _python_here(),
+        system=kind,
+        machine=machine or (paths.architecture() if kind == paths.system() and not system else "x86_64"),
+    )
+
+
+def _python_here() -> str:
+    version = find_environment(None).version
+    if version is None:
+        raise UsageError("the version of Python is not known here", hint="add `--python 3.12`")
+    return version
+
+
+def _installed(
+    name: str, place: Path | None, *, cuda: str | None, python: str | None, system: str | None, machine: str | None
+) -> ExtensionQuestion:
+    said = {"--cuda": cuda, "--python": python, "--os": system, "--arch": machine}
+    extra = next((option for option, value in said.items() if value is not None), None)
+    if extra is not None:
+        raise UsageError(f"`{extra}` needs `--torch`", hint="without it the environment says all of them")
+    environment = find_environment(place)
+    found = installed_torch(environment)
+    if found is None or environment.version is None:
+        hint = "name one: `--torch 2.8.0+cu128 --python 3.12`, or another environment with `--env DIR`"
+        raise NotFound(f"there is no torch in `{environment.root}`", hint=hint)
+    return ExtensionQuestion(
+        package=name,
+        torch=read_torch(found.version.partition("+")[0]).wanted or found.version,
+        line=CudaLine(found.cuda).name if found.cuda else None,
+        python=environment.version,
+        system=environment.os,
+        machine=paths.architecture(),
+        environment=environment,
+        installed=found,
+    )

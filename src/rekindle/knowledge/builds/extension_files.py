@@ -1,0 +1,111 @@
+"""Ready-made wheels of extensions: which file is for which torch, CUDA, Python and system."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.torch.releases import parse_arch_list
+
+_BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
+
+
+class ExtensionFile(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The files of one release for one system. The head of the table says what each field means."""
+
+    id: str
+    package: str
+    version: str
+    """A release, a range (`>=3.4,<3.5`), or nothing: whichever pip takes."""
+    builds: tuple[str, ...]
+    pythons: tuple[str, ...]
+    system: str
+    machine: str = "x86_64"
+    name: str | None = None
+    address: str | None = None
+    switch: str | None = None
+    by: str | None = None
+    toolkit: Version | None = None
+    """The CUDA it was compiled with, where its name does not say."""
+    targets: str = ""
+    begins: Capability | None = None
+    any_patch: bool = False
+    and_later: bool = False
+    pure: bool = False
+    """There is no GPU code in it: it is compiled when it runs."""
+
+    @property
+    def requirement(self) -> str:
+        exact = "==" if self.version[:1].isdigit() else ""
+        return f"{self.package}{exact}{self.version}"
+
+    def build_for(self, torch: str, line: str | None) -> str | None:
+        """The newest of its builds that is for this torch and CUDA line."""
+        return next((build for build in reversed(self.builds) if self._serves(build, torch, line)), None)
+
+    def knows(self, torch: str) -> bool:
+        """Has it a build for this torch, of whichever CUDA?"""
+        return any(self._serves(build, torch, self.parts(build)[1]) for build in self.builds)
+
+    def _serves(self, build: str, torch: str, line: str | None) -> bool:
+        own, cuda = self.parts(build)
+        have = Version(torch)
+        exact = own is not None and len(own.parts) > 2 and not self.any_patch
+        same = own is None or (have == own if exact else have.major_minor == own.major_minor)
+        later = self.and_later and own is not None and have > own
+        # `cu12` is every line of CUDA 12.
+        return (same or later) and (cuda is None or line == cuda or (len(cuda) == 4 and (line or "").startswith(cuda)))
+
+    @staticmethod
+    def parts(build: str) -> tuple[Version | None, str | None]:
+        match = _BUILD.fullmatch(build)
+        assert match is not None, build
+        return Version(match["torch"]) if match["torch"] else None, match["line"]
+
+    def serves(self, card: Capability) -> bool | None:
+        """By its own list of architectures or its oldest card; None where neither is known."""
+        if self.begins is not None:
+            return card >= self.begins
+        code: tuple[Target, ...] = parse_arch_list(self.targets)
+        return any(runs(target, card) is not Runs.NO for target in code) if code else None
+
+
+@cached
+def _files() -> tuple[ExtensionFile, ...]:
+    table: dict[str, tuple[ExtensionFile, ...]] = decided("extension_files", dict[str, tuple[ExtensionFile, ...]])
+    return table["file"]
+
+
+def files(package: str) -> tuple[ExtensionFile, ...]:
+    """Of the project first, then those that others built; the newest release of each first."""
+    plain = canonicalize_name(package)
+    newest_first = [row for row in reversed(_files()) if row.package == plain]
+    return tuple(sorted(newest_first, key=lambda row: row.by is not None))
+
+
+class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file must be for."""
+
+    torch: str
+    line: str | None
+    python: str
+    system: str
+    machine: str
+
+
+def fitting(package: str, asked: AskedFile) -> tuple[ExtensionFile, ...]:
+    return tuple(row for row in files(package) if not lacking(row, asked))
+
+
+def lacking(row: ExtensionFile, asked: AskedFile) -> str:
+    """Which of the things that are asked a row is not for; empty: none."""
+    if (row.system, row.machine) != (asked.system, asked.machine):
+        return "system"
+    if row.build_for(asked.torch, asked.line) is None:
+        return "torch"
+    return "python" if asked.python not in row.pythons else ""

@@ -1,0 +1,206 @@
+"""Ready-made wheels: the right file, or that there is none, or that it could not be looked into. Never a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rekindle.audit.answer import AuditedCard
+from rekindle.core.findings import State
+from rekindle.extension import find as find_module
+from rekindle.extension.candidates import IndexAnswer
+from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
+from rekindle.knowledge.builds import extension_files
+from rekindle.knowledge.gpu.capability import Capability
+from support.command import rekindle_command
+
+_FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3%2B"
+_MJUN = "https://github.com/mjun0812/flash-attention-prebuild-wheels/releases/download/"
+_SAGE = "https://github.com/woct0rdho/SageAttention/releases/download/v2.2.0-windows.post3/"
+
+# Labelled from the projects' own release lists and build scripts, not from what the finder says:
+# what the last word of the command ends with, or None where nothing ready-made fits.
+LABELLED: tuple[tuple[str, str | None], ...] = (
+    ("flash-attn 2.8.0+cu128 3.12 linux 8.9", f"{_FLASH}cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"),
+    ("flash-attn 2.6.0+cu124 3.11 linux 8.6", f"{_FLASH}cu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl"),
+    ("flash-attn 2.6.0+cu126 3.11 linux 8.6", f"{_FLASH}cu12torch2.6cxx11abiTRUE-cp311-cp311-linux_x86_64.whl"),
+    (
+        "flash-attn 2.8.0+cu128 3.12 windows 8.9",
+        f"{_MJUN}v0.7.11/flash_attn-2.8.3%2Bcu128torch2.8-cp312-cp312-win_amd64.whl",
+    ),
+    ("flash-attn 2.8.0+cu126 3.12 linux 6.1", None),
+    (
+        "flash-attn 2.10.0+cu130 3.12 linux 9.0",
+        f"{_MJUN}v0.9.0/flash_attn-2.8.3%2Bcu130torch2.10-cp312-cp312-linux_x86_64.whl",
+    ),
+    ("xformers 2.8.0+cu128 3.12 linux 8.6", "xformers==0.0.32.post2"),
+    ("xformers 2.8.0+cu126 3.12 windows 8.6", "https://download.pytorch.org/whl/cu126"),
+    ("xformers 2.7.1+cu118 3.11 windows 6.1", None),
+    (
+        "sageattention 2.8.0+cu128 3.13 windows 8.9",
+        f"{_SAGE}sageattention-2.2.0%2Bcu128torch2.8.0.post3-cp39-abi3-win_amd64.whl",
+    ),
+    ("bitsandbytes 2.6.0+cu126 3.11 linux 6.1", "bitsandbytes>=0.50,<0.51"),
+    ("bitsandbytes 2.8.0+cu128 3.11 linux 6.1", None),
+    ("torch-scatter 2.8.0+cu128 3.12 windows 8.6", "https://data.pyg.org/whl/torch-2.8.0+cu128.html"),
+    ("triton 2.7.1+cu128 3.11 windows 7.5", None),
+    ("triton 2.6.0+cu126 3.11 windows 7.5", "triton-windows>=3.2,<3.3"),
+    (
+        "exllamav2 2.6.0+cu124 3.11 windows 8.6",
+        "v0.3.2/exllamav2-0.3.2%2Bcu124.torch2.6.0-cp311-cp311-win_amd64.whl",
+    ),
+    ("exllamav2 2.6.0+cu124 3.14 linux 8.6", None),
+    ("llama-cpp-python 2.6.0+cu124 3.12 linux 6.1", "https://abetlen.github.io/llama-cpp-python/whl/cu124"),
+    (
+        "mamba-ssm 2.10.0+cu130 3.13 linux 9.0",
+        "v2.3.2.post1/mamba_ssm-2.3.2.post1%2Bcu13torch2.10cxx11abiTRUE-cp313-cp313-linux_x86_64.whl",
+    ),
+    ("mamba-ssm 2.10.0+cu130 3.13 windows 9.0", None),
+    ("vllm 2.8.0+cu128 3.12 linux 6.1", None),
+    ("nunchaku 2.7.1+cu128 3.11 windows 8.9", "v1.0.2/nunchaku-1.0.2%2Btorch2.7-cp311-cp311-win_amd64.whl"),
+)
+
+
+def _question(text: str) -> ExtensionQuestion:
+    package, torch, python, system, card = text.split(" ")
+    release, _, line = torch.partition("+")
+    cards = (AuditedCard(name="the card", capability=Capability.parse(card)),)
+    return ExtensionQuestion(
+        package=package, torch=release, line=line, python=python, system=system, machine="x86_64", cards=cards
+    )
+
+
+def _no_index(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+    return IndexAnswer(place=None, reached=False)
+
+
+def _unread(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+    return LookedInto(State.UNVERIFIED, "the file could not be read from here")
+
+
+def _offline(text: str) -> FoundExtension:
+    return find(_question(text), ask=_no_index, look=_unread)
+
+
+@pytest.mark.parametrize(("text", "expected"), LABELLED)
+def test_the_labelled_questions(text: str, expected: str | None) -> None:
+    found = _offline(text)
+    if expected is None:
+        assert (found.wheels, found.exit_code) == ((), 5)
+        assert found.refused
+    else:
+        assert str(found.wheels[0].command.words[-1]).endswith(expected)
+        assert (found.wheels[0].state, found.exit_code) == (State.UNVERIFIED, 9)
+        assert found.command == found.wheels[0].command
+
+
+def test_a_card_without_any_code_is_told_what_to_use_instead() -> None:
+    found = _offline("flash-attn 2.8.0+cu126 3.12 linux 6.1")
+    assert found.command is None
+    assert "begins with 8.0" in found.refused[0]
+    assert found.instead is not None and "scaled_dot_product_attention" in found.instead
+
+
+def test_a_line_with_code_for_the_card_is_named() -> None:
+    found = _offline("bitsandbytes 2.8.0+cu128 3.11 linux 6.1")
+    assert "2.4+cu126 and later" in found.refused[1]
+
+
+def test_without_a_wheel_the_build_is_next_with_its_cost() -> None:
+    found = _offline("xformers 2.7.1+cu118 3.11 windows 6.1")
+    assert found.command is not None and found.command.words[:4] == ("rekindle", "extension", "build", "xformers")
+    assert found.build_cost
+    assert "2.7.1+cu126" in found.refused[0]
+
+
+def test_what_was_looked_into_and_fits_is_found() -> None:
+    def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+        return LookedInto(State.PASS, "it has code for sm_90")
+
+    found = find(_question("flash-attn 2.8.0+cu128 3.12 linux 9.0"), ask=_no_index, look=look)
+    assert [wheel.state for wheel in found.wheels] == [State.PASS]
+    assert found.exit_code == 0
+
+
+def test_a_file_that_lies_about_its_code_is_refused_for_the_next() -> None:
+    def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+        bad = "Dao-AILab" in str(place)
+        return LookedInto(State.FAIL, "does not serve sm_90") if bad else LookedInto(State.UNVERIFIED, "not read")
+
+    found = find(_question("flash-attn 2.8.0+cu128 3.12 linux 9.0"), ask=_no_index, look=look)
+    assert [wheel.by for wheel in found.wheels] == ["built by mjun0812"]
+    assert "does not serve sm_90" in found.refused[0]
+
+
+def test_a_release_without_code_for_the_card_is_not_proposed_from_another_place() -> None:
+    """xformers of the index and of PyTorch's own index are one build."""
+
+    def ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+        return IndexAnswer(place=None if switch else "https://index/xformers-0.0.32.post2.whl", reached=not switch)
+
+    def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+        return LookedInto(State.FAIL, "does not serve sm_61")
+
+    found = find(_question("xformers 2.8.0+cu128 3.12 linux 6.1"), ask=ask, look=look)
+    assert (found.wheels, found.exit_code) == ((), 5)
+
+
+def test_which_torch_an_unknown_package_is_for_is_not_claimed() -> None:
+    def ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+        return IndexAnswer(place="https://index/some_ext-1.0-cp312-cp312-linux_x86_64.whl", reached=True)
+
+    def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+        return LookedInto(State.PASS, "it has code for sm_90")
+
+    found = find(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), ask=ask, look=look)
+    assert (found.wheels[0].state, found.exit_code) == (State.UNVERIFIED, 9)
+
+
+def test_every_pattern_says_no_other_torch_than_its_row() -> None:
+    """Each name that the table can make is judged by its own words: none is refused, none says another CUDA."""
+    made = 0
+    for row in extension_files._files():
+        for build in row.builds if row.name else ():
+            torch, line = row.parts(build)
+            assert torch is not None and line is not None
+            full = line if len(line) > 4 else f"{line}8"
+            question = ExtensionQuestion(
+                package=row.package, torch=str(torch), line=full, python=row.pythons[0], system=row.system,
+                machine=row.machine,
+            )  # fmt: skip
+            assert find_module._file_name(row, question) is not None, (row.id, build)
+            made += 1
+    assert made > 100
+
+
+def test_the_verb_answers_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_module, "_ask", _no_index)
+    monkeypatch.setattr(find_module, "_look", _unread)
+    words = ("--torch", "2.8.0+cu128", "--python", "3.12", "--os", "linux", "--gpu", "RTX 4090")
+    seen = rekindle_command("extension", "find", "flash-attn", *words, "--json")
+    assert seen.code == 9
+    assert seen.json()["wheels"][0]["what"].endswith("cxx11abiTRUE-cp312-cp312-linux_x86_64.whl")
+    text = rekindle_command("extension", "find", "flash_attn", *words)
+    assert text.out.splitlines()[2].startswith("  pip install https://")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--torch", "2.8.0"), "which CUDA"),
+        (("--cuda", "12.8"), "needs `--torch`"),
+        (("--torch", "2.8.0+cu128", "--env", "."), "does not go with"),
+    ],
+)
+def test_half_a_question_is_refused(words: tuple[str, ...], said: str) -> None:
+    seen = rekindle_command("extension", "find", "xformers", *words)
+    assert seen.code == 2
+    assert said in seen.err
+
+
+def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:
+    question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), cards=())
+    assert find_module._look(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
