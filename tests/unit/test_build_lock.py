@@ -92,6 +92,11 @@ def test_an_edit_of_what_is_locked_is_named(
     assert said in capsys.readouterr().err
 
 
+def test_a_plan_without_cuda_needs_no_architectures(plan: Path) -> None:
+    lock.write(msgspec.structs.replace(lock.read(plan), cuda=None, arch_list=None), plan)
+    assert request.read(plan).arch_list == ""
+
+
 def test_comments_and_order_are_free(plan: Path) -> None:
     falsify(plan, '"pyyaml",', '# mine\n    "pyyaml",')
     falsify(plan, '    "six",\n', "")

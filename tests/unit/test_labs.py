@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,31 @@ def test_a_form_is_written_for_each_stack_that_has_it(tmp_path: Path) -> None:
     made = lab_room.own_plan(tmp_path / "lists", "new")
     assert made.name == "torch-2.14.1-cu126-linux-py3.11.requirements.txt"
     assert "torch==2.14.1+cu126" in made.read_text(encoding="utf-8").splitlines()
+
+
+def test_ansible_gets_groups_and_slurm_features(lab: Path, tmp_path: Path) -> None:
+    groups = rekindle_command("plan", "--machine", str(lab), "--as", "ansible").out
+    inventory = ConfigParser(allow_no_value=True)
+    inventory.read_string(groups)
+    hosts = [name for group in inventory.sections() if ":" not in group for name in inventory[group]]
+    assert sorted(hosts) == [f"node{number:02}" for number in range(1, 41)]
+    assert inventory["torch_2_3_1_cu118_linux_py3_10:vars"]["rekindle_plan"] == "torch-2.3.1-cu118-linux-py3.10.toml"
+    slurm = rekindle_command("plan", "--machine", str(lab), "--as", "slurm").out.splitlines()
+    assert [line.rpartition("=")[2] for line in slurm] == [
+        "torch_2_14_1_cu126",
+        "torch_2_11_0_cu128",
+        "torch_2_3_1_cu118",
+    ]
+    assert slurm[1] == "NodeName=node36,node37 Features=torch_2_11_0_cu128"
+    assert rekindle_command("plan", "--gpu", "V100", "--as", "slurm").code == 2
+    for name in ("good", "evil ansible_host=elsewhere"):
+        labs.save(tmp_path / f"{name}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    seen = rekindle_command("plan", "--machine", str(tmp_path), "--as", "ansible")
+    assert seen.code == 2 and "is not the name of a host" in seen.err
+
+
+def test_a_folder_with_one_machine_gets_a_folder_of_plans(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    labs.save(tmp_path / "nodes" / "first.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    assert rekindle_command("plan", "--machine", str(tmp_path / "nodes"), "-o", str(tmp_path / "plans")).code == 0
+    assert lock.read(lab_room.own_plan(tmp_path / "plans", "first")).torch == "2.14.1"

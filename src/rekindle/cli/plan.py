@@ -23,6 +23,8 @@ from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
 from rekindle.stack.verdict import Verdict
 
+_LISTS = ("ansible", "slurm")
+_SEVERAL = "name a folder of snapshots with `--machine`"
 _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
 
 
@@ -53,8 +55,8 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["pip", "requirements", "uv", "conda", "pixi", "pylock", "dockerfile"]),
-    help="Print the answer in the form of this tool or file.",
+    type=click.Choice(["pip", "requirements", "uv", "conda", "pixi", "pylock", "dockerfile", *_LISTS]),
+    help="Print the answer in the form of this tool or file; `ansible` and `slurm` for several machines.",
 )
 @options.output("Write the plan to a TOML file, for `build` and `install`; for several machines, into a folder.")
 @click.option(
@@ -91,12 +93,14 @@ def command(**given: Any) -> int:
     if asked_for.origin is not None:
         return _compare(asked_for.origin, asked_for)
     wish = asked_for.wish
-    if len(asked_for.snapshots) > 1:
+    if asked_for.several:
         modes = [each for each in _MODES if each != "form"]
         options.exclude("machines", modes, hint="these answer for one machine: name one snapshot alone")
         return _nodes(asked_for, wish)
     if options.given("within"):
-        raise UsageError("`--within` is about several machines", hint="name a folder of snapshots with `--machine`")
+        raise UsageError("`--within` is about several machines", hint=_SEVERAL)
+    if asked_for.form in _LISTS:
+        raise UsageError(f"`--as {asked_for.form}` is about several machines", hint=_SEVERAL)
     situation = asked_for.situation()
     if asked_for.every:
         _list(situation, wish, asked_for.as_json)
@@ -163,6 +167,12 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
             found += inside
         return tuple(found)
 
+    @property
+    def several(self) -> bool:
+        """Also a folder with one machine, where something is written: a lab that begins has one."""
+        folder = self.output is not None and any(named.is_dir() for named in self.machines)
+        return len(self.snapshots) > 1 or folder
+
     def situation(self, snapshot: Path | None = None) -> Situation:
         recorded = snapshot or (self.snapshots[0] if self.snapshots else None)
         return asked(
@@ -193,14 +203,20 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
         first = next(iter(unreadable.values()))
         raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=_AGAIN)
     found = msgspec.structs.replace(nodes.resolve_all(places, wish, asked_for.within), unreadable=unreadable)
-    if asked_for.form is not None and asked_for.output is None:
+    if asked_for.form in _LISTS:
+        from rekindle.stack import lab
+
+        made = lab.locks(places, found, wish)
+        _form(lab.inventory(made) if asked_for.form == "ansible" else lab.features(made), asked_for.output)
+    elif asked_for.form is not None and asked_for.output is None:
         hint = "`-o DIR` writes a file for each stack, and which machine takes which"
         raise UsageError("`--as` for several machines needs a folder", hint=hint)
-    if asked_for.as_json:
+    elif asked_for.as_json:
         console.out_json(found)
     else:
         console.out(answers.nodes(found))
-    left_out = _lab(asked_for, places, found, wish) if asked_for.output is not None else {}
+    locked = asked_for.output is not None and asked_for.form not in _LISTS
+    left_out = _lab(asked_for, places, found, wish) if locked else {}
     if unreadable:
         return BadInput.exit_code
     return NoRoute.exit_code if left_out or any(each.route is RouteKind.NONE for each in found.nodes) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -104,6 +105,32 @@ def own_plan(folder: Path, host: str | None = None) -> Path:
     message = f"this machine, `{here}`, is not in `{index}`"
     hint = f"`rekindle doctor --save {here}.json` here, then `rekindle plan --machine FOLDER -o DIR` with it"
     raise NotFound(message, hint=f"{hint}; or name the plan's file itself")
+
+
+def inventory(made: Sequence[Lock]) -> str:
+    """Groups of an Ansible inventory, each with the file of its plan."""
+    lines: list[str] = []
+    for lock in made:
+        group = re.sub(r"\W", "_", lock.name)
+        lines += [f"[{group}]", *_hosts(lock), "", f"[{group}:vars]", f"rekindle_plan={lock.name}.toml", ""]
+    return "\n".join(lines)
+
+
+def features(made: Sequence[Lock]) -> str:
+    """What to add to the nodes' lines in `slurm.conf`, for `sbatch --constraint`."""
+    found: dict[str, list[str]] = {}
+    for lock in made:
+        found.setdefault(re.sub(r"\W", "_", f"torch_{lock.verdict.recommended.version}"), []).extend(_hosts(lock))
+    return "\n".join(f"NodeName={','.join(hosts)} Features={feature}" for feature, hosts in found.items())
+
+
+def _hosts(lock: Lock) -> list[str]:
+    """Names that are nothing but names: they come from files of others."""
+    for host in lock.hosts:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
+            message = f"`{host[:60]}` is not the name of a host"
+            raise UsageError(message, hint="name each snapshot after its machine: `NAME.json`, each once")
+    return list(lock.hosts)
 
 
 def _called(names: Iterable[str], host: str) -> list[str]:

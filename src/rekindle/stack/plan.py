@@ -272,13 +272,13 @@ def check_seal(plan: Plan) -> None:
 
 
 def check_cards(plan: Plan) -> None:
-    """What is built has code for the cards that it is for."""
+    """What is built with CUDA has code for the cards that it is for."""
     try:
         targets = parse_arch_list(plan.arch_list or "")
     except (ValueError, IndexError) as error:
         message = f"the plan's `arch_list`, `{(plan.arch_list or '')[:60]}`, is not a list of architectures"
         raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
-    for card in plan.cards:
+    for card in plan.cards if plan.cuda is not None else ():
         if all(runs(target, one) is Runs.NO for one in card.capabilities for target in targets):
             message = f"the plan's `arch_list`, `{plan.arch_list}`, has no code for its card {card.name}"
             raise BadInput(message, hint=_AGAIN)
