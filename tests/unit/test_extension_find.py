@@ -190,7 +190,6 @@ def test_the_verb_answers_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--torch", "2.8.0"), "which CUDA"),
         (("--cuda", "12.8"), "needs `--torch`"),
         (("--torch", "2.8.0+cu128", "--env", "."), "does not go with"),
     ],
@@ -199,6 +198,31 @@ def test_half_a_question_is_refused(words: tuple[str, ...], said: str) -> None:
     seen = rekindle_command("extension", "find", "xformers", *words)
     assert seen.code == 2
     assert said in seen.err
+
+
+def test_the_cuda_that_is_not_said_is_the_one_pip_brings() -> None:
+    words = ("--torch", "2.8.0", "--python", "3.12", "--os", "linux", "--gpu", "sm_35", "--json")
+    answer = rekindle_command("extension", "find", "flash-attn", *words).json()
+    assert answer["cuda"] == "cu128"
+    assert "was not said" in answer["note"]
+
+
+def test_torch_itself_is_a_question_for_plan() -> None:
+    seen = rekindle_command("extension", "find", "torch", "--torch", "2.8.0")
+    assert (seen.code, "rekindle plan" in seen.err) == (2, True)
+
+
+def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_module, "_ask", _no_index)
+    monkeypatch.setattr(find_module, "_look", _unread)
+    site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cu128'\ncuda = '12.8'\n", encoding="utf-8")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.12.4\n", encoding="utf-8")
+    where = str(tmp_path / "env")
+    answer = rekindle_command("extension", "find", "xformers", "--env", where, "--gpu", "sm_86", "--json").json()
+    assert (answer["torch"], answer["cuda"], answer["python"]) == ("2.8.0", "cu128", "3.12")
+    assert "xformers==0.0.32.post2" in answer["wheels"][0]["command"]
 
 
 def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     cards: tuple[AuditedCard, ...] = ()
     environment: Environment | None = None
     installed: Torch | None = None
+    note: str | None = None
+    """What was taken for granted."""
 
     @property
     def asked(self) -> AskedFile:
@@ -91,6 +93,8 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     command: Command | None
     """What to run: the best wheel, else a build."""
     instead: str | None = None
+    note: str | None = None
+    """What was taken for granted."""
     build_cost: str | None = None
     """What the build takes, where `command` is one."""
 
@@ -180,6 +184,7 @@ def _answer(
         refused=(*refused, *told),
         command=wheels[0].command if wheels else own if build else None,
         instead=home.instead if home and not wheels else None,
+        note=question.note,
         build_cost=_COST if build else None,
     )
 
