@@ -207,6 +207,13 @@ def test_the_cuda_that_is_not_said_is_the_one_pip_brings() -> None:
     assert "was not said" in answer["note"]
 
 
+@pytest.mark.parametrize(("new", "said"), [(True, "cxx11abiTRUE"), (False, "cxx11abiFALSE"), (None, "cxx11abiFALSE")])
+def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) -> None:
+    """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""
+    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), new_abi=new)
+    assert said in find(question, ask=_no_index, look=_unread).wheels[0].what
+
+
 def test_torch_itself_is_a_question_for_plan() -> None:
     seen = rekindle_command("extension", "find", "torch", "--torch", "2.8.0")
     assert (seen.code, "rekindle plan" in seen.err) == (2, True)

@@ -51,6 +51,8 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     cards: tuple[AuditedCard, ...] = ()
     environment: Environment | None = None
     installed: Torch | None = None
+    new_abi: bool | None = None
+    """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
     note: str | None = None
     """What was taken for granted."""
 
@@ -358,15 +360,17 @@ def _by(row: ExtensionFile) -> str:
 
 
 def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
-    """The name by the row's pattern, with the C++ ABI that torch's own wheel has; None where none goes with it."""
+    """The name by the row's pattern, with the C++ ABI of the torch; None where none goes with it."""
     torch, _ = row.parts(row.build_for(question.torch, question.line) or "")
     line = question.line or ""
-    for abi in ("TRUE", "FALSE"):
+    own = {None: ("TRUE", "FALSE"), True: ("TRUE",), False: ("FALSE",)}[question.new_abi]
+    for abi in own:
         name = (row.name or "").format(
             version=row.version, torch=torch, minor=_minor(question.torch), line=line, major=line[2:4], abi=abi,
             python="cp" + question.python.replace(".", ""),
         )  # fmt: skip
         built = wheel_platform.built_for(name)
+        built = msgspec.structs.replace(built, new_abi=None) if len(own) == 1 else built
         judged = wheel_platform.goes_with(
             built, torch=question.torch, line=question.line, python=question.python, system=question.system
         )

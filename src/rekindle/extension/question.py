@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from rekindle.audit.audit import installed_torch
 from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import paths
-from rekindle.core.errors import NotFound, UsageError
+from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
 from rekindle.extension.find import ExtensionQuestion
 from rekindle.inputs.system import read_system
@@ -17,6 +17,7 @@ from rekindle.inputs.torch import with_cuda
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
+from rekindle.wheels.inspect.inspection import inspect
 
 
 def of(
@@ -84,4 +85,15 @@ def _installed(
         machine=paths.architecture(),
         environment=environment,
         installed=found,
+        new_abi=_new_abi(Path(found.root) / "lib" / "libc10.so"),
     )
+
+
+def _new_abi(library: Path) -> bool | None:
+    """Whether torch was compiled with the newer std::string: one that is not PyTorch's own may differ from theirs."""
+    if not library.is_file():
+        return None
+    try:
+        return {"cxx11": True, "pre-cxx11": False}.get(inspect(library).cxx_abi or "")
+    except RekindleError:
+        return None
