@@ -207,6 +207,16 @@ def test_the_cuda_that_is_not_said_is_the_one_pip_brings() -> None:
     assert "was not said" in answer["note"]
 
 
+def test_a_torch_without_cuda_is_no_question_for_a_wheel(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.12" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cpu'\ncuda = None\n", encoding="utf-8")
+    (tmp_path / "pyvenv.cfg").write_text("version = 3.12.4\n", encoding="utf-8")
+    seen = rekindle_command("extension", "find", "xformers", "--env", str(tmp_path), "--gpu", "sm_86")
+    assert "without CUDA" in seen.err
+    assert seen.code == 14
+
+
 @pytest.mark.parametrize(("new", "said"), [(True, "cxx11abiTRUE"), (False, "cxx11abiFALSE"), (None, "cxx11abiFALSE")])
 def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) -> None:
     """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""

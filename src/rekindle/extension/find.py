@@ -141,12 +141,13 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
     clashes = _no_code(question)
     if clashes:
-        return _answer(question, (), clashes, home, build=False)
+        return _answer(question, (), clashes, instead=home.instead if home else None)
     search = _Search(question, home, ask or _ask, look or _look)
     wheels = search.wheels()
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
-    return _answer(question, wheels, refused, home, build=build)
+    where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
+    return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build=build)
 
 
 def _no_code(question: ExtensionQuestion) -> tuple[str, ...]:
@@ -167,13 +168,12 @@ def _answer(
     question: ExtensionQuestion,
     wheels: tuple[FoundWheel, ...],
     refused: tuple[str, ...],
-    home: ExtensionHome | None,
     *,
-    build: bool,
+    build: bool = False,
+    instead: str | None = None,
 ) -> FoundExtension:
-    own = rekindle("extension", "build", question.package, *card_words(question.cards), system=question.system)
-    where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
-    told = (where,) if where and not wheels and not (home and home.instead and refused and not build) else ()
+    env = ("--env", question.environment.root) if question.environment else ()
+    own = rekindle("extension", "build", question.package, *env, *card_words(question.cards), system=question.system)
     return FoundExtension(
         package=question.package,
         torch=question.torch,
@@ -183,9 +183,9 @@ def _answer(
         machine=question.machine,
         cards=question.cards,
         wheels=wheels,
-        refused=(*refused, *told),
+        refused=refused,
         command=wheels[0].command if wheels else own if build else None,
-        instead=home.instead if home and not wheels else None,
+        instead=instead,
         note=question.note,
         build_cost=_COST if build else None,
     )

@@ -76,10 +76,13 @@ def _installed(
     if found is None or number is None or environment.version is None:
         hint = "name one: `--torch 2.8.0+cu128 --python 3.12`, or another environment with `--env DIR`"
         raise NotFound(f"there is no torch in `{environment.root}`", hint=hint)
+    if found.cuda is None:
+        message = f"torch {found.version} in `{environment.root}` is a build without CUDA"
+        raise NotFound(message, hint="install one with CUDA first (`rekindle install`), or ask for another: `--torch`")
     return ExtensionQuestion(
         package=name,
         torch=str(number),
-        line=CudaLine(found.cuda).name if found.cuda else None,
+        line=CudaLine(found.cuda).name,
         python=environment.version,
         system=environment.os,
         machine=paths.architecture(),
