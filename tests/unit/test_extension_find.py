@@ -12,6 +12,7 @@ from rekindle.audit.answer import AuditedCard
 from rekindle.core.findings import State
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer
+from rekindle.extension.check import ServedCards
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability
@@ -222,6 +223,16 @@ def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) 
     """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""
     question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), new_abi=new)
     assert said in find(question, ask=_no_index, look=_unread).wheels[0].what
+
+
+@pytest.mark.parametrize(("pure", "state"), [(True, State.PASS), (False, State.FAIL)])
+def test_code_that_a_compiler_brings_along_is_not_what_runs(
+    pure: bool, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """triton-windows has GPU code in a helper, and none for the card that it compiles for."""
+    monkeypatch.setattr(find_module, "served_by", lambda *_: ServedCards({"sm_80": 1}, ["does not serve"], False))
+    question = _question("triton 2.6.0+cu126 3.11 windows 7.5")
+    assert find_module._look("https://index/triton.whl", question, pure).state is state
 
 
 def test_torch_itself_is_a_question_for_plan() -> None:

@@ -404,7 +404,9 @@ def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedI
         reason = unfit(place, question.installed) if question.installed else None
     except RekindleError:
         return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
-    if not targets and not pure:
+    if pure:
+        wrong = []  # what GPU code there is in it (helpers of a compiler) is not what runs
+    elif not targets:
         return LookedInto(State.FAIL, "has no GPU code")
     if reason or (wrong and not partly):
         return LookedInto(State.FAIL, f"does not fit: {reason}" if reason else "; ".join(wrong))
