@@ -12,6 +12,7 @@ from rekindle.audit.answer import AuditedCard
 from rekindle.core.findings import State
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer
+from rekindle.extension.check import ServedCards
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability
@@ -190,7 +191,6 @@ def test_the_verb_answers_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--torch", "2.8.0"), "which CUDA"),
         (("--cuda", "12.8"), "needs `--torch`"),
         (("--torch", "2.8.0+cu128", "--env", "."), "does not go with"),
     ],
@@ -199,6 +199,58 @@ def test_half_a_question_is_refused(words: tuple[str, ...], said: str) -> None:
     seen = rekindle_command("extension", "find", "xformers", *words)
     assert seen.code == 2
     assert said in seen.err
+
+
+def test_the_cuda_that_is_not_said_is_the_one_pip_brings() -> None:
+    words = ("--torch", "2.8.0", "--python", "3.12", "--os", "linux", "--gpu", "sm_35", "--json")
+    answer = rekindle_command("extension", "find", "flash-attn", *words).json()
+    assert answer["cuda"] == "cu128"
+    assert "was not said" in answer["note"]
+
+
+def test_a_torch_without_cuda_is_no_question_for_a_wheel(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.12" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cpu'\ncuda = None\n", encoding="utf-8")
+    (tmp_path / "pyvenv.cfg").write_text("version = 3.12.4\n", encoding="utf-8")
+    seen = rekindle_command("extension", "find", "xformers", "--env", str(tmp_path), "--gpu", "sm_86")
+    assert "without CUDA" in seen.err
+    assert seen.code == 14
+
+
+@pytest.mark.parametrize(("new", "said"), [(True, "cxx11abiTRUE"), (False, "cxx11abiFALSE"), (None, "cxx11abiFALSE")])
+def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) -> None:
+    """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""
+    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), new_abi=new)
+    assert said in find(question, ask=_no_index, look=_unread).wheels[0].what
+
+
+@pytest.mark.parametrize(("pure", "state"), [(True, State.PASS), (False, State.FAIL)])
+def test_code_that_a_compiler_brings_along_is_not_what_runs(
+    pure: bool, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """triton-windows has GPU code in a helper, and none for the card that it compiles for."""
+    monkeypatch.setattr(find_module, "served_by", lambda *_: ServedCards({"sm_80": 1}, ["does not serve"], False))
+    question = _question("triton 2.6.0+cu126 3.11 windows 7.5")
+    assert find_module._look("https://index/triton.whl", question, pure).state is state
+
+
+def test_torch_itself_is_a_question_for_plan() -> None:
+    seen = rekindle_command("extension", "find", "torch", "--torch", "2.8.0")
+    assert (seen.code, "rekindle plan" in seen.err) == (2, True)
+
+
+def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_module, "_ask", _no_index)
+    monkeypatch.setattr(find_module, "_look", _unread)
+    site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cu128'\ncuda = '12.8'\n", encoding="utf-8")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.12.4\n", encoding="utf-8")
+    where = str(tmp_path / "env")
+    answer = rekindle_command("extension", "find", "xformers", "--env", where, "--gpu", "sm_86", "--json").json()
+    assert (answer["torch"], answer["cuda"], answer["python"]) == ("2.8.0", "cu128", "3.12")
+    assert "xformers==0.0.32.post2" in answer["wheels"][0]["command"]
 
 
 def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ _VERBS = {
     "extension build": "{}/none --env {}/none",
     "extension check": "--env {}/none",
     "extension env": "--env {}/none",
+    "extension find": "vllm --torch 2.8.0 --python 3.12 --os linux --gpu sm_35",  # refused before anything is asked
 }
 _TAKEN = {
     "--gpu": ["GTX 1080 Ti", "8x A100", "3.5;6.1+PTX", "10de:1b06"],

@@ -132,6 +132,8 @@ def _print_found(found: FoundExtension) -> None:
         console.out(f"No ready-made wheel fits: this builds one ({found.build_cost}).")
     for finding in found.findings:
         console.out(console.finding(finding))
+    if found.note:
+        console.out(console.wrap(found.note[:1].upper() + found.note[1:] + "."))
     if found.instead:
         console.out(console.wrap(f"Instead: {found.instead}"))
 

@@ -51,6 +51,10 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     cards: tuple[AuditedCard, ...] = ()
     environment: Environment | None = None
     installed: Torch | None = None
+    new_abi: bool | None = None
+    """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
+    note: str | None = None
+    """What was taken for granted."""
 
     @property
     def asked(self) -> AskedFile:
@@ -91,6 +95,8 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     command: Command | None
     """What to run: the best wheel, else a build."""
     instead: str | None = None
+    note: str | None = None
+    """What was taken for granted."""
     build_cost: str | None = None
     """What the build takes, where `command` is one."""
 
@@ -135,12 +141,13 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
     clashes = _no_code(question)
     if clashes:
-        return _answer(question, (), clashes, home, build=False)
+        return _answer(question, (), clashes, instead=home.instead if home else None)
     search = _Search(question, home, ask or _ask, look or _look)
     wheels = search.wheels()
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
-    return _answer(question, wheels, refused, home, build=build)
+    where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
+    return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build=build)
 
 
 def _no_code(question: ExtensionQuestion) -> tuple[str, ...]:
@@ -161,13 +168,12 @@ def _answer(
     question: ExtensionQuestion,
     wheels: tuple[FoundWheel, ...],
     refused: tuple[str, ...],
-    home: ExtensionHome | None,
     *,
-    build: bool,
+    build: bool = False,
+    instead: str | None = None,
 ) -> FoundExtension:
-    own = rekindle("extension", "build", question.package, *card_words(question.cards), system=question.system)
-    where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
-    told = (where,) if where and not wheels and not (home and home.instead and refused and not build) else ()
+    env = ("--env", question.environment.root) if question.environment else ()
+    own = rekindle("extension", "build", question.package, *env, *card_words(question.cards), system=question.system)
     return FoundExtension(
         package=question.package,
         torch=question.torch,
@@ -177,9 +183,10 @@ def _answer(
         machine=question.machine,
         cards=question.cards,
         wheels=wheels,
-        refused=(*refused, *told),
+        refused=refused,
         command=wheels[0].command if wheels else own if build else None,
-        instead=home.instead if home and not wheels else None,
+        instead=instead,
+        note=question.note,
         build_cost=_COST if build else None,
     )
 
@@ -353,15 +360,17 @@ def _by(row: ExtensionFile) -> str:
 
 
 def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
-    """The name by the row's pattern, with the C++ ABI that torch's own wheel has; None where none goes with it."""
+    """The name by the row's pattern, with the C++ ABI of the torch; None where none goes with it."""
     torch, _ = row.parts(row.build_for(question.torch, question.line) or "")
     line = question.line or ""
-    for abi in ("TRUE", "FALSE"):
+    own = {None: ("TRUE", "FALSE"), True: ("TRUE",), False: ("FALSE",)}[question.new_abi]
+    for abi in own:
         name = (row.name or "").format(
             version=row.version, torch=torch, minor=_minor(question.torch), line=line, major=line[2:4], abi=abi,
             python="cp" + question.python.replace(".", ""),
         )  # fmt: skip
         built = wheel_platform.built_for(name)
+        built = msgspec.structs.replace(built, new_abi=None) if len(own) == 1 else built
         judged = wheel_platform.goes_with(
             built, torch=question.torch, line=question.line, python=question.python, system=question.system
         )
@@ -395,7 +404,9 @@ def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedI
         reason = unfit(place, question.installed) if question.installed else None
     except RekindleError:
         return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
-    if not targets and not pure:
+    if pure:
+        wrong = []  # what GPU code there is in it (helpers of a compiler) is not what runs
+    elif not targets:
         return LookedInto(State.FAIL, "has no GPU code")
     if reason or (wrong and not partly):
         return LookedInto(State.FAIL, f"does not fit: {reason}" if reason else "; ".join(wrong))

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from rekindle.audit.audit import installed_torch
+from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import paths
-from rekindle.core.errors import NotFound, UsageError
+from rekindle.core.errors import NotFound, RekindleError, UsageError
+from rekindle.core.version import Version
 from rekindle.extension.find import ExtensionQuestion
 from rekindle.inputs.system import read_system
-from rekindle.inputs.torch import read_torch, with_cuda
+from rekindle.inputs.torch import with_cuda
+from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
+from rekindle.wheels.inspect.inspection import inspect
 
 
 def of(
@@ -19,23 +25,35 @@ def of(
     machine: str | None,
 ) -> ExtensionQuestion:  # fmt: skip
     """A torch that is named is a question about it; without one, the one that is installed is meant."""
+    if canonicalize_name(name) == "torch":
+        raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
     if torch is None:
         return _installed(name, place, cuda=cuda, python=python, system=system, machine=machine)
     if place is not None:
         raise UsageError("`--env` does not go with `--torch`", hint="leave out one of them")
     typed, version = with_cuda(torch, cuda)
-    if version is None:
-        hint = f"write `--torch {typed.release}+cu128`, or add `--cuda 12.8`"
-        raise UsageError(f"which CUDA torch {typed.release} is built for is not said", hint=hint)
     kind = read_system(system).system if system else paths.system()
+    built = machine or ("x86_64" if system else paths.architecture())
+    line = CudaLine(version).name if version else _usual(typed.release, kind, built)
+    note = (
+        f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another" if not version else None
+    )
     return ExtensionQuestion(
         package=name,
         torch=typed.release,
-        line=CudaLine(version).name,
+        line=line,
         python=python or _python_here(),
         system=kind,
-        machine=machine or (paths.architecture() if kind == paths.system() and not system else "x86_64"),
+        machine=built,
+        note=note,
     )
+
+
+def _usual(torch: str, system: str, machine: str) -> str:
+    """The CUDA line that pip brings; where that is none, the newest one."""
+    release = torch_release(torch)
+    usual = ordinary_line(release, system, machine)
+    return usual if CudaLine.parse(usual) else max(release.variants, key=lambda each: each.cuda or Version("0")).name
 
 
 def _python_here() -> str:
@@ -54,16 +72,31 @@ def _installed(
         raise UsageError(f"`{extra}` needs `--torch`", hint="without it the environment says all of them")
     environment = find_environment(place)
     found = installed_torch(environment)
-    if found is None or environment.version is None:
+    number = Version.find(found.version) if found else None
+    if found is None or number is None or environment.version is None:
         hint = "name one: `--torch 2.8.0+cu128 --python 3.12`, or another environment with `--env DIR`"
         raise NotFound(f"there is no torch in `{environment.root}`", hint=hint)
+    if found.cuda is None:
+        message = f"torch {found.version} in `{environment.root}` is a build without CUDA"
+        raise NotFound(message, hint="install one with CUDA first (`rekindle install`), or ask for another: `--torch`")
     return ExtensionQuestion(
         package=name,
-        torch=read_torch(found.version.partition("+")[0]).wanted or found.version,
-        line=CudaLine(found.cuda).name if found.cuda else None,
+        torch=str(number),
+        line=CudaLine(found.cuda).name,
         python=environment.version,
         system=environment.os,
         machine=paths.architecture(),
         environment=environment,
         installed=found,
+        new_abi=_new_abi(Path(found.root) / "lib" / "libc10.so"),
     )
+
+
+def _new_abi(library: Path) -> bool | None:
+    """Whether torch was compiled with the newer std::string: one that is not PyTorch's own may differ from theirs."""
+    if not library.is_file():
+        return None
+    try:
+        return {"cxx11": True, "pre-cxx11": False}.get(inspect(library).cxx_abi or "")
+    except RekindleError:
+        return None

@@ -153,7 +153,7 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
         )
     elif state is State.FAIL and item.owner in ("torch", "torch-cuda"):
         text = "it comes with torch: install a torch with CUDA that this was built for (`rekindle install`)"
-        fix = Fix(text=f"{text}, or build this for the torch that is there (`rekindle extension build`)")
+        fix = Fix(text=f"{text}, or find or build this for the torch there (`rekindle extension find`, `build`)")
     elif state is State.FAIL:
         fix = Fix(text="add it with `rekindle repair`, or build without what needs it")
     return Finding(

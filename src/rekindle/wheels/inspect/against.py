@@ -85,7 +85,7 @@ def fit_findings(known: Identity, torch: TorchLibraries, binaries: Sequence[Bina
             state=State.FAIL,
             found=f"it does not fit {torch.label}: {text}",
             why="an extension works only with the torch, the CUDA and the C++ ABI that it was built for",
-            fix=Fix(text="install its build for this torch, or build it: `rekindle extension build`"),
+            fix=Fix(text="install its build for this torch, or build it: `rekindle extension find`, `build`"),
         )
         for text in found
     ]
