@@ -5,17 +5,21 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 import rekindle
 from rekindle.core.redact import redact
 from rekindle.install.installer import last_words
+from rekindle.web.serve import answer
 from support.command import Seen, rekindle_command
 from support.fatbins import container
+from support.shelves import pure_wheel
 
 NO_KERNEL = (
     "NVIDIA {card} with CUDA capability {sm} is not compatible with the current PyTorch installation.\n"
@@ -284,3 +288,25 @@ def test_a_script_is_started_as_windows_starts_it(
     monkeypatch.chdir(tmp_path)
     rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "windows", "--torch", "2.7.1", "-o", "plan.toml")
     assert f"`{start}` says how" in " ".join(rekindle_command("build", "plan.toml", "--script", name).out.split())
+
+
+@pytest.mark.parametrize("verb", [("serve",), ("shelf", "serve")])
+def test_a_server_that_is_ended_as_it_says_did_not_fail(
+    verb: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`press Ctrl+C to end` was followed by `error: interrupted`."""
+
+    def ended(self: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        sockets[0].close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(uvicorn.Server, "run", ended)
+    rekindle_command("shelf", "add", str(pure_wheel(tmp_path)), "--shelf", str(tmp_path / "shelf"))
+    seen = rekindle_command(*verb, "--port", "0", "--shelf", str(tmp_path / "shelf"))
+    assert (seen.code, "error" in seen.err) == (0, False)
+
+
+def test_an_amd_card_is_not_like_one_of_nvidias() -> None:
+    """The picker offered `Quadro RTX 6000` to an RX 6800."""
+    seen = answer("RX 6800", "linux", "", "")
+    assert "AMD" in seen.refusal and seen.near == ()
