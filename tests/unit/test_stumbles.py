@@ -17,6 +17,7 @@ import rekindle
 from rekindle.core.redact import redact
 from rekindle.install.installer import last_words
 from rekindle.web.serve import answer
+from support import torch_like
 from support.command import Seen, rekindle_command
 from support.fatbins import container
 from support.shelves import pure_wheel
@@ -310,3 +311,12 @@ def test_an_amd_card_is_not_like_one_of_nvidias() -> None:
     """The picker offered `Quadro RTX 6000` to an RX 6800."""
     seen = answer("RX 6800", "linux", "", "")
     assert "AMD" in seen.refusal and seen.near == ()
+
+
+def test_a_torch_without_one_of_its_files_is_not_mended_by_the_newest_torch(tmp_path: Path) -> None:
+    """`pip install torch` was the fix of a wheel of torch: it brings one that has no code for the card."""
+    code = (("sm_35",),)
+    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/libtorch_cuda.so": code})
+    said = " ".join(rekindle_command("inspect", str(wheel)).out.split())
+    assert "this torch is not whole" in said
+    assert "pip install torch" not in said
