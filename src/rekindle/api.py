@@ -81,6 +81,9 @@ def plan(
     from rekindle.stack.from_machine import asked
     from rekindle.stack.situation import TypedWish
 
+    for word in wishes.keys() - PlanWishes.__annotations__.keys():
+        message = f"plan() got an unexpected keyword argument '{word}'"
+        raise TypeError(message + (": a card is named with `gpus`" if word in ("gpu", "card") else ""))
     typed = from_builtins({"torch": torch, "cuda": cuda, **wishes}, TypedWish, name="the question")
     version = None if python is None else str(python)
     arch = wishes.get("arch")

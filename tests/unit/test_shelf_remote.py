@@ -64,7 +64,7 @@ def test_a_friends_wheel_is_a_route(friend: Friend, tmp_path: Path) -> None:
 def test_without_the_key_it_is_none_and_said(friend: Friend) -> None:
     seen = rekindle_command("plan", *K40, "--shelf", friend.address, "--json")
     assert seen.json()["recommended"]["route"] != "shelf"
-    assert "do not trust" in seen.err
+    assert "do not trust; if you know the owner, name the public key with `--trust`" in seen.err
 
 
 @pytest.mark.parametrize("slash", ["", "/", "/simple/"])

@@ -5,15 +5,22 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import uvicorn
 
+import rekindle
 from rekindle.core.redact import redact
+from rekindle.install.installer import last_words
+from rekindle.web.serve import answer
+from support import torch_like
 from support.command import Seen, rekindle_command
 from support.fatbins import container
+from support.shelves import pure_wheel
 
 NO_KERNEL = (
     "NVIDIA {card} with CUDA capability {sm} is not compatible with the current PyTorch installation.\n"
@@ -196,3 +203,120 @@ def test_interrupted_while_it_starts_is_one_line(tmp_path: Path) -> None:
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert (seen.returncode, seen.stderr) == (130, "\nerror: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("factory", "init", ""),
+        ("diagnose", ""),
+        ("review", ""),
+        ("inspect", ""),
+        ("plan", "--machine", ""),
+        ("install", ""),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`factory init "$NOT_SET"` wrote its files into the folder one stood in."""
+    monkeypatch.chdir(tmp_path)
+    seen = rekindle_command(*words)
+    assert seen.code == 2
+    assert "it is empty" in seen.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_script(tmp_path: Path) -> None:
+    seen = rekindle_command("review", str(tmp_path))
+    assert seen.code == 14
+    assert "is a folder, not a file" in seen.err
+
+
+def test_no_torch_is_not_the_newest() -> None:
+    seen = rekindle_command("plan", "--gpu", "GTX 1080", "--os", "linux", "--torch", "")
+    assert (seen.code, seen.out) == (2, "")
+    assert "no PyTorch was named" in seen.err
+
+
+def test_the_library_refuses_a_word_it_does_not_know() -> None:
+    """`gpu` instead of `gpus` was left out, and the answer was the one for this computer."""
+    with pytest.raises(TypeError, match="`gpus`"):
+        rekindle.plan(gpu="GTX 1080 Ti", os="linux")  # type: ignore[call-arg]
+
+
+def test_a_name_in_wide_letters_is_the_same_name() -> None:
+    wide = "GTX 1080".translate({**{code: code + 0xFEE0 for code in range(0x21, 0x7F)}, 0x20: 0x3000})
+    assert "GeForce GTX 1080 (6.1)" in rekindle_command("plan", "--gpu", wide, "--os", "linux").out
+
+
+def test_a_name_without_a_letter_of_ours_is_like_no_card() -> None:
+    seen = rekindle_command("plan", "--gpu", "\u0432\u0438\u0434\u0435\u043e", "--os", "linux")
+    assert seen.code == 3
+    assert "no known name is like it" in seen.err
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
+def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """The words were those of a Python object."""
+    monkeypatch.setenv(variable, "http://me:secret@127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    seen = rekindle_command("inspect", "http://example.org/torch.whl")
+    said = " ".join(seen.err.split())
+    assert "the proxy 127.0.0.1:9 does not answer (the variable HTTP_PROXY" in said
+    assert "secret" not in said and "Connection(" not in said
+
+
+def test_nothing_there_is_said_in_words() -> None:
+    seen = rekindle_command("plan", "--gpu", "K80", "--os", "linux", "--shelf", "http://127.0.0.1:9/")
+    assert "refused" in seen.err and "Connection(" not in seen.err
+    assert "check the address and the network" in seen.err
+
+
+def test_pips_retries_are_not_its_reason() -> None:
+    retry = "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProxyError('Cannot connect to proxy.')'"
+    said = last_words(f"{retry}\nERROR: No matching distribution found for torch==2.7.1\n")
+    assert said.startswith("ERROR: No matching") and "HTTPS_PROXY" in said and "Retry" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("build.ps1", "powershell -ExecutionPolicy Bypass -File build.ps1 --help"), ("build.cmd", r".\build.cmd --help")],
+)
+def test_a_script_is_started_as_windows_starts_it(
+    name: str, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "windows", "--torch", "2.7.1", "-o", "plan.toml")
+    assert f"`{start}` says how" in " ".join(rekindle_command("build", "plan.toml", "--script", name).out.split())
+
+
+@pytest.mark.parametrize("verb", [("serve",), ("shelf", "serve")])
+def test_a_server_that_is_ended_as_it_says_did_not_fail(
+    verb: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`press Ctrl+C to end` was followed by `error: interrupted`."""
+
+    def ended(self: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        sockets[0].close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(uvicorn.Server, "run", ended)
+    rekindle_command("shelf", "add", str(pure_wheel(tmp_path)), "--shelf", str(tmp_path / "shelf"))
+    seen = rekindle_command(*verb, "--port", "0", "--shelf", str(tmp_path / "shelf"))
+    assert (seen.code, "error" in seen.err) == (0, False)
+
+
+def test_an_amd_card_is_not_like_one_of_nvidias() -> None:
+    """The picker offered `Quadro RTX 6000` to an RX 6800."""
+    seen = answer("RX 6800", "linux", "", "")
+    assert "AMD" in seen.refusal and seen.near == ()
+
+
+def test_a_torch_without_one_of_its_files_is_not_mended_by_the_newest_torch(tmp_path: Path) -> None:
+    """`pip install torch` was the fix of a wheel of torch: it brings one that has no code for the card."""
+    code = (("sm_35",),)
+    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/libtorch_cuda.so": code})
+    said = " ".join(rekindle_command("inspect", str(wheel)).out.split())
+    assert "this torch is not whole" in said
+    assert "pip install torch" not in said

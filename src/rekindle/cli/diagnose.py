@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("diagnose")
-@click.argument("where", metavar="LOG|DIR|-")
+@click.argument("where", metavar="LOG|DIR|-", type=click.Path(path_type=str))
 @options.gpus
 @options.system
 @options.python

@@ -9,7 +9,7 @@ from rekindle.core import console
 
 
 @click.command("inspect")
-@click.argument("places", metavar="FILE|DIR|URL...", nargs=-1, required=True)
+@click.argument("places", metavar="FILE|DIR|URL...", nargs=-1, required=True, type=click.Path(path_type=str))
 @options.gpus
 @click.option("--kernels", is_flag=True, help="List every piece of GPU code, by source file where known.")
 @click.option(

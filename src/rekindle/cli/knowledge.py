@@ -35,7 +35,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 @command.command("update")
-@click.argument("source", metavar="FILE|DIR|URL")
+@click.argument("source", metavar="FILE|DIR|URL", type=click.Path(path_type=str))
 @click.option("--sha256", metavar="HEX", help="What the bundle must hash to; a `.sha256` file beside it works too.")
 def update(source: str, sha256: str | None) -> int:
     """Take newer tables from a bundle. All of it is checked first; `reset` undoes it."""

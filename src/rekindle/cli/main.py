@@ -187,7 +187,7 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
     except click.exceptions.Exit as done:
         return done.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return Interrupted("interrupted", hint="rerun the command to resume")
+        return Interrupted("interrupted", hint="run the command again: what was finished is kept")
     except click.ClickException as wrong:
         verb = next((word for word in argv if word in VERBS), "")
         card = _meant(verb, argv) if "extra argument" in str(wrong) else ""

@@ -198,6 +198,15 @@ def _told_shell(ctx: click.Context, param: click.Parameter, value: str | None) -
         tell_shell(Shell(value))
 
 
+class _NamedPath(click.Path):
+    """A path with a name: an empty one, as of a variable that is not set, is not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty; `.` is the current folder.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def talking(command: click.Command) -> click.Command:
     """Every verb takes these four, and so does every verb of a group."""
     about = (
@@ -208,6 +217,11 @@ def talking(command: click.Command) -> click.Command:
     taken = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     if "--quiet" in taken:
         return command
+    for parameter in command.params:
+        if type(parameter.type) is click.Path:
+            named = _NamedPath()
+            vars(named).update(vars(parameter.type))
+            parameter.type = named
     for short, long, name, help in about:
         names = [each for each in (short, long) if each and each not in taken]
         option = click.Option(names, is_flag=True, expose_value=False, help=help, callback=_how_to_talk(name))

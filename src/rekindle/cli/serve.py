@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -31,5 +32,7 @@ def command(host: str, port: int, machine: Path | None, shelf: Path | None) -> i
     console.out(place.address)
     console.say("press Ctrl+C to end")
     app = application(pages_of(machine, shelf), place)
-    uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off")).run(sockets=[opened])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[opened])
     return 0

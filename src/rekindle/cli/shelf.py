@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,7 +132,8 @@ def serve(host: str, port: int, shelf: Path | None) -> int:
     server = ShelfServer(_place(shelf), host, port)
     console.out(f"{server.address}/simple/")
     console.say("press Ctrl-C to stop")
-    server.run()
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run()
     return 0
 
 

@@ -70,7 +70,7 @@ def download(
             problem = str(error)
             continue
         except Exception as error:
-            problem = _reason(error)
+            problem = _reason(error, url)
             continue
         if sha256 and sha256_of(part) != sha256.lower():
             part.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ def _answer(url: str, most: int, asked: str | None, pool: PoolManager | None) ->
     except RekindleError:
         raise
     except Exception as error:
-        message = f"`{url}` could not be read: {_reason(error)}"
+        message = f"`{url}` could not be read: {_reason(error, url)}"
         raise FetchFailed(message, hint="check the address and the network") from error
     if len(data) > most:
         message = f"`{url}` sends more than the {most:,} bytes that were asked for or expected"
@@ -157,9 +157,7 @@ def stated_size(url: str) -> int | None:
 
 def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     """A connection pool with the system's certificate store and the proxy that the environment names for `url`."""
-    # Here, not above: most commands fetch nothing, and these bring all of `http` and `ssl` with them.
-    from urllib.request import getproxies, proxy_bypass
-
+    # Here, not above: most commands fetch nothing, and it brings all of `http` and `ssl` with it.
     import urllib3
 
     parts = urlsplit(url)
@@ -179,10 +177,19 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
         "timeout": urllib3.Timeout(connect=15, read=60),
         "headers": {"User-Agent": "rekindle"},
     }
+    proxy = _proxy(url)
+    return urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment or the system names for `url`."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
     proxy = getproxies().get(parts.scheme)
-    if proxy and not proxy_bypass(parts.hostname):
-        return urllib3.ProxyManager(proxy if "://" in proxy else f"http://{proxy}", **options)
-    return urllib3.PoolManager(**options)
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
@@ -256,6 +263,17 @@ def _store(
         raise OSError(message)
 
 
-def _reason(error: Exception) -> str:
-    reason = getattr(error, "reason", None)
-    return str(reason or error) or type(error).__name__
+def _reason(error: Exception, url: str) -> str:
+    from urllib3 import exceptions
+
+    reason = getattr(error, "reason", None) or error
+    if isinstance(reason, exceptions.ProxyError):
+        proxy = urlsplit(_proxy(url) or "")
+        name = f"{urlsplit(url).scheme}_proxy".upper()
+        where = f" {proxy.hostname}:{proxy.port}" if proxy.hostname else ""
+        return f"the proxy{where} does not answer (the variable {name}, or the system's settings, name it)"
+    if isinstance(reason, exceptions.NameResolutionError):
+        return f"the name `{urlsplit(url).hostname}` could not be looked up"
+    if isinstance(reason, exceptions.NewConnectionError):
+        return str(reason).rpartition("new connection: ")[2].partition("] ")[2] or "nothing answers there"
+    return str(reason) or type(error).__name__

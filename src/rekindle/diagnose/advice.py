@@ -67,9 +67,8 @@ def _install(facts: Facts, torch: str | None) -> Command:
 def _said(route: Route, facts: Facts) -> str:
     """What is left out is said: who uses it would miss it."""
     bare = route.route is RouteKind.OFFICIAL_WHEEL and not route.torchaudio
-    return (
-        f"{_sentence(route)}{' torchaudio is left out: none is known for it.' if bare else ''}{_driver(route, facts)}"
-    )
+    left_out = " torchaudio is left out: none is known for it." if bare else ""
+    return f"{_sentence(route, facts)}{left_out}{_driver(route, facts)}"
 
 
 def _driver(route: Route, facts: Facts) -> str:
@@ -126,8 +125,10 @@ def _route(situation: Situation, wish: Wish) -> Route | None:
         return None
 
 
-def _sentence(route: Route) -> str:
-    if route.known_from:
-        return f"What runs on it: {route.summary} (evidence: {route.known_from})."
+def _sentence(route: Route, facts: Facts) -> str:
+    situation = facts.situation or _named(facts)
+    if route.known_from and situation is not None:
+        cards_named = " and ".join(dict.fromkeys(card.name for card in situation.cards))
+        return f"For {cards_named}: {route.summary} (evidence: {route.known_from})."
     text = route.summary[:1].upper() + route.summary[1:]
     return text if text.endswith(".") else text + "."

@@ -36,6 +36,8 @@ class TypedTorch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_torch(text: str) -> TypedTorch:
+    if not text.strip():
+        raise UsageError("no PyTorch was named", hint="write a release like `2.7.1`, or `latest` for the newest")
     plain = re.sub(r"^(?:py)?torch(?=[ =<>!~]|$)", "", text.strip().lower()).strip()
     if plain in ("latest", "newest", ""):
         return TypedTorch()

@@ -12,6 +12,7 @@ from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import FetchFailed
 from rekindle.core.paths import sha256_of
 from rekindle.install.apply import request_of
+from rekindle.install.installer import last_words
 from rekindle.stack import plan as lock
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.verdict import Verdict
@@ -90,7 +91,7 @@ def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folde
     command += ["--index-url", index] if index else []
     result = run.call([*command, *wanted], timeout=_LONG)
     if not result.ok:
-        tail = "\n".join(result.err.strip().splitlines()[-4:])
+        tail = last_words(result.err)
         message = f"the wheels could not be had from {index or 'the configured package index'}\n{tail}"
         spoken = pip("download", "--dest", "wheels", *wanted, *(("--index-url", index) if index else ()))
         raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")

@@ -189,8 +189,16 @@ def _ensurepip(environment: Environment) -> Command:
     return Command(environment.program, "-m", "ensurepip", system=environment.os)
 
 
+def last_words(err: str) -> str:
+    """What pip or uv said at last, without its retries; a proxy that does not answer in plain words."""
+    said = [line for line in err.strip().splitlines() if "Retrying (Retry(" not in line][-4:]
+    if "ProxyError" in err:
+        said.append("the proxy does not answer: the variable HTTPS_PROXY, or the system's settings, name it")
+    return "\n".join(said)
+
+
 def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Command]) -> FetchFailed:
-    tail = "\n".join(result.err.strip().splitlines()[-4:])
+    tail = last_words(result.err)
     where = request.index_url or "the configured package index"
     message = f"the wheels could not be had from {where}; the environment is unchanged\n{tail}"
     return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(commands))

@@ -81,7 +81,8 @@ def _offers(address: str, keys: tuple[PublicKey, ...], asked: Shelves) -> tuple[
         except RekindleError as error:
             if isinstance(error, FetchFailed) and address in asked.addresses:
                 raise
-            console.say(f"not considered: the shelf {address}: {error}")
+            hint = f"; {error.hint}" if error.hint else ""
+            console.say(f"not considered: the shelf {address}: {error}{hint}")
             return ()
     else:
         where = Path(address)

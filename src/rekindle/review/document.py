@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound
 
@@ -90,7 +91,8 @@ def read(text: str, *, name: str = "", encoding: str = "utf-8", folder: Path | N
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.is_file() and path.stat().st_size > LARGEST:
+        files.ordinary(path)
+        if path.stat().st_size > LARGEST:
             message = f"`{path}` is too large to be a build script (over {LARGEST >> 20} MB)"
             raise BadInput(message, hint=_READS)
         return path.read_bytes()

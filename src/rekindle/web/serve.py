@@ -26,7 +26,7 @@ from rekindle.core.paths import shelf_folder
 from rekindle.doctor import text as doctor_text
 from rekindle.doctor.report import DoctorReport, report
 from rekindle.install.shelf_offers import Shelves, on_shelves
-from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu import gpus, names
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import signatures
 from rekindle.machine import snapshot
@@ -72,7 +72,7 @@ def answer(gpu: str, system: str, python: str, driver: str) -> ServedAnswer:
         situation = spellings.situation(gpu, system, python or None, driver or None)
         found = shown(_resolved(situation))
     except RekindleError as error:
-        near = gpus.nearest(gpu) if gpu else ()
+        near = gpus.nearest(gpu) if names.vendor(gpu) is None else ()
         text = f"{error.message}: {error.hint}" if error.hint else error.message
         return ServedAnswer(refusal=text, near=near)
     name = " + ".join(card.name for card in situation.cards)

@@ -95,6 +95,13 @@ def write(command: BuildCommand) -> ScriptReport:
     )
 
 
+def _started(name: str) -> str:
+    """How a script is started where nothing was set up for it: Windows runs no `.ps1` by its name."""
+    if name.endswith(".ps1"):
+        return f"powershell -ExecutionPolicy Bypass -File {name}"
+    return rf".\{name}" if name.endswith((".cmd", ".bat")) else f"bash {name}"
+
+
 def text(report: ScriptReport) -> str:
     """What a person sees."""
     done = "wrote" if report.written else "would write"
@@ -104,7 +111,7 @@ def text(report: ScriptReport) -> str:
             f"{done} `{report.path}`: {report.title}",
             f"steps   {', '.join(report.steps)}",
             f"wheel   {report.version}, in {report.work}",
-            f"Run it {where}; `{Path(report.path).name} --help` says how. It needs no Rekindle.",
+            f"Run it {where}; `{_started(Path(report.path).name)} --help` says how. It needs no Rekindle.",
         ]
     )
 

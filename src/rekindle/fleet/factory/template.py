@@ -183,11 +183,12 @@ This repository builds {len(jobs)} wheels on hosted runners and publishes them a
    `REKINDLE_KEY` (Settings → Secrets → Actions). Without it the wheels are signed with a key that nobody knows.
 3. Actions → factory → Run workflow. Each job has {rounds} rounds; one that needs fewer does nothing in the others.
 
-Then anybody can install from it:
+Then anybody can install from it ({projects}), by a version with its label; the index shows them:
 
-    pip install {projects} --extra-index-url https://OWNER.github.io/REPOSITORY/simple/
+    pip install PROJECT==VERSION+LABEL --extra-index-url https://OWNER.github.io/REPOSITORY/simple/
 
-A version with its label (`torch==2.7.1+cu118.sm35`; the index shows them) makes sure that it is the one from here.
+For example `torch==2.7.1+cu118.sm35`. Without the label pip may take a newer one of the package index,
+which has no code for the card.
 
 The coverage page is `https://OWNER.github.io/REPOSITORY/coverage.html`.
 

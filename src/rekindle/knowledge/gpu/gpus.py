@@ -399,6 +399,8 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
 
     spelled, bare = _spellings()
     wanted = " ".join(names.tokens(name))[:80]
+    if not wanted:
+        return ()
     found = difflib.get_close_matches(wanted, [*spelled, *bare], n=count * 4, cutoff=0.72)
     if not found:
         words = set(names.tokens(name))
@@ -449,7 +451,7 @@ def pci_device(text: str) -> tuple[str, str | None] | None:
 
 
 def _checked(query: str) -> str:
-    text = query.strip()
+    text = query.translate(names.WIDE).strip()
     if not text:
         message = "no GPU was named"
         raise UsageError(

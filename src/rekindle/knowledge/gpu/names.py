@@ -19,6 +19,8 @@ CAPABILITY = (
     r"(?i)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
     r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)(?:\+ptx)?)\Z"
 )
+WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
+"""The wide letters of an East Asian keyboard, and what they are."""
 _BEFORE = r"\b((?:gtx|rtx|gts|gt|mx)(?=\d)|(?:geforce|quadro|tesla|nvidia)(?=[a-z]{0,3}\d))"
 _AFTER = r"(?<=\d)(ti|super|laptop|mobile)(?=\b|super)"
 _SHORT_SUPER = r"\b(1650|1660|2060|2070|2080|4070|4080|5070|5080)s\b"

@@ -93,4 +93,4 @@ def _get(url: str) -> bytes:
     try:
         return fetch.fetch_small(url, most=_LIMIT)
     except FetchFailed as error:
-        raise FetchFailed(error.message, hint="is this the address of a shelf?") from error
+        raise FetchFailed(error.message, hint=f"is this the address of a shelf? {error.hint or ''}".strip()) from error
