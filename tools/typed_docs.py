@@ -248,7 +248,8 @@ def pages(named: Sequence[str] = ()) -> list[Path]:
 
 def type_guides(named: Sequence[str]) -> int:
     found = [block for page in pages(named) for block in blocks(page)]
-    runnable = [block for block in found if not block.reason]
+    # The README's are typed in turn, in a clone.
+    runnable = [block for block in found if not block.reason and block.page.name != "README.md"]
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     failed = 0
     for block in runnable:
