@@ -78,7 +78,9 @@ def _resolved(uv: str, asked: Asked, folder: Path) -> subprocess.CompletedProces
     wishes = folder / "wishes.in"
     wishes.write_text("\n".join(asked.requirements) + "\n", encoding="utf-8")
     command = [uv, "pip", "compile", "--no-deps", "--quiet", "--no-header", "--only-binary", ":all:"]
-    command += ["--python-version", asked.python, "--python-platform", UV_PLATFORMS[(asked.system, asked.arch)]]
+    # uv names a free-threaded Python by its release: which wheels it has is on another page.
+    command += ["--python-version", asked.python.rstrip("t")]
+    command += ["--python-platform", UV_PLATFORMS[(asked.system, asked.machine)]]
     env = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
     words = [*command, str(wishes)]
     return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=600)
@@ -91,7 +93,7 @@ def test_pip_finds_the_pins_of_a_command(place: tuple[str, str], tmp_path: Path,
     asked = max(fitting, key=lambda each: (each.requirements, each.python))
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "-q", "--ignore-installed"]
     command += ["--only-binary=:all:", "--use-feature=fast-deps", "--target", str(tmp_path)]
-    command += ["--python-version", asked.python]
+    command += ["--python-version", asked.python.rstrip("t")]
     command += [word for tag in PIP_TAGS[place] for word in ("--platform", tag)]
     done = subprocess.run([*command, *asked.requirements], capture_output=True, text=True, check=False, timeout=600)
     if done.returncode and UNREACHABLE.search(done.stderr):
