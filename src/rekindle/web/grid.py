@@ -79,7 +79,7 @@ def grid(system: str) -> Grid:
 def _rows(capability: str, system: str) -> tuple[tuple[Situation, Verdict], tuple[MatrixRow, ...], str]:
     situation = spellings.situation(capability, system)
     found = matrix(situation, Wish())
-    return (situation, resolve(situation, Wish())), found.rows, "; ".join(found.notes)
+    return (situation, resolve(situation, Wish(), as_it_is=True)), found.rows, "; ".join(found.notes)
 
 
 def _cell(row: MatrixRow, where: tuple[Situation, Verdict]) -> Cell:
