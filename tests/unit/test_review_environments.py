@@ -87,7 +87,7 @@ def test_without_a_card_nothing_is_asked_of_it() -> None:
 
 def test_the_words_and_the_exit_codes(tmp_path: Path) -> None:
     script = tmp_path / "a.sh"
-    script.write_text("pip install torch==2.8.0\n", encoding="utf-8")
+    script.write_bytes(b"pip install torch==2.8.0\n")
     seen = rekindle_command("review", str(script), "--os", "linux")
     assert seen.code == 0 and "no fault found; no card was named" in seen.out
     seen = rekindle_command("review", str(script), "--os", "linux", "--gpu", "RTX 5090")
@@ -96,7 +96,7 @@ def test_the_words_and_the_exit_codes(tmp_path: Path) -> None:
     assert seen.code == 8 and "torch 2.8.0+cu128 has no code for GeForce GTX 1080 Ti" in " ".join(seen.out.split())
     seen = rekindle_command("review", str(script), "--os", "linux", "--gpu", "RTX 5090", "--driver", "525.60.13")
     assert seen.code == 8 and "does not know GeForce RTX 5090" in " ".join(seen.out.split())
-    script.write_text("pip install torch==${VERSION}\n", encoding="utf-8")
+    script.write_bytes(b"pip install torch==${VERSION}\n")
     seen = rekindle_command("review", str(script), "--os", "linux", "--gpu", "RTX 5090")
     assert seen.code == 9 and "UNVERIFIED" in seen.out and "which torch" in seen.out
 

@@ -64,3 +64,11 @@ def make(root: Path, *toolsets: str, version: str = "16.11.34", extra: str = "")
     text = _VCVARSALL.replace("@@VERSION@@", version).replace("@@EXTRA@@", extra)
     (build / "vcvarsall.bat").write_bytes(text.replace("\n", "\r\n").encode("ascii"))
     return root
+
+
+def kits(programs: Path) -> Path:
+    """A Windows SDK below `programs`, the folder that `PROGRAMFILES(X86)` names."""
+    header = programs / "Windows Kits" / "10" / "Include" / "10.0.22621.0" / "um" / "windows.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("", encoding="utf-8")
+    return programs

@@ -30,6 +30,7 @@ from rekindle.build.script import cmd as script_cmd
 from rekindle.build.script import script, standalone_folder
 from rekindle.core import run
 from rekindle.core.version import Version
+from rekindle.machine.toolchain import toolkits
 from support import trees
 from support.command import rekindle_command
 from support.pace import seconds
@@ -91,15 +92,16 @@ def test_a_project_is_built_from_any_folder_fails_resumes_and_starts_again(
     chosen = options.resolve(request, {"CMAKE_C_COMPILER": program("tcc").as_posix()}, allow_unknown=False)
     made = script.compose(request, chosen, work=str(folder / "w"), jobs=2, beside=True)
     build = home / "build.cmd"
+    kits = {"PROGRAMFILES(X86)": str(studio.kits(beside))}
     build.write_bytes(script_cmd.text(made, "build.cmd").replace("\n", "\r\n").encode("ascii"))
 
-    said = cmd(build)
+    said = cmd(build, **kits)
     assert said.code == 1, said.out + said.err
     assert "FAILED in the step `compile`" in said.out and "main.c:2: error" in said.out
     assert "Visual Studio Developer Command Prompt" in said.out, "vcvarsall.bat was called in its odd folder"
 
     (home / "src" / "main.c").write_text(MAIN, encoding="utf-8")
-    said = cmd(build)
+    said = cmd(build, **kits)
     assert said.code == 0, said.out + said.err
     assert "configure   kept" in said.out and "compile     done" in said.out
     wheel = next((folder / "w" / "wheels").glob("app-1.0-py3-none-win*.whl"))
@@ -108,7 +110,7 @@ def test_a_project_is_built_from_any_folder_fails_resumes_and_starts_again(
         archive.extract("app/app.exe", folder)
     assert run.call([folder / "app" / "app.exe"]).code == 42
 
-    said = cmd(build, "--from", "package", "--until", "package")
+    said = cmd(build, "--from", "package", "--until", "package", **kits)
     assert said.code == 0 and "compile     kept" in said.out and "package     done" in said.out
     assert sorted(path.name for path in folder.iterdir()) == ["app", "w"], "nothing else was made"
     assert sorted(path.name for path in home.iterdir()) == ["build.cmd", "src"]
@@ -233,6 +235,7 @@ def test_the_script_for_a_k40c_goes_up_to_the_first_step_that_needs_msvc(
         ("--version", "Cuda compilation tools, release 11.4, V11.4.152\n", 0),
         ("smoke.cu", "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH\n", 1),
     )
+    trees.write(folder / "cuda" / "include", dict.fromkeys(toolkits.HEADERS, ""))
     for name, value in (("RK_STUDIO", visual), ("RK_CUDA", nvcc.parent.parent)):
         old = next(line for line in text.splitlines() if line.startswith(f'set "{name}='))
         text = text.replace(old, f'set "{name}={str(value).replace("%", "%%")}"')
@@ -241,14 +244,15 @@ def test_the_script_for_a_k40c_goes_up_to_the_first_step_that_needs_msvc(
     stand_in(packages / "python.exe", ("pip", "installed\n", 0), ("freeze", "frozen\n", 0))
     (packages / "venv.py").write_text(VENV, encoding="utf-8")
 
-    said = cmd(kepler, PYTHONPATH=str(packages))
+    given = {"PYTHONPATH": str(packages), "PROGRAMFILES(X86)": str(studio.kits(beside))}
+    said = cmd(kepler, **given)
     assert said.code == 1, said.out + said.err
     for step in ("preflight", "source", "python", "patch", "environment"):
         assert f"{step:<11} done" in said.out, said.out
     assert "distutils-vcenv: tools/build_pytorch_libs.py" in said.out
     assert "Cannot find compiler 'cl.exe' in PATH" in said.out
     assert "FAILED in the step `smoke`" in said.out
-    again = cmd(kepler, PYTHONPATH=str(packages))
+    again = cmd(kepler, **given)
     assert again.code == 1 and "patch       kept" in again.out and "FAILED in the step `smoke`" in again.out
 
 

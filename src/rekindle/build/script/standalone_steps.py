@@ -98,9 +98,10 @@ def cramped(free: int, memory: int) -> list[str]:
 
 def memory() -> int:
     """Bytes of main memory and page file; 0 where the system does not say."""
-    if os.name != "nt":
+    asked: Any = getattr(os, "sysconf", None)
+    if asked:
         try:
-            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            return int(asked("SC_PAGE_SIZE") * asked("SC_PHYS_PAGES"))
         except (ValueError, OSError):
             return 0
     import ctypes
