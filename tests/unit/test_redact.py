@@ -11,7 +11,7 @@ HEX = "0123456789abcdef0123456789abcdef01234567"
 
 # The text, and what of it is the secret.
 SHAPES = [
-    (f"https://conda.anaconda.org/t/jo-{A}/private/linux-64", A),
+    (f"https://conda.example/t/jo-{A}/private/linux-64", A),
     ("https://jane:pa55word@mirror.example/simple", "pa55word"),
     (f"https://{A}@github.com/x/y.git", A),
     ("redis://:hunter22@cache:6379/0", "hunter22"),

@@ -23,9 +23,7 @@ def made_for(package: str, version: str) -> tuple[str, ...]:
         asked = Range(version)
         rows = [row for row in extension_homes.wheels(package) if asked.holds(row.version)]
         return tuple(full_version(each) for row in rows[-1:] for each in row.torch)
-    number = Version.find(version)
-    rows = [row for row in extension_homes.wheels(package) if _is_of(row, version, number)]
-    row = max(rows, key=lambda each: len(each.version), default=None)
+    row = _row(package, version)
     return tuple(full_version(each) for each in row.torch) if row is not None else ()
 
 
@@ -33,9 +31,7 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
     """Was this release made for this torch?"""
     if package in companions.PROJECTS:
         return belongs(package, version, torch)
-    number = Version.find(version)
-    rows = [row for row in extension_homes.wheels(package) if _is_of(row, version, number)]
-    row = max(rows, key=lambda each: len(each.version), default=None)
+    row = _row(package, version)
     if row is None:
         return Unknown(missing=f"which torch {package} {version} was made for is not in the tables")
     if row.serves(torch):
@@ -46,6 +42,13 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
     change = Alternative(what=package, value=name, text=f"install {package} {name}")
     sentence = f"{package} {version} was made for torch {own}, not for {torch}"
     return Clash(sentence=sentence, source=row.source, changes=(change,) if other else ())
+
+
+def _row(package: str, version: str) -> extension_homes.ExtensionWheel | None:
+    """What the tables know of a release: the row that names it most closely."""
+    number = Version.find(version)
+    rows = [row for row in extension_homes.wheels(package) if _is_of(row, version, number)]
+    return max(rows, key=lambda each: len(each.version), default=None)
 
 
 def _is_of(row: extension_homes.ExtensionWheel, version: str, number: Version | None) -> bool:

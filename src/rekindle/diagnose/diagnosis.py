@@ -21,6 +21,7 @@ from rekindle.diagnose import fix, known_patches
 from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.evidence import Judged, judged
+from rekindle.diagnose.expressions import LONGEST
 from rekindle.diagnose.facts import Entity, Facts, gather
 from rekindle.diagnose.match import matches
 from rekindle.diagnose.outcome import Ending, judge, next_steps
@@ -40,7 +41,6 @@ _TORCH_SOURCE = re.compile(
 # A library that does not load is past its source.
 _LOADING = "dll / shared library"
 _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
-_HEARD = 12_000
 # Folders that are nobody's name.
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
@@ -131,7 +131,7 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     for match in entry.matches[:6]:
         evidence[match.event.number] = _evidence(match.event)
     fields["said"] = " ".join(match.event.text for match in entry.matches[:3])
-    fields["log"] = "\n".join(event.text for event in events if event.kind in _TELLING)[:_HEARD]
+    fields["log"] = "\n".join(event.text for event in events if event.kind in _TELLING)[:LONGEST]
     if fields.get("failing") in _NO_PACKAGES:
         fields["failing"] = "torch"
     if "dll" in fields and is_test_library(_file_name(fields["dll"]), "windows"):

@@ -27,7 +27,7 @@ _COMPARED: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": lambda a, b: a >= b,
 }
 # A log is foreign text: what is searched is cut to what a screen shows of it.
-_LONGEST = 12_000
+LONGEST = 12_000
 
 Value = str | int | bool | Version | Capability | None
 
@@ -137,7 +137,7 @@ class _Parser:
         right = self._tokens.pop()
         if sign == "~":
             pattern = re2.compile(right[2])
-            return lambda world: pattern.search(world.text(name)[:_LONGEST]) is not None
+            return lambda world: pattern.search(world.text(name)[:LONGEST]) is not None
         other, literal = right[4], right[2] if right[2] is not None else right[3]
 
         def test(world: World) -> bool:

@@ -23,6 +23,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import NoRoute, RekindleError, Unverified
 from rekindle.core.findings import Finding, State
+from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import IndexAnswer, on_index
 from rekindle.extension.check import served_by, unfit
@@ -335,7 +336,7 @@ class _Search:
             pythons = ", ".join(sorted({each for row in other for each in row.pythons}, key=_number))
             return (f"its files for this torch are for Python {pythons}, not for {asked.python}",)
         builds = sorted({build for row in there for build in row.builds}, key=_number)
-        same = [build for build in builds if build.partition("+")[0].startswith(_minor(asked.torch))]
+        same = [build for build in builds if build.partition("+")[0].startswith(str(Version(asked.torch).major_minor))]
         said = ", ".join(same) or f"{builds[0]} to {builds[-1]}"
         return (f"its ready-made files are for torch {said}, not for {asked.torch}+{asked.line}",)
 
@@ -345,10 +346,6 @@ class _Search:
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
         said = ", ".join(f"{build} and later" if row.and_later else build for row in able for build in row.builds)
         return (f"it has code for your card with torch {said}",) if said else ()
-
-
-def _minor(torch: str) -> str:
-    return ".".join(torch.split(".")[:2])
 
 
 def _number(text: str) -> list[int]:
@@ -366,8 +363,8 @@ def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
     own = {None: ("TRUE", "FALSE"), True: ("TRUE",), False: ("FALSE",)}[question.new_abi]
     for abi in own:
         name = (row.name or "").format(
-            version=row.version, torch=torch, minor=_minor(question.torch), line=line, major=line[2:4], abi=abi,
-            python="cp" + question.python.replace(".", ""),
+            version=row.version, torch=torch, minor=Version(question.torch).major_minor, line=line, major=line[2:4],
+            abi=abi, python="cp" + question.python.replace(".", ""),
         )  # fmt: skip
         built = wheel_platform.built_for(name)
         built = msgspec.structs.replace(built, new_abi=None) if len(own) == 1 else built

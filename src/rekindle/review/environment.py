@@ -24,7 +24,7 @@ from rekindle.model.cuda_line import LINE, CudaLine, variant_of
 from rekindle.review.document import LISTS
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
-from rekindle.review.subject import Subject, exact_version
+from rekindle.review.subject import Subject, exact_text, exact_version
 from rekindle.review.trace import Image, Invocation
 
 _IMAGE = re.compile(
@@ -257,8 +257,7 @@ class ScriptEnvironments:
         for name in ("PIP_CONSTRAINT", "UV_CONSTRAINT"):
             value = self.subject.visible(name, found.item)
             lists += [value.text] if value is not None else []
-        beside = self.subject.trace.beside
-        return next((each for each in lists if beside is None or beside.text(each, found.item.directory) is None), None)
+        return next((each for each in lists if not self.subject.lies_beside(each, found.item)), None)
 
     def _bringer(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Wanted | None:
         """The package that brings a torch although none is named."""
@@ -278,9 +277,9 @@ class ScriptEnvironments:
         """The versions of torch that are asked for; None where nobody knows."""
         if bringer.name == "torch":
             return bringer.requirement
-        exact = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", bringer.requirement or "")
+        exact = exact_text(bringer.requirement)
         if exact and pins_torch(bringer.name):
-            rows = packages.made_for(bringer.name, exact[1])
+            rows = packages.made_for(bringer.name, exact)
             return f"=={rows[-1]}" if rows else None
         if bringer.requirement is None:
             return None
@@ -318,7 +317,7 @@ class ScriptEnvironments:
             system=base.system,
         )  # fmt: skip
         if version is None and exact is not None:
-            version = f"{exact}.0" if len(exact.parts) == 2 else str(exact)
+            version = _complete(str(exact))
         if version is None:
             return msgspec.structs.replace(base, question=f"no release of torch is `{requirement[:40]}`")
         if line is not None and merged and isinstance(has_line(version, line), Clash):
@@ -394,7 +393,7 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
     forge = "conda-forge" in channels and not pytorchs
     line = next(
         (
-            f"cu{number.major}{number.minor}"
+            CudaLine(number).name
             for name in _CONDA_CUDA
             if (each := found.named(name)) and (number := Version.find(each.requirement or "")) is not None
         ),
@@ -404,14 +403,14 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
         line = CPU
     built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
     if built and line is None:
-        line = f"cu{built[1]}{built[2]}" if built[1] else f"cu{(built[3] or '').replace('.', '')}"
+        line = CudaLine(Version(built[3] or f"{built[1]}.{built[2]}")).name
     exact = exact_version(asks.requirement)
     version = taken(
         lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
         python=base.python, system=base.system,
     ) if asks.requirement is not None else None  # fmt: skip
     if version is None and exact is not None:
-        version = str(exact) if len(exact.parts) > 2 else f"{exact}.0"
+        version = _complete(str(exact))
     torch = msgspec.structs.replace(
         base, version=version, variant=line, pinned=exact is not None, by=asks.name, line=asks.line,
         kind="conda-forge" if forge else "conda",
@@ -419,6 +418,11 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
     if version is None:
         return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
     return torch
+
+
+def _complete(version: str) -> str:
+    """`2.1` is the release 2.1.0 to pip and conda."""
+    return version if version.count(".") > 1 else f"{version}.0"
 
 
 def _by_apt(item: Invocation) -> ScriptTorch | None:
@@ -439,8 +443,7 @@ def _of_image(image: Image) -> ScriptTorch | None:
     )
     match = _IMAGE.search(image.name)
     if match:
-        version = match[1] if match[1].count(".") > 1 else f"{match[1]}.0"
-        return msgspec.structs.replace(base, version=version, variant="cu" + match[2].replace(".", ""))
+        return msgspec.structs.replace(base, version=_complete(match[1]), variant="cu" + match[2].replace(".", ""))
     plain = _PLAIN_IMAGE.search(image.name)
     if plain and plain[1]:
         return msgspec.structs.replace(base, version=plain[1], question=f"which CUDA is in `{image.name[:80]}`")

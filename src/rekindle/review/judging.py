@@ -196,8 +196,7 @@ def questions(subject: Subject) -> Iterator[str]:
             yield f"line {unread.line}: what it installs: {unread.why}"
     for found in subject.installs:
         for name in found.lists:
-            beside = subject.trace.beside
-            if beside is None or beside.text(name, found.item.directory) is None:
+            if not subject.lies_beside(name, found.item):
                 yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
     if not steps and not answered(subject):
         what = "list" if subject.document.dialect in LISTS else "script"

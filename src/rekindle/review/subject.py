@@ -88,6 +88,11 @@ class Subject(ScriptBuilds):
                 return [(item.order, Known(Version(match[1]), item.line, "inferred"))]
         return []
 
+    def lies_beside(self, name: str, item: Invocation) -> bool:
+        """Can a list that an invocation names be read where the script lies?"""
+        beside = self.trace.beside
+        return beside is not None and beside.text(name, item.directory) is not None
+
     def checked_out_torch(self, item: Invocation) -> Known | None:
         if item.program != "git":
             return None
@@ -214,6 +219,12 @@ class Subject(ScriptBuilds):
                 number = Version.find(wanted.requirement)
                 if number is not None and len(number.parts) > 1:
                     yield found.item.order, Known(number.major_minor, wanted.line)
+
+
+def exact_text(specifier: str | None) -> str | None:
+    """The one release that a requirement names, as it is written there (`0.0.28.post1`), without its local part."""
+    match = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", specifier or "")
+    return match[1] if match else None
 
 
 def exact_version(specifier: str | None) -> Version | None:

@@ -112,7 +112,7 @@ def alternatives(first: Way, found: Sequence[Way]) -> tuple[OtherWay, ...]:
         if what == "newest":
             best = max(better, key=lambda each: (each.torch, -each.minutes), default=None)
         else:
-            best = min(better, key=lambda each: (each.minutes, -each.torch.major, -each.torch.minor), default=None)
+            best = min(better, key=_price, default=None)
         if best is not None:
             wins.setdefault(others.index(best), []).append(what)
     return tuple(
@@ -145,11 +145,16 @@ def _lost(route: Route, rejections: Sequence[Rejection]) -> int | None:
     return None if None in worth else sum(each or 0 for each in worth)
 
 
+def _price(way: Way) -> tuple[float, int, int]:
+    """Of two that take as long the newer release."""
+    return way.minutes, -way.torch.major, -way.torch.minor
+
+
 def _cheapest(found: Sequence[Way]) -> Way:
     """An administrator is not called for where something else is done within the hour."""
     may = [each for each in found if each.first]
     alone = any(each.minutes < _HOUR and not each.administrator for each in may)
-    return min(may, key=lambda each: (alone and each.administrator, each.minutes, -each.torch.major, -each.torch.minor))
+    return min(may, key=lambda each: (alone and each.administrator, *_price(each)))
 
 
 def _without_a_card(situation: Situation, wish: Wish) -> Iterator[Trial]:

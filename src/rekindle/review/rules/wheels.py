@@ -26,7 +26,7 @@ from rekindle.review.judging import answered, better
 from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
-from rekindle.review.subject import Known, Subject, exact_version
+from rekindle.review.subject import Known, Subject, exact_text, exact_version
 from rekindle.review.trace import Invocation
 from rekindle.stack.driver import cards_driven, window_of
 
@@ -236,10 +236,10 @@ def _others(subject: Subject) -> Iterator[Raised]:
                 continue
             answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
             answers += [judged(page) for page in found.pages if wanted.source is None and not wanted.wheel]
-            exact = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", wanted.requirement or "")
+            exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
             if exact and same and wanted.name not in PROJECTS:
-                answers.append(package_goes_with(wanted.name, exact[1], torch.version))
+                answers.append(package_goes_with(wanted.name, exact, torch.version))
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
