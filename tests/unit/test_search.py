@@ -129,3 +129,38 @@ def test_a_papers_release_is_offered_where_it_is_asked_for(card: str, system: st
 def test_an_old_release_is_never_offered_unasked() -> None:
     found = _asked("RTX 3090")
     assert all(not str(each.torch).startswith(("1.7", "1.8", "1.9")) for each in found.routes)
+
+
+def test_the_reason_is_that_of_the_wheel_that_came_closest() -> None:
+    """It said "no code for 5.2: built for sm_50 …" of cu128, where cu126 has the code and lacks the driver alone."""
+    seen = rekindle_command("plan", "--gpu", "GTX 970", "--driver", "470.256.02", "--os", "linux")
+    assert "not 2.8.0: driver 470.256.02 does not run CUDA 12.6" in " ".join(seen.out.split())
+
+
+def test_what_a_wheel_was_built_for_is_what_torch_was_compiled_for() -> None:
+    found = _asked("GTX 970").rejections
+    said = next(each for each in found if each.rule == "wheel-code" and each.candidate.name == "torch 2.8.0+cu128")
+    assert "sm_50" not in said.sentence and said.sentence.endswith("sm_70, sm_75, sm_80, sm_86, sm_90, sm_100, sm_120")
+
+
+def test_why_not_begins_with_what_stops_the_plain_install() -> None:
+    seen = rekindle_command("plan", "--gpu", "GTX 1080", "--why-not", "torch==2.15.0", "--os", "linux")
+    said = " ".join(seen.out.split())
+    assert "torch 2.15.0+cu132 has no code for GeForce GTX 1080 (6.1)" in said
+    assert "PyTorch 2.15.0 works otherwise: a source build" in said
+
+
+def test_a_wheel_nobody_opened_holds_nothing_that_its_toolkit_does_not_compile() -> None:
+    found = _asked("GTX 1080", torch="2.15.0").rejections
+    about = [each.rule for each in found if each.candidate.name == "torch 2.15.0+cu130"]
+    assert "toolkit-target" in about
+
+
+def test_what_was_asked_beside_torch_holds_for_every_route() -> None:
+    answer = _asked("GTX 1070", torchvision="0.15")
+    assert {route.torch for route in answer.routes} == {"2.0.1"}
+
+
+def test_a_release_before_the_data_names_those_that_are_in_it() -> None:
+    seen = rekindle_command("plan", "--gpu", "RTX 3090", "--torch", "1.4.0")
+    assert seen.code == 3 and "1.7.1, 1.8.1, 1.9.0, 1.9.1 with CUDA 11" in seen.err

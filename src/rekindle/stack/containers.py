@@ -41,7 +41,7 @@ def routes(situation: Situation, wish: Wish, window: Window) -> Iterator[Route]:
         if not all(image.serves(each) for card in situation.cards for each in card.capabilities):
             continue
         # A release that was asked for is none of NVIDIA's own builds.
-        if wish.torch is not None and (image.variant is None or not wish.admits(image.torch or "")):
+        if (wish.torch or wish.torchvision) and (image.variant is None or not wish.admits(image.torch or "")):
             continue
         if not wish.admits_cuda(image.cuda):
             continue

@@ -6,11 +6,13 @@ from typing import Any
 
 from rekindle.compat.driver_card import Window
 from rekindle.compat.gpu_code import overall, served
+from rekindle.compat.judgement import Clash
+from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.cuda import cudnn, toolkits
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
@@ -97,12 +99,18 @@ def _code(
 ) -> list[Rejection]:
     """The GPU code of every library against one card. The largest library decides; the others cost what they lack."""
     if not offer.code:
-        return []
+        # Whatever is in it, its toolkit does not compile for a card older than all that it knows.
+        answer = compiles(offer.cuda, capability, f"{card.name} ({capability.sm})")
+        toolkit = toolkits.toolkit(offer.cuda)
+        older = capability < min(target.capability for target in toolkit.plain)
+        if not older or not isinstance(answer, Clash):
+            return []
+        return [broken("toolkit-target", candidate, row=toolkit, sentence=answer.sentence)]
     main = max(offer.code, key=lambda code: code.containers)
     words: dict[str, Any] = {"wheel": offer.label, "card": card.name, "capability": capability}
     state = served(main, capability)
     if state.coverage is Coverage.NO:
-        targets = ", ".join(str(target) for target in offer.targets)
+        targets = ", ".join(str(target) for target in _usual(main))
         return [broken("wheel-code", candidate, row=offer.row, targets=targets, **words)]
     if state.coverage is Coverage.PARTIAL:
         detail = f"{state.native + state.jit} of {state.containers} containers of {main.file}"
@@ -264,10 +272,14 @@ def _summary(offer: Offer) -> str:
     return f"{kind} {offer.label}".strip()
 
 
+def _usual(code: GpuCode) -> tuple[Target, ...]:
+    """What most containers of a library were compiled for; a few hold code of their own, for newer cards only."""
+    return max(code.groups, key=lambda group: group.count).targets
+
+
 def _arch_words(offer: Offer) -> list[str]:
     """The targets as an architecture list: `3.7+PTX` where PTX is inside as well."""
-    main = max(offer.code, key=lambda code: code.containers)
-    usual = max(main.groups, key=lambda group: group.count).targets
+    usual = _usual(max(offer.code, key=lambda code: code.containers))
     ptx = {(target.capability, target.suffix) for target in usual if target.ptx}
     cubins = [target for target in usual if not target.ptx]
     return [

@@ -110,7 +110,14 @@ def _against(version: str, best: Route, rejections: Sequence[Rejection], routes:
         return f"not {version}: it needs another Python ({same.python} instead of {best.python})"
     if same is not None:
         return f"not {version}: it works by the same route and is less tested (`--torch {version}` plans it)"
-    # A wheel without the card's code would not be saved by another driver: that comes first.
-    order = ("wheel-glibc", "wheel-code", "wheel-code-partial", "driver-branch", "driver-too-old", "torch-python")
-    chosen = _first(about, order) or next((each for each in about if each.kind is not Effect.COSTS), None)
+    chosen = decisive(about)
     return f"not {version}: {chosen.sentence}" if chosen else None
+
+
+def decisive(about: Sequence[Rejection]) -> Rejection | None:
+    """The one reason to name, of all against the wheels of a release: that against the one that came closest."""
+    # A wheel without the card's code would not be saved by another driver; one that has the code came closer.
+    lost = {each.candidate for each in about if each.rule in ("wheel-code", "wheel-code-partial", "toolkit-target")}
+    about = [each for each in about if each.candidate not in lost] or about
+    order = ("wheel-glibc", "wheel-code", "wheel-code-partial", "driver-branch", "driver-too-old", "torch-python")
+    return _first(about, order) or next((each for each in about if each.kind is not Effect.COSTS), None)

@@ -11,6 +11,7 @@ from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cuda, read_python
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
+from rekindle.stack.reasons import decisive
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, spread
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
@@ -101,13 +102,22 @@ def _answer(
         answer = Answer.IMPOSSIBLE
     else:
         ways = "; ".join(_way(route) for route in _kinds(asked, other))
-        sentence = f"{spoken} works: {ways}"
+        wheel = _no_wheel(asked, other)
+        sentence = f"{wheel.sentence}; {spoken} works otherwise: {ways}" if wheel else f"{spoken} works: {ways}"
         answer = Answer.POSSIBLE
     reason = f", because {_because(best, other)}" if answer is Answer.POSSIBLE else ""
     change = other.change or best.change
     nothing = best.route is RouteKind.NONE and change is not None
     instead = change.text if nothing and change else f"{describe(best)}{reason}"
     return WhyNot(question=question, answer=answer, sentence=sentence, chain=tuple(chain), instead=instead)
+
+
+def _no_wheel(asked: Verdict, other: Route) -> Rejection | None:
+    """What stops the plain `pip install` of what works by another route: most who ask mean that."""
+    of_version = [each for each in asked.rejections if each.candidate.torch == other.torch]
+    if any(each.route is RouteKind.OFFICIAL_WHEEL for each in asked.routes):
+        return None
+    return decisive([each for each in of_version if each.candidate.route is RouteKind.OFFICIAL_WHEEL])
 
 
 def incompatible(spoken: str, because: str) -> str:

@@ -12,6 +12,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.torch.wheel_platforms import old_lines
 
 
 class Variant(Row, frozen=True, kw_only=True):
@@ -105,8 +106,11 @@ def torch_release(version: str) -> TorchRelease:
         if wanted > Version(newest.newest):
             message = f"PyTorch {plain} is newer than Rekindle's data (latest: {newest.newest})"
             raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
-        message = f"PyTorch {plain} is older than Rekindle's data ({torch_releases()[0].minor} to {newest.minor})"
-        raise UnknownName(message, hint="`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card")
+        early = ", ".join(sorted({row.torch for row in old_lines()}))
+        known = f"{torch_releases()[0].minor} to {newest.minor}; of earlier ones {early} with CUDA 11"
+        message = f"PyTorch {plain} is older than Rekindle's data ({known})"
+        hint = "`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card; none has code for 8.0 or newer"
+        raise UnknownName(message, hint=f"{hint} but those with CUDA 11")
     if len(wanted.parts) > 2 and plain not in row.patches:
         message = f"there is no PyTorch {plain}"
         raise UnknownName(message, hint=f"{row.minor} has " + ", ".join(row.patches))
