@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
 
-from rekindle.core import codec, signing
+from rekindle.core import codec, files, signing
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
@@ -374,3 +375,13 @@ def test_a_key_is_printed_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert first.out.startswith("ed25519:")
     assert rekindle_command("shelf", "key").out == first.out
     assert signing.public_key(str(tmp_path / "public.txt")) == signing.PublicKey.parse(first.out)
+
+
+def test_the_number_of_a_dead_writer_may_be_another_process_now(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
+        left = tmp_path / f".x.whl.{files._computer()}-{living.pid}-0123abcd-0.part"
+        left.write_bytes(b"half")
+        assert files.left_behind(tmp_path) == [], "it is being written"
+        os.utime(left, (time.time() - 3600, time.time() - 3600))
+        assert files.left_behind(tmp_path) == [left]
+        living.communicate(b"\n")

@@ -26,6 +26,8 @@ _LINKS = (0xA000000C, 0xA0000003)
 # A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
 _LONG = 248
 _PART = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+\.part", re.DOTALL)
+# Linux tells the start of a process by that of the system, in whole seconds.
+_CLOCK = 0.0 if os.name == "nt" else 2.0
 _RUN = os.urandom(4).hex()
 _NUMBERS = itertools.count()
 _SWEPT: set[Path] = set()
@@ -77,15 +79,21 @@ def sweep(folder: Path) -> None:
 def left_behind(folder: Path) -> list[Path]:
     """The half-written files in a folder whose writers, processes of this computer, are gone."""
     found = ((path, _PART.fullmatch(path.name)) for path in sorted(reachable(folder).glob(".*.part")))
-    return [path for path, part in found if part and part[1] == _computer() and _gone(part)]
+    return [path for path, part in found if part and part[1] == _computer() and _gone(path, part)]
 
 
-def _gone(part: re.Match[str]) -> bool:
+def _gone(path: Path, part: re.Match[str]) -> bool:
+    """Is its writer gone? Systems give a dead process's number to another one, which began after the last write."""
     if int(part[2]) == os.getpid():
         return part[3] != _RUN
     import psutil
 
-    return not psutil.pid_exists(int(part[2]))
+    try:
+        return psutil.Process(int(part[2])).create_time() > path.stat().st_mtime + _CLOCK
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return True
+    except (psutil.Error, OSError):
+        return False
 
 
 @cache
