@@ -262,3 +262,67 @@ def test_a_snapshot_stands_for_the_machine(tmp_path: Path) -> None:
     machine = Path(__file__).parents[1] / "machines" / "k40c-windows.json"
     seen = rekindle_command("review", str(script), "--machine", str(machine))
     assert seen.code == 8 and "K40c" in seen.out
+
+
+def test_an_index_has_a_content() -> None:
+    """`--index-url` takes the Python package index away: accelerate is nowhere then."""
+    line = f"pip install torch==2.4.0 accelerate --index-url {WHL}/cu121\n"
+    assert verdict(line, "ampere") == "refused"
+    assert verdict(line.replace("--index-url", "--extra-index-url"), "ampere") == "accepted"
+    assert (
+        verdict(f"pip install torch==2.4.0 numpy torchvision==0.19.0 --index-url {WHL}/cu121\n", "ampere") == "accepted"
+    )
+
+
+def test_a_lower_bound_is_held_against_the_torch_of_the_command() -> None:
+    assert verdict("pip install torch==2.5.1 'xformers>=0.0.30'\n", "ampere") == "refused"
+    assert verdict("pip install torch==2.5.1 'xformers>=0.0.28'\n", "ampere") == "accepted"
+
+
+def test_conda_solves_the_release_with_the_cuda_of_the_line() -> None:
+    answer = reviewed("conda install pytorch cudatoolkit=10.2 -c pytorch\n", "ampere")
+    said = " ".join(each.found for each in answer.remarks)
+    assert "torch 1.12.1+cu102 has no code" in said
+
+
+def test_the_cuda_of_an_image_matters_where_something_is_compiled() -> None:
+    text = f"FROM nvidia/cuda:11.6.2-base-ubuntu22.04\nRUN pip install torch==2.7.1 --index-url {WHL}/cu128\n"
+    assert not any("11.6" in each.found for each in reviewed(text, "new", name="Dockerfile").remarks)
+
+
+def test_why_a_replacement_does_not_run_is_said_as_it_is(tmp_path: Path) -> None:
+    """A driver that is too old was told as code that is missing."""
+    script = tmp_path / "a.sh"
+    script.write_bytes(
+        b"pip install torch==2.0.1 --index-url https://download.pytorch.org/whl/cu118\npip install -U torch\n"
+    )
+    seen = rekindle_command("review", str(script), "--os", "linux", "--gpu", "RTX 3090", "--driver", "515.65.01")
+    said = " ".join(seen.out.split())
+    assert "has no code for" not in said and "driver 515.65.01 does not run" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("", 8),
+        ("    environment:\n      - NVIDIA_VISIBLE_DEVICES=all\n", 8),
+        ("    gpus: all\n", 0),
+        ("    runtime: nvidia\n", 0),
+        (
+            "    deploy: {resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu]}]}}}\n",
+            0,
+        ),
+        ("    devices:\n      - nvidia.com/gpu=all\n", 0),
+    ],
+)
+def test_a_service_is_given_the_card(tmp_path: Path, more: str, code: int) -> None:
+    path = tmp_path / "compose.yaml"
+    text = (
+        f"services:\n  web:\n    image: nginx\n  t:\n    image: pytorch/pytorch:2.7.0-cuda12.6-cudnn9-runtime\n{more}"
+    )
+    path.write_bytes(text.encode())
+    assert rekindle_command("review", str(path), "--gpu", "RTX 3090").code == code
+
+
+def test_what_plan_knows_of_early_lines_review_knows() -> None:
+    assert verdict("FROM pytorch/pytorch:1.8.1-cuda11.1-cudnn8-runtime\n", "ampere", name="Dockerfile") == "accepted"

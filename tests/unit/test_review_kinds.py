@@ -103,6 +103,7 @@ services:
   web:
     image: pytorch/pytorch:1.13.1-cuda11.6-cudnn8-runtime
     command: ["bash", "-c", "pip install einops"]
+    gpus: all
 """
 GITLAB = """\
 image: python:3.10

@@ -28,10 +28,14 @@ def made_for(package: str, version: str) -> tuple[str, ...]:
 
 
 def goes_with(package: str, version: str, torch: str) -> Judgement:
-    """Was this release made for this torch?"""
-    if package in companions.PROJECTS:
+    """Was this release, or any of a range, made for this torch?"""
+    if version[:1] in "<>=!~":
+        rows = [row for row in extension_homes.wheels(package) if Range(version).holds(row.version)]
+        row = next((each for each in rows if each.serves(torch)), rows[0] if rows else None)
+    elif package in companions.PROJECTS:
         return belongs(package, version, torch)
-    row = _row(package, version)
+    else:
+        row = _row(package, version)
     if row is None:
         return Unknown(missing=f"which torch {package} {version} was made for is not in the tables")
     if row.serves(torch):

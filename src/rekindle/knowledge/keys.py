@@ -56,6 +56,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "renamed": ("old",),
         "pins_torch": ("packages",),
         "needs_torch": ("packages",),
+        "on_index": ("packages",),
         "line": ("rule", "pattern"),
         "extension": ("name",),
         "outside": ("name",),

@@ -339,6 +339,17 @@ class ScriptEnvironments:
             return False
         return not (found.index or found.find or found.backend or found.lists or found.has("--no-index"))
 
+    def only_pytorchs(self, found: Install) -> str | None:
+        """PyTorch's own index, where nothing else is asked: `--index-url` takes the Python package index away."""
+        index = found.index or ""
+        alone = found.has("-i", "--index-url", "--default-index") and not (found.find or found.has("-f"))
+        return index if alone and "download.pytorch.org/whl" in index and not self._adds_indexes else None
+
+    @cached_property
+    def _adds_indexes(self) -> bool:
+        told = r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^\s*-f\s)"
+        return re.search(told, self.subject.document.text) is not None
+
     def _index(self, found: Install) -> tuple[str | None, bool]:
         """The index that counts for torch, and whether it is the only one."""
         if found.index is not None:
@@ -407,7 +418,7 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
     exact = exact_version(asks.requirement)
     version = taken(
         lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
-        python=base.python, system=base.system,
+        line=line if pytorchs and exact is None else None, python=base.python, system=base.system,
     ) if asks.requirement is not None else None  # fmt: skip
     if version is None and exact is not None:
         version = _complete(str(exact))

@@ -107,7 +107,8 @@ def _offers(torch: ScriptTorch, situation: Situation) -> list[offers.Offer]:
     try:
         official = offers.official_of(torch.version or "", *place)
     except UnknownName:
-        return []
+        # Before 1.10 the ordinary index had a line of its own, which `_early` knows.
+        official = tuple(offer for offer in offers.old(*place) if torch.version == offer.torch and torch.variant)
     return [offer for offer in official if torch.variant in (None, offer.variant)]
 
 

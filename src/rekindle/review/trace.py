@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -207,6 +208,14 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     choices: dict[str, tuple[tuple[str, int], ...]] = {}
 
 
+class WithoutCards(NamedTuple):
+    """A service of docker-compose that asks for no GPU, and what was read of it."""
+
+    name: str
+    line: int
+    orders: range
+
+
 class Trace:
     """What the readers fill and the rules read."""
 
@@ -218,6 +227,7 @@ class Trace:
         self.used: list[Used] = []
         self.not_understood: list[NotUnderstood] = []
         self.slips: list[Slip] = []
+        self.without_cards: list[WithoutCards] = []
         self.missing: dict[tuple[str, Dialect], int] = {}
         self.empty: dict[str, int] = {}  # what an ENV of a Dockerfile reads and nobody set before
         self.asked: set[str] = set()

@@ -85,6 +85,12 @@ class PinsTorch(Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
+class OnIndex(Row, frozen=True, kw_only=True):
+    """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so."""
+
+    packages: tuple[str, ...]
+
+
 class ScriptLine(Row, frozen=True, kw_only=True):
     """A fault that one line shows: `rule` says it, with what the first group of `pattern` (RE2) found."""
 
@@ -106,6 +112,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[Outside, ...]
     pins_torch: tuple[PinsTorch, ...]
     needs_torch: tuple[PinsTorch, ...]
+    on_index: tuple[OnIndex, ...]
     line: tuple[ScriptLine, ...]
 
 
@@ -146,6 +153,11 @@ def outside() -> frozenset[str]:
 def pins_torch(name: str) -> bool:
     """Whether each release of a package asks for one torch."""
     return any(name in row.packages for row in script_rules().pins_torch)
+
+
+def on_pytorchs_index(name: str) -> bool:
+    every = [each for row in script_rules().on_index for each in row.packages]
+    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in every)
 
 
 def needs_torch(name: str) -> bool:

@@ -9,7 +9,7 @@ from rekindle.review.readers.dockerfile import read_dockerfile
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Assignment, Image, Trace
+from rekindle.review.trace import Assignment, Image, Trace, WithoutCards
 
 
 def read_compose(trace: Trace, text: str) -> None:
@@ -23,6 +23,7 @@ class _ComposeReader(YamlReader):
     def service(self, name: str, node: Node) -> None:
         service = self.mapping(node)
         scope = self.trace.open(self.trace.scopes[0], f"job {name}")
+        first = self.trace.order
         recorder = Recorder(self.trace, Dialect.SHELL, scope)
         self._variables(service.get("environment"), recorder)
         build = service.get("build")
@@ -41,6 +42,19 @@ class _ComposeReader(YamlReader):
             body = self.text(found) or body
             if body and found is not None:
                 read_shell(self.trace, body + "\n", first=found.start_mark.line + 1, recorder=recorder)
+        if not self._asks_for_cards(service):
+            line = node.start_mark.line  # that of its name, one above its first key
+            self.trace.without_cards.append(WithoutCards(name, line, range(first, self.trace.order + 1)))
+
+    def _asks_for_cards(self, service: dict[str, Node]) -> bool:
+        """`gpus`, NVIDIA's runtime, reserved devices, or devices by CDI; what it takes over from elsewhere may, too."""
+        if service.keys() & {"gpus", "extends", "privileged"} or self.text(service.get("runtime")) == "nvidia":
+            return True
+        resources = self.mapping(self.mapping(service.get("deploy")).get("resources"))
+        reserved = self.mapping(resources.get("reservations"))
+        return bool(reserved.keys() & {"devices", "generic_resources"}) or any(
+            "nvidia" in each for each in self.listed(service.get("devices"))
+        )
 
     def _variables(self, node: Node | None, recorder: Recorder) -> None:
         pairs = [(key, self.text(value) or "", value) for key, value in self.mapping(node).items()]

@@ -11,6 +11,7 @@ from rekindle.knowledge.torch import architecture_lists
 from rekindle.review.architectures import ArchList, read_list
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
+from rekindle.review.environment import environments_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, toolkit_in
 from rekindle.review.trace import Assignment, Invocation
@@ -155,7 +156,7 @@ def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
             )  # fmt: skip
     for step in subject.builds or ():
         yield from _card_toolkit(subject, subject.cudas_at(step.item), told)
-    if not subject.builds:
+    if not subject.builds and not environments_of(subject).final:  # a ready-made torch brings its own CUDA
         last = _any_cuda(subject)
         yield from _card_toolkit(subject, [last] if last is not None else [], told)
 

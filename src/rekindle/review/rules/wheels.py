@@ -14,7 +14,7 @@ from rekindle.compat.torch_cuda import CPU, has_line
 from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import pins_torch
+from rekindle.knowledge.builds.script_rules import on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS
@@ -39,6 +39,8 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
+    yield from _hidden(subject)
+    yield from _without_cards(subject)
     yield from _drivers(subject)
 
 
@@ -192,8 +194,8 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         lost = f", now {after.version}" + (f" for CUDA {line.cuda}" if line else "")
     clash = next((each for one in answered(subject) for torch, each in one.every if torch == after), None)
     fails = isinstance(clash, Clash)
-    if fails and after.variant != CPU:
-        lost += f", which has no code for a GPU of capability {' or '.join(str(card) for card in subject.gpus)}"
+    if isinstance(clash, Clash) and after.variant != CPU:
+        lost += f": {clash.sentence}"
     index = before.index or index_of(before.variant or "")
     fitting = _fitting(wanted.name, before.version or "")
     if wanted.name == "torch":
@@ -238,8 +240,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
             answers += [judged(page) for page in found.pages if wanted.source is None and not wanted.wheel]
             exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
-            if exact and same and wanted.name not in PROJECTS:
-                answers.append(package_goes_with(wanted.name, exact, torch.version))
+            ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
+            if same and wanted.name not in PROJECTS and (exact or ranged):
+                answers.append(package_goes_with(wanted.name, exact or ranged or "", torch.version))
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
@@ -261,6 +264,25 @@ def _local(subject: Subject) -> Iterator[Raised]:
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
                 break
+
+
+def _hidden(subject: Subject) -> Iterator[Raised]:
+    """Packages that the only index of a command does not have."""
+    for found in subject.installs:
+        index = environments_of(subject).only_pytorchs(found)
+        names = [each for each in found.wanted if each.source is None and each.wheel is None] if index else []
+        lacking = [each for each in names if not on_pytorchs_index(each.name)]
+        if lacking:
+            shown = ", ".join(dict.fromkeys(each.name for each in lacking[:4])) + (" …" if len(lacking) > 4 else "")
+            yield raised("index-hides", lacking[0].line, index=index, names=shown)
+
+
+def _without_cards(subject: Subject) -> Iterator[Raised]:
+    """A service with a torch for the GPU that is given none."""
+    for service in subject.trace.without_cards:
+        own = [each for final in environments_of(subject).final for each in final if each.order in service.orders]
+        if any(each.variant != CPU for each in own):
+            yield raised("service-without-cards", service.line, name=service.name)
 
 
 def _drivers(subject: Subject) -> Iterator[Raised]:
