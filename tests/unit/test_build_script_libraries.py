@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from rekindle.build.configure import check, cmake_result, options, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
-from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
+from rekindle.build.script import script, standalone, standalone_libraries, standalone_places, standalone_steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats import pe
@@ -415,7 +418,43 @@ def test_the_preflight_asks_for_what_doctor_asks_for() -> None:
     resolved = request.resolve(file, load(MACHINE))
     paths = {row["path"] for row in needs(resolved, {"environment"})}
     assert {f"RK_CUDA/include/{header}" for header in toolkits.HEADERS} <= paths
-    assert any("Windows Kits" in path for path in paths)
+    assert "KitsRoot10/Include/*/um/windows.h" in paths
+
+
+def test_the_sdk_is_looked_for_where_the_registry_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SDK on drive D: is one."""
+    keys = {"SOFTWARE\\WOW6432Node\\Microsoft\\Windows Kits\\Installed Roots": str(tmp_path)}
+
+    def opened(hive: object, key: str, *_: object) -> object:
+        if key not in keys:
+            raise FileNotFoundError(key)
+        return contextlib.nullcontext(key)
+
+    def value(key: str, name: str) -> tuple[str, int]:
+        assert name == "KitsRoot10"
+        return keys[key], 1
+
+    fake = SimpleNamespace(HKEY_LOCAL_MACHINE=1, KEY_READ=2, KEY_WOW64_64KEY=4, OpenKey=opened, QueryValueEx=value)
+    monkeypatch.setitem(sys.modules, "winreg", fake)
+    header = tmp_path / "Include" / "10.0.22621.0" / "um" / "windows.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    assert standalone_places.expanded("KitsRoot10/Include/*/um/windows.h") == header
+    keys.clear()
+    monkeypatch.setenv("PROGRAMFILES(X86)", str(tmp_path / "files"))
+    assert standalone_places.kits() == tmp_path / "files" / "Windows Kits" / "10"
+
+
+def test_the_work_folder_is_measured_only_where_the_disk_is_short(
+    plan: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier run has built is room that the build has taken already."""
+    walks: list[Path] = []
+    monkeypatch.setattr(standalone_steps, "size_of", lambda path: walks.append(path) or 4 * 1024**3)
+    plan.update(NOTHING | {"disk": 10})
+    assert standalone_steps.cramped(10, 0) == [] and walks == []
+    assert standalone_steps.cramped(6, 0) == [] and walks == [standalone.place()]
+    assert ["WRONG    disk" in line for line in standalone_steps.cramped(5, 0)] == [True]
 
 
 def test_the_preflight_says_where_else_a_thing_lies(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.build.script.standalone_places import KITS
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import libraries
 from rekindle.machine.toolchain import toolkits
@@ -23,7 +24,7 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         usual = [f"Program Files{bits}/Microsoft Visual Studio/*/*/VC/Auxiliary/Build/vcvarsall.bat" for bits in _BITS]
         need = _file("Visual Studio", batch, "environment", fix)
         found.append({**need, "elsewhere": usual, "up": 3, "vswhere": 1})
-        sdk = "PROGRAMFILES(X86)/Windows Kits/10/Include/*/um/windows.h"
+        sdk = f"{KITS}/Include/*/um/windows.h"
         fix = "add one in the Visual Studio Installer, under Individual components"
         found.append(_file("Windows SDK", sdk, "environment", fix))
         if request.compiler.toolset:

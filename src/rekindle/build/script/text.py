@@ -49,7 +49,8 @@ def step_names(script: Script) -> str:
 def python_part(script: Script) -> list[str]:
     """The modules as one file, with the plan in it."""
     here = Path(__file__).parent
-    names = ("standalone.py", "standalone_folder.py", "standalone_libraries.py", "standalone_steps.py")
+    names = ("standalone.py", "standalone_folder.py", "standalone_libraries.py", "standalone_places.py",
+             "standalone_steps.py")  # fmt: skip
     first, *others = ((here / name).read_text(encoding="utf-8") for name in names)
     empty = "PLAN: dict[str, Any] = {}\n"
     assert first.count(empty) == 1
