@@ -17,8 +17,9 @@ from rekindle.build.run.folders import Folders
 from rekindle.build.script import needs, script, standalone, standalone_libraries, standalone_places, standalone_steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.formats import pe
+from rekindle.formats import binary, pe
 from rekindle.formats.access import File
+from rekindle.formats.dll_names import DllNames
 from rekindle.knowledge.cuda import libraries
 from rekindle.machine.model import FoundToolkit
 from rekindle.machine.snapshot import load
@@ -51,9 +52,25 @@ def test_imports_are_read_as_the_real_reader_reads_them(tmp_path: Path) -> None:
     path = dll(tmp_path / "a.dll", ["KERNEL32.dll", "cudart64_110.dll"], ["cublas64_11.dll"])
     with File(path) as source:
         found = pe.read(source)
-    ours = set(standalone_libraries.imported(path))
+    ours = set(standalone_libraries.imported(path)[0])
     assert ours == {"kernel32.dll", "cudart64_110.dll", "cublas64_11.dll"}
     assert ours == {name.lower() for name in (*found.imports, *found.delayed)}
+
+
+def test_names_in_the_data_are_read_as_the_real_reader_reads_them(tmp_path: Path) -> None:
+    """Also across two pieces. A text that does not begin after a zero is a piece of another one."""
+    texts = [b"zlibwapi.dll", b"UV.DLL", "nvrtc64_112_0.dll".encode("utf-16-le"), b"C:\\x\\a.dll", b"%s.dll", b".dll"]
+    path = dll(tmp_path / "a.dll", ["cudart64_110.dll", "tbb12-0a1b.dll"], texts=[*texts, b"tbb12.dll", b"a.dll"])
+    own = ("nvrtc64_112_0.dll", "uv.dll", "zlibwapi.dll")
+    assert standalone_libraries.imported(path)[1] == own
+    with File(path) as source:
+        assert binary.read(source).dlls == own
+    data = path.read_bytes()
+    for size in (1, 7, 64):
+        pieces = DllNames([(0x400, len(data))])
+        for at in range(0, len(data), size):
+            pieces.look(at, data[at : at + size])
+        assert pieces.beside(["cudart64_110.dll", "tbb12-0a1b.dll", "a.dll"]) == own
 
 
 def test_real_programs_too() -> None:
@@ -65,7 +82,9 @@ def test_real_programs_too() -> None:
     for path in programs:
         with File(path) as source:
             found = pe.read(source)
-        assert set(standalone_libraries.imported(path)) == {name.lower() for name in (*found.imports, *found.delayed)}
+        assert set(standalone_libraries.imported(path)[0]) == {
+            name.lower() for name in (*found.imports, *found.delayed)
+        }
 
 
 def stage(tmp_path: Path) -> tuple[Path, list[str]]:
@@ -114,6 +133,21 @@ def test_any_one_that_is_nowhere_stops_it_and_is_named(
     said = capsys.readouterr().out.lower()
     pattern = "nvrtc-builtins64_*.dll" if "builtins" in name else name.lower()
     assert f"missing  {pattern}" in said
+
+
+def test_what_is_loaded_by_name_alone_is_brought_where_it_is_and_named_where_it_is_not(
+    tmp_path: Path, plan: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name in a file's data is no proof that it is loaded: nothing stops at it, or at what a table knows of."""
+    lib = tmp_path / "lib"
+    dll(lib / "torch_cpu.dll", texts=[b"cusolverMg64_11.dll", b"mkl_def.2.dll", b"kernel32.dll", b"odd.dll"])
+    dll(lib / "shm.dll", texts=["nvToolsExt64_1.dll".encode("utf-16-le")])
+    nvtx = dll(tmp_path / "nvtx" / "nvToolsExt64_1.dll").parent
+    assert standalone_libraries.libraries(str(lib), str(nvtx)) == 0
+    said = capsys.readouterr().out
+    assert "without  cusolvermg64_11.dll, which torch_cpu.dll names and may load while running" in said
+    assert "mkl_def" not in said and "odd.dll" not in said
+    assert sorted(path.name for path in lib.iterdir()) == ["nvToolsExt64_1.dll", "shm.dll", "torch_cpu.dll"]
 
 
 def test_what_lies_on_the_users_path_is_found_last(

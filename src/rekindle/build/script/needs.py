@@ -96,7 +96,7 @@ def known_libraries(request: BuildRequest) -> dict[str, Any]:
     major = request.cudnn.version.major if request.cudnn and request.cudnn.version else 0
     return {
         "loads": [
-            {"by": row.by.lower(), "loads": [name.lower() for name in row.loads]}
+            {"by": row.by.lower(), "loads": [name.lower() for name in row.loads], "needed": 1 if row.needed else 0}
             for row in libraries.loads_on("windows")
         ],
         "owners": [
@@ -104,6 +104,7 @@ def known_libraries(request: BuildRequest) -> dict[str, Any]:
                 "names": [name.lower() for name in row.names],
                 "never": 1 if row.on_every_machine else 0,
                 "wrong": 1 if row.bundle == "no" else 0,
+                "may": 1 if row.bundle in ("yes", "given") else 0,
                 "where": row.where or "",
             }
             for row in libraries.owners_on("windows")
