@@ -30,6 +30,7 @@ def preflight(request: BuildRequest, tools: Tools, folders: Folders, options: Op
         *_host(request),
         *_cudnn(request),
         *_openblas(request, options),
+        *_openmp(request),
         *_places(request, folders),
         *_memory(request, Watch().sample()),
         *_ninja(request, tools),
@@ -128,6 +129,17 @@ def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:
         fix = Fix(text="install one, or add `--provision`", commands=(rekindle("toolchain", "install", "openblas"),))
         text = "OpenBLAS with its headers was not found; CMake stops without it"
         yield Finding(id="openblas", state=State.WARN, found=text, fix=fix)
+
+
+def _openmp(request: BuildRequest) -> Iterable[Finding]:
+    """Of the machine's own MKL on Windows. pip's brings both."""
+    if not request.torch or not request.mkl or request.system != "windows":
+        return
+    folders = (*request.openmp_libraries, *(f"{request.mkl}\\{part}" for part in ("lib", "lib\\intel64")))
+    if not any(Path(folder, "libiomp5md.lib").is_file() for folder in folders):
+        text = f"`libiomp5md.lib`, Intel's OpenMP, was not found for the MKL in `{request.mkl}`: it would use one core"
+        fix = Fix(text="install oneAPI's compiler runtime beside MKL; the check after configure stops at it")
+        yield Finding(id="openmp", state=State.WARN, found=text, fix=fix)
 
 
 def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
