@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.formats.package import Folder
+from rekindle.formats.package import Folder, open_package
 from rekindle.knowledge.cuda.libraries import loader_places
 from rekindle.wheels.closure.closure import Elsewhere, closure
 from rekindle.wheels.closure.linkage import Closure
@@ -273,3 +273,10 @@ def test_linux_two_openmp_runtimes(gcc: Compiler) -> None:
     gcc.build("torch/lib/libgomp.so.1")
     gcc.build("scikit_learn.libs/libgomp-a34b3233.so.1.0.0")
     assert faults(checked(gcc, torch=False)) == {"duplicates": ["libgomp.so.1"]}
+
+
+def test_nvrtc_names_its_builtins_in_its_data() -> None:
+    """No import table has them; the table of what is loaded while running has a pattern, the file the name itself."""
+    with open_package(wheel("nvidia-cuda-nvrtc-cu11==11.8.89", platform="win_amd64")) as packed:
+        found = {each.file: each.dlls for each in read_binaries(packed)}
+    assert "nvrtc-builtins64_118.dll" in found["nvrtc64_112_0.dll"]

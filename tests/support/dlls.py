@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def dll(path: Path, imports: Sequence[str] = (), delayed: Sequence[str] = ()) -> Path:
-    """The least that is a DLL: headers, one section, an import and a delay-import table."""
+def dll(path: Path, imports: Sequence[str] = (), delayed: Sequence[str] = (), texts: Sequence[bytes] = ()) -> Path:
+    """The least that is a DLL: headers, one section, an import and a delay-import table, and texts in its data."""
     base = 0x1000
     tables = 20 * (len(imports) + 1)
     later = 32 * (len(delayed) + 1)
@@ -21,7 +21,7 @@ def dll(path: Path, imports: Sequence[str] = (), delayed: Sequence[str] = ()) ->
     for name in delayed:
         body += struct.pack("<IIIIIIII", 1, names + len(text), 0, 0, 0, 0, 0, 0)
         text += name.encode() + b"\0"
-    body += bytes(32) + text
+    body += bytes(32) + text + b"".join(b"\0\0\0" + each + b"\0\0\0" for each in texts)
     body = body.ljust(0x800, b"\0")
     directories = [(0, 0)] * 16
     directories[1] = (base, tables) if imports else (0, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -149,6 +151,20 @@ def test_a_folder_that_has_no_short_name_is_refused_before_anything_is_done() ->
         assert {item.id for item in found} == expected
         assert all(item.fix and "--work" in item.fix.text for item in found)
         assert not list(preflight._places(msgspec.structs.replace(REQUEST, torch=None), folders))
+
+
+def test_an_mkl_without_openmp_is_named_before_the_build(tmp_path: Path) -> None:
+    """FindMKL takes the one with a single thread without a word."""
+    asked = msgspec.structs.replace(
+        REQUEST, system="windows", torch="2.7.1", mkl=str(tmp_path / "mkl"), openmp=str(tmp_path / "compiler")
+    )
+    (found,) = preflight._openmp(asked)
+    assert found.state is State.WARN and "libiomp5md.lib" in found.found
+    for folder in asked.openmp_libraries[:1]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, "libiomp5md.lib").touch()
+    assert not list(preflight._openmp(asked))
+    assert not list(preflight._openmp(msgspec.structs.replace(asked, mkl=None)))
 
 
 @pytest.mark.parametrize(

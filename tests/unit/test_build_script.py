@@ -16,11 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.build.configure import render
-from rekindle.build.script import standalone, standalone_folder, standalone_steps
+from rekindle.build.command import BuildCommand
+from rekindle.build.configure import render, request
+from rekindle.build.run import locked
+from rekindle.build.script import standalone, standalone_folder, standalone_steps, write
 from rekindle.build.script import text as script_text
+from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.patches import PatchSetting
+from rekindle.machine.model import Machine
+from rekindle.machine.snapshot import load
 from rekindle.source import patches
 from support import trees
 from support.artefacts import unverified
@@ -126,7 +131,7 @@ def test_letters_outside_ascii_are_refused_with_what_to_do(tmp_path: Path) -> No
         ("build.sh", (), "build.cmd"),
         ("build.cmd", ("--until", "check"), "the script itself"),
         ("build.cmd", ("--clean",), "--script"),
-        ("build.cmd", ("--cache", "sccache"), "COMPILER_LAUNCHER"),
+        ("build.cmd", ("--cache", "redis://host"), "--cache sccache"),
         ("build.cmd", ("--auto-fix",), "rekindle diagnose"),
     ],
 )
@@ -135,6 +140,62 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, name: str, words: tuple[
     seen = command(tmp_path, name, *words)
     assert seen.code == 2 and said in seen.err
     assert not (tmp_path / name).exists()
+
+
+def test_a_script_compiles_through_the_cache_that_is_asked_for(tmp_path: Path) -> None:
+    """PyTorch's own builds go through sccache; whether it is there the script itself looks."""
+    assert "COMPILER_LAUNCHER" not in written(tmp_path, "build.cmd")
+    text = written(tmp_path, "build.cmd", "--cache")
+    assert all(f'set "CMAKE_{language}_COMPILER_LAUNCHER=sccache"' in text for language in ("C", "CXX", "CUDA"))
+    assert '"what": "sccache"' in text
+
+
+READY = load(MACHINES / "k40c-ready-windows.json")
+
+
+@pytest.mark.parametrize(
+    ("machine", "later"),
+    [(READY, []), (Machine(os="windows", arch="x86_64"), ["CUDA 11.4", "Python 3.9", "MSVC toolset 14.29", "cuDNN "])],
+    ids=["ready", "bare"],
+)
+def test_a_script_is_written_before_the_tools_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, later: list[str]
+) -> None:
+    """On the Windows machine itself: each missing tool is named, and stands in its usual place."""
+    (tmp_path / "plan.toml").write_text(K40C + f'cudnn = "{READY.cudnns[0].version}"\n', encoding="utf-8")
+    monkeypatch.setattr(write, "look", lambda snapshot: machine)
+    made = write.write(BuildCommand(plan=tmp_path / "plan.toml", script=tmp_path / "build.cmd", work=Path("C:\\rk")))
+    found = [each.found.partition(" is not on")[0] for each in made.findings if each.id == write.LATER]
+    assert len(found) == len(later) and not made.elsewhere
+    assert all(text.startswith(name) for text, name in zip(found, later, strict=True))
+    assert ("later   CUDA 11.4 is not on this machine" in write.text(made)) == bool(later)
+    text = (tmp_path / "build.cmd").read_bytes().decode("ascii")
+    assert 'set "RK_CUDA=C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v11.4"' in text
+    assert text.count('\nset "RK_CUDNN=') == 1
+
+
+def test_a_source_without_its_submodules_is_refused_with_the_command_that_fills_them(tmp_path: Path) -> None:
+    """They were missed in configure, after everything had been installed."""
+    source = tmp_path / "pytorch"
+    (source / "third_party" / "fmt").mkdir(parents=True)
+    (source / ".git").mkdir()
+    listed = [f'[submodule "{name}"]\n  path = third_party/{name}\n' for name in ("fmt", "onnx")]
+    (source / ".gitmodules").write_text("".join(listed), encoding="utf-8")
+    asked = request.BuildRequest(
+        source=str(source), system="linux", arch="x86_64", python="python", torch="2.7.1",
+        compiler=request.Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++"),
+    )  # fmt: skip
+    with pytest.raises(BadInput, match=r"`third_party/fmt` and 1 more is empty") as refused:
+        locked.check(asked, None)
+    assert "submodule update --init --recursive" in str(refused.value.hint)
+    (source / ".git").rmdir()
+    with pytest.raises(BadInput) as refused:
+        locked.check(asked, None)
+    assert "git" not in str(refused.value.hint) and "leave `--source` out" in str(refused.value.hint)
+    for name in ("fmt", "onnx"):
+        (source / "third_party" / name).mkdir(exist_ok=True)
+        (source / "third_party" / name / "CMakeLists.txt").touch()
+    assert locked.check(asked, None) == ()
 
 
 def test_a_dry_run_writes_nothing_and_the_answer_has_a_schema(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,11 +14,12 @@ import pytest
 from rekindle.build.configure import check, cmake_result, options, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
-from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
+from rekindle.build.script import needs, script, standalone, standalone_libraries, standalone_places, standalone_steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.formats import pe
+from rekindle.formats import binary, pe
 from rekindle.formats.access import File
+from rekindle.formats.dll_names import DllNames
 from rekindle.knowledge.cuda import libraries
 from rekindle.machine.model import FoundToolkit
 from rekindle.machine.snapshot import load
@@ -37,7 +41,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         monkeypatch.setenv(name, value)
     wanted = request.BuildFile(torch="1.12.1", cuda=None, cudnn=None, python="3.9")
     resolved = request.resolve(wanted, load(MACHINE))
-    made: dict[str, object] = {"steps": [], **script._libraries(resolved), "cudnn_parts": PARTS, "expected": {},
+    made: dict[str, object] = {"steps": [], **needs.known_libraries(resolved), "cudnn_parts": PARTS, "expected": {},
                                "architectures": [], "cuda": ""}  # fmt: skip
     for module in (standalone, standalone_libraries, standalone_steps):
         monkeypatch.setattr(module, "PLAN", made)
@@ -48,9 +52,25 @@ def test_imports_are_read_as_the_real_reader_reads_them(tmp_path: Path) -> None:
     path = dll(tmp_path / "a.dll", ["KERNEL32.dll", "cudart64_110.dll"], ["cublas64_11.dll"])
     with File(path) as source:
         found = pe.read(source)
-    ours = set(standalone_libraries.imported(path))
+    ours = set(standalone_libraries.imported(path)[0])
     assert ours == {"kernel32.dll", "cudart64_110.dll", "cublas64_11.dll"}
     assert ours == {name.lower() for name in (*found.imports, *found.delayed)}
+
+
+def test_names_in_the_data_are_read_as_the_real_reader_reads_them(tmp_path: Path) -> None:
+    """Also across two pieces. A text that does not begin after a zero is a piece of another one."""
+    texts = [b"zlibwapi.dll", b"UV.DLL", "nvrtc64_112_0.dll".encode("utf-16-le"), b"C:\\x\\a.dll", b"%s.dll", b".dll"]
+    path = dll(tmp_path / "a.dll", ["cudart64_110.dll", "tbb12-0a1b.dll"], texts=[*texts, b"tbb12.dll", b"a.dll"])
+    own = ("nvrtc64_112_0.dll", "uv.dll", "zlibwapi.dll")
+    assert standalone_libraries.imported(path)[1] == own
+    with File(path) as source:
+        assert binary.read(source).dlls == own
+    data = path.read_bytes()
+    for size in (1, 7, 64):
+        pieces = DllNames([(0x400, len(data))])
+        for at in range(0, len(data), size):
+            pieces.look(at, data[at : at + size])
+        assert pieces.beside(["cudart64_110.dll", "tbb12-0a1b.dll", "a.dll"]) == own
 
 
 def test_real_programs_too() -> None:
@@ -62,7 +82,9 @@ def test_real_programs_too() -> None:
     for path in programs:
         with File(path) as source:
             found = pe.read(source)
-        assert set(standalone_libraries.imported(path)) == {name.lower() for name in (*found.imports, *found.delayed)}
+        assert set(standalone_libraries.imported(path)[0]) == {
+            name.lower() for name in (*found.imports, *found.delayed)
+        }
 
 
 def stage(tmp_path: Path) -> tuple[Path, list[str]]:
@@ -111,6 +133,21 @@ def test_any_one_that_is_nowhere_stops_it_and_is_named(
     said = capsys.readouterr().out.lower()
     pattern = "nvrtc-builtins64_*.dll" if "builtins" in name else name.lower()
     assert f"missing  {pattern}" in said
+
+
+def test_what_is_loaded_by_name_alone_is_brought_where_it_is_and_named_where_it_is_not(
+    tmp_path: Path, plan: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name in a file's data is no proof that it is loaded: nothing stops at it, or at what a table knows of."""
+    lib = tmp_path / "lib"
+    dll(lib / "torch_cpu.dll", texts=[b"cusolverMg64_11.dll", b"mkl_def.2.dll", b"kernel32.dll", b"odd.dll"])
+    dll(lib / "shm.dll", texts=["nvToolsExt64_1.dll".encode("utf-16-le")])
+    nvtx = dll(tmp_path / "nvtx" / "nvToolsExt64_1.dll").parent
+    assert standalone_libraries.libraries(str(lib), str(nvtx)) == 0
+    said = capsys.readouterr().out
+    assert "without  cusolvermg64_11.dll, which torch_cpu.dll names and may load while running" in said
+    assert "mkl_def" not in said and "odd.dll" not in said
+    assert sorted(path.name for path in lib.iterdir()) == ["nvToolsExt64_1.dll", "shm.dll", "torch_cpu.dll"]
 
 
 def test_what_lies_on_the_users_path_is_found_last(
@@ -250,15 +287,15 @@ def test_oneapis_openmp_is_told_to_findmkl() -> None:
 def test_the_preflight_asks_for_the_zlib_that_cudnn_loads(
     tmp_path: Path, plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rekindle.build.script.needs import loaded_by_cudnn, needs
-
     resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
     cuda = request.Cuda(root=str(tmp_path / "cuda"), nvcc="nvcc", version=Version("11.4"))
     for version, wanted in (("8.7.0", True), ("8.2.4", False), ("9.1.0", False)):
         own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version(version))
-        assert bool(loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
+        assert bool(needs.loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
     own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
-    listed = [each for each in needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")]
+    listed = [
+        each for each in needs.needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")
+    ]
     plan.update(NOTHING | {"needs": listed})
     monkeypatch.setenv("RK_CUDNN", str(tmp_path / "cudnn"))
     monkeypatch.setenv("RK_CUDA", str(tmp_path / "cuda"))
@@ -408,24 +445,57 @@ def test_the_preflight_stops_where_disk_or_memory_cannot_hold_it(
 
 def test_the_preflight_asks_for_what_doctor_asks_for() -> None:
     """The Windows SDK, and every part of CUDA that a build of PyTorch includes."""
-    from rekindle.build.script.needs import needs
     from rekindle.machine.toolchain import toolkits
 
     file = request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9")
     resolved = request.resolve(file, load(MACHINE))
-    paths = {row["path"] for row in needs(resolved, {"environment"})}
+    paths = {row["path"] for row in needs.needs(resolved, {"environment"})}
     assert {f"RK_CUDA/include/{header}" for header in toolkits.HEADERS} <= paths
-    assert any("Windows Kits" in path for path in paths)
+    assert "KitsRoot10/Include/*/um/windows.h" in paths
+
+
+def test_the_sdk_is_looked_for_where_the_registry_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SDK on drive D: is one."""
+    keys = {"SOFTWARE\\WOW6432Node\\Microsoft\\Windows Kits\\Installed Roots": str(tmp_path)}
+
+    def opened(hive: object, key: str, *_: object) -> object:
+        if key not in keys:
+            raise FileNotFoundError(key)
+        return contextlib.nullcontext(key)
+
+    def value(key: str, name: str) -> tuple[str, int]:
+        assert name == "KitsRoot10"
+        return keys[key], 1
+
+    fake = SimpleNamespace(HKEY_LOCAL_MACHINE=1, KEY_READ=2, KEY_WOW64_64KEY=4, OpenKey=opened, QueryValueEx=value)
+    monkeypatch.setitem(sys.modules, "winreg", fake)
+    header = tmp_path / "Include" / "10.0.22621.0" / "um" / "windows.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    assert standalone_places.expanded("KitsRoot10/Include/*/um/windows.h") == header
+    keys.clear()
+    monkeypatch.setenv("PROGRAMFILES(X86)", str(tmp_path / "files"))
+    assert standalone_places.kits() == tmp_path / "files" / "Windows Kits" / "10"
+
+
+def test_the_work_folder_is_measured_only_where_the_disk_is_short(
+    plan: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier run has built is room that the build has taken already."""
+    walks: list[Path] = []
+    monkeypatch.setattr(standalone_steps, "size_of", lambda path: walks.append(path) or 4 * 1024**3)
+    plan.update(NOTHING | {"disk": 10})
+    assert standalone_steps.cramped(10, 0) == [] and walks == []
+    assert standalone_steps.cramped(6, 0) == [] and walks == [standalone.place()]
+    assert ["WRONG    disk" in line for line in standalone_steps.cramped(5, 0)] == [True]
 
 
 def test_the_preflight_says_where_else_a_thing_lies(
     plan: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Most people have Visual Studio Community, and the script's usual place is that of the Build Tools."""
-    from rekindle.build.script.needs import needs
-
     resolved = request.resolve(request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9"), load(MACHINE))
-    rows = [row for row in needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
+    rows = [row for row in needs.needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
     plan.update(NOTHING | {"needs": rows})
     there = tmp_path / "Program Files/Microsoft Visual Studio/2022/Community"
     (there / "VC/Auxiliary/Build").mkdir(parents=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
+from rekindle.formats import pe
 from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.cuda.library_packages import providers
 from support import small_wheels
@@ -56,6 +58,39 @@ def test_one_planted_file_is_found_by_inspect_and_by_verify(tmp_path: Path, memb
 def test_a_second_openmp_runtime_is_found(tmp_path: Path) -> None:
     wheel = _wheel(tmp_path, "torch/lib/libiomp5md.dll", "torch.libs/libiomp5md.dll")
     assert _closure(wheel) == [("closure.duplicate", "WARN", "libiomp5md.dll")]
+
+
+def test_one_that_is_loaded_by_name_alone_is_found(tmp_path: Path) -> None:
+    """No import table has it. What Windows brings, what nobody knows and what the file is itself is not asked for."""
+    texts = [b"nvToolsExt64_1.dll", "cufftw64_10.dll".encode("utf-16-le"), b"ntdll.dll", b"odd.dll", b"shm.dll"]
+    data = dll(tmp_path / "shm.dll", ["KERNEL32.dll"], texts=texts).read_bytes()
+    files = {"torch/lib/shm.dll": data, **INFO}
+    wheel = small_wheels.make(tmp_path, files, name="torch-2.7.1-cp311-cp311-win_amd64.whl")
+    assert _closure(wheel) == [
+        ("closure.missing", "WARN", "cufftw64_10.dll"),
+        ("closure.missing", "WARN", "nvtoolsext64_1.dll"),
+    ]
+    checks = rekindle_command("verify", str(wheel), "--no-run", "--json").json()["checks"]
+    assert "`cufftw64_10.dll` is not in" in next(each["found"] for each in checks if each["id"] == "closure")
+    folder = dll(tmp_path / "cuda" / "cufftw64_10.dll").parent
+    seen = rekindle_command(
+        "repair", str(wheel), "-o", str(tmp_path / "out"), "--no-index", "--from", str(folder), "--json"
+    )
+    assert _closure(Path(seen.json()["output"])) == [("closure.missing", "WARN", "nvtoolsext64_1.dll")]
+
+
+def test_of_a_large_section_what_lies_around_the_table_is_kept(tmp_path: Path) -> None:
+    """cuDNN 8.9's largest DLL has 122 MB of constants before its import table, and was called broken."""
+    data = bytearray(dll(tmp_path / "a.dll", ["KERNEL32.dll"]).read_bytes())
+    table, section = 64 + 24 + 112 + 8, 64 + 24 + 240
+    far = 200 << 20
+    struct.pack_into("<I", data, table, 0x1000 + far)
+    for at in (section + 8, section + 16):
+        struct.pack_into("<I", data, at, far + (1 << 20))
+    wanted = pe.regions(bytes(data[:4096]), far)
+    (begin, end) = wanted[-1]
+    assert begin <= 0x400 + far < end and (begin - 0x400) % 0x10000 == 0
+    assert end - begin <= 96 << 20
 
 
 def test_repair_takes_it_out_and_never_puts_it_in(tmp_path: Path) -> None:

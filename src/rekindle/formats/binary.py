@@ -11,6 +11,7 @@ from rekindle.core.errors import BadInput
 from rekindle.formats import elf, fatbin, pe, static
 from rekindle.formats.access import Bytes, Slice, blocks
 from rekindle.formats.archive import Inflated
+from rekindle.formats.dll_names import DllNames
 from rekindle.formats.elf import Elf, Symbols
 from rekindle.formats.pe import Pe
 from rekindle.knowledge.gpu.gpu_code import GpuCode
@@ -34,6 +35,8 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
     containers: tuple[fatbin.Container, ...] = ()
     problem: str | None = None
     texts: frozenset[str] = frozenset()
+    dlls: tuple[str, ...] = ()
+    """The DLLs that a Windows file names in its data, in small letters; those of its import tables are others."""
 
     @property
     def code(self) -> GpuCode:
@@ -72,20 +75,26 @@ def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = (), u
     these occur in it; with `units`, from which source file each container of GPU code comes, if that can be had.
     """
     search = _Search(texts)
+    names = DllNames(())
     if isinstance(source, Inflated):
         head = b""
+        at = 0
 
         def keep(first: bytes) -> list[tuple[int, int]]:
-            nonlocal head
+            nonlocal head, names
             head = first[:4096]
+            names = DllNames(pe.data_ranges(head))
             return _regions(first, source.size)
 
         def look(data: bytes) -> None:
+            nonlocal at
             stream.push(data)
             search.push(data)
+            names.look(at, data)
+            at += len(data)
 
         stream = fatbin.Stream(source.size, source.name, source.budget)
-        source.walk(keep, look if texts else stream.push)
+        source.walk(keep, look)
         containers = stream.finish()
     else:
         head = source.read(0, 4096)
@@ -93,7 +102,16 @@ def read(source: Bytes, *, symbols: bool = False, texts: Collection[str] = (), u
         if texts:
             for data in blocks(source, 0, source.size):
                 search.push(data)
-    return _understood(source, head, tuple(containers), frozenset(search.found), symbols=symbols, units=units)
+        ranges = pe.data_ranges(head)
+        names = DllNames(ranges)
+        for begin, end in ranges:
+            for data in blocks(source, begin, end):
+                names.look(begin, data)
+                begin += len(data)
+    found = _understood(source, head, tuple(containers), frozenset(search.found), symbols=symbols, units=units)
+    if found.pe is None:
+        return found
+    return msgspec.structs.replace(found, dlls=names.beside((*found.pe.imports, *found.pe.delayed, found.file)))
 
 
 class _Search:

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.core.errors import BadInput
 from rekindle.formats.access import Buffer, Bytes, broken, exactly, unpack
+from rekindle.formats.dll_names import DATA_SECTIONS
 
 MAGIC = b"MZ"
 
@@ -96,9 +98,21 @@ def regions(head: bytes, size: int) -> list[tuple[int, int]]:
     for number in (_EXPORT, _IMPORT, _RESOURCE, _DELAY):
         address, length = image.directory(number)
         section = image.section(address) if length else None
-        if section and section.stored <= _SMALL:
-            wanted.append((section.offset, section.offset + section.stored))
+        if section:
+            # Of a section with a hundred megabytes, what lies around the table: its names are near it. Whole pages.
+            near = max(address - section.address - _SMALL // 2, 0) & ~0xFFFF if section.stored > _SMALL else 0
+            begin, end = section.offset + near, section.offset + section.stored
+            wanted.append((begin, min(end, begin + _SMALL)))
     return wanted
+
+
+def data_ranges(head: bytes) -> list[tuple[int, int]]:
+    """Where the constants of a file lie, judged by its first bytes."""
+    try:
+        found = _PeImage(Buffer(head)).sections
+    except BadInput:
+        return []
+    return [(each.offset, each.offset + each.stored) for each in found if each.name.startswith(DATA_SECTIONS)]
 
 
 class _PeImage:

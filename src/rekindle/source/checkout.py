@@ -119,7 +119,7 @@ def assemble(
     tag, url, commit = wanted.tag, wanted.url, wanted.commit
     with _held(root):
         git_dir = root / ".git"
-        known = _mark(root)
+        known = mark_of(root)
         if known is None or (known.tag, known.commit) != (tag, commit):  # a tree's own word is no proof
             found = origin.tag(url, tag)
             if commit is not None and found != commit:
@@ -145,7 +145,7 @@ def forget_left_out(copy: Path) -> None:
     """In a copy that a build works on, what was left out is not asked for: PyTorch's setup.py (from 2.15: CMake) stops
     at the first submodule of `.gitmodules` that is not there, and at FBGEMM's own submodule in any case.
     """
-    mark = _mark(copy)
+    mark = mark_of(copy)
     listed = copy / ".gitmodules"
     if mark is None or not mark.without or not listed.exists():
         return
@@ -424,7 +424,7 @@ def _register(jobs: list[_Job]) -> None:
             git.checked(["config", "--file", config, name, value], doing=f"register `{job.path}`")
 
 
-def _mark(root: Path) -> Mark | None:
+def mark_of(root: Path) -> Mark | None:
     try:
         data = (root / STATE_FOLDER / "source.json").read_bytes()
     except FileNotFoundError:

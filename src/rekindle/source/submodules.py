@@ -63,6 +63,22 @@ def outside(path: str, without: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in without)
 
 
+def empty(root: Path, without: Sequence[str] = ()) -> tuple[str, ...]:
+    """The folders that `.gitmodules` of this tree names and that hold nothing, but for those left out on purpose."""
+    try:
+        text = (root / ".gitmodules").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    found = []
+    for path in sorted(re.findall(r"^\s*path\s*=\s*(\S+)\s*$", text, re.MULTILINE)):
+        if ".." in path.split("/") or path.startswith("/") or outside(path, without):
+            continue
+        folder = root / path
+        if not folder.is_dir() or not any(folder.iterdir()):
+            found.append(path)
+    return tuple(found)
+
+
 def absolute(url: str, parent: str) -> str:
     """A `../sibling.git` is meant relative to the address of the repository that names it."""
     if not url.startswith(("./", "../")):

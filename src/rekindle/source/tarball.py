@@ -17,7 +17,7 @@ from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.formats import tar as tar_files
-from rekindle.source import tree
+from rekindle.source import submodules, tree
 
 MOST_BYTES = 12 * 1024**3
 MOST_MEMBERS = 400_000
@@ -91,7 +91,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
         sha256=found,
         checked=None if sha256 is None else True,
         files=count,
-        empty=tuple(_empty_submodules(root)),
+        empty=submodules.empty(root),
     )
 
 
@@ -200,16 +200,3 @@ def _resolve(part: Path, links: list[tuple[Path, str]]) -> None:
 def _hostile(name: str, why: str) -> NoReturn:
     message = f"the tarball's member `{name[:120]}` {why}"
     raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
-
-
-def _empty_submodules(root: Path) -> Iterator[str]:
-    try:
-        text = (root / ".gitmodules").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return
-    for path in sorted(re.findall(r"^\s*path\s*=\s*(\S+)\s*$", text, re.MULTILINE)):
-        if ".." in path.split("/") or path.startswith("/"):
-            continue
-        folder = root / path
-        if not folder.is_dir() or not any(folder.iterdir()):
-            yield path

@@ -13,6 +13,7 @@ from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.needs import loaded_by_cudnn
 from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
+from rekindle.build.script.standalone_places import size_of
 from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
 from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
@@ -29,6 +30,7 @@ def preflight(request: BuildRequest, tools: Tools, folders: Folders, options: Op
         *_host(request),
         *_cudnn(request),
         *_openblas(request, options),
+        *_openmp(request),
         *_places(request, folders),
         *_memory(request, Watch().sample()),
         *_ninja(request, tools),
@@ -129,6 +131,17 @@ def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:
         yield Finding(id="openblas", state=State.WARN, found=text, fix=fix)
 
 
+def _openmp(request: BuildRequest) -> Iterable[Finding]:
+    """Of the machine's own MKL on Windows. pip's brings both."""
+    if not request.torch or not request.mkl or request.system != "windows":
+        return
+    folders = (*request.openmp_libraries, *(f"{request.mkl}\\{part}" for part in ("lib", "lib\\intel64")))
+    if not any(Path(folder, "libiomp5md.lib").is_file() for folder in folders):
+        text = f"`libiomp5md.lib`, Intel's OpenMP, was not found for the MKL in `{request.mkl}`: it would use one core"
+        fix = Fix(text="install oneAPI's compiler runtime beside MKL; the check after configure stops at it")
+        yield Finding(id="openmp", state=State.WARN, found=text, fix=fix)
+
+
 def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
     root = str(folders.root)
     if request.system == "windows":
@@ -151,7 +164,7 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
         yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
     if request.torch:
         free, need = _free(folders.root), efforts.build_disk(request.torch, cuda=request.cuda is not None)
-        if free is not None and free < need and free + _used(folders.root) < need:
+        if free is not None and free < need and free + size_of(folders.root) < need:
             text = f"{free / 1024**3:.1f} GiB are free for the build, which takes about {need / 1024**3:.0f}"
             yield _fail("disk", text, "free some space, or name another place with `--work DIR`")
 
@@ -188,11 +201,6 @@ def _free(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _used(folder: Path) -> int:
-    """What an earlier run of this build left there already."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
 
 
 def _fail(id: str, text: str, fix: str) -> Finding:

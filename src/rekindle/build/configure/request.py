@@ -263,21 +263,21 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         message = f"`{wanted.arch_list[:60]}` is not a list of architectures"
         raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
     _check_place(wanted, machine)
-    cuda = _cuda(wanted, machine)
+    cuda = cuda_of(wanted, machine)
     return BuildRequest(
         source=source,
         system=machine.os,
         arch=machine.arch,
-        python=(python := _python(wanted, machine))[0],
+        python=(python := python_of(wanted, machine))[0],
         python_version=python[1],
         cmake_version=cmake.version if (cmake := machine.program("cmake")) else None,
-        compiler=_compiler(wanted, machine, cuda),
+        compiler=compiler_of(wanted, machine, cuda),
         name=wanted.name,
         torch=wanted.torch,
         version=wanted.version,
         backend=wanted.backend,
         cuda=cuda,
-        cudnn=_cudnn(wanted, machine),
+        cudnn=cudnn_of(wanted, machine),
         mkl=(mkl := mkl_of(wanted, machine)),
         openmp=_openmp(mkl, machine),
         openblas=next(iter(machine.openblas), None),
@@ -309,7 +309,7 @@ def _openmp(mkl: str | None, machine: Machine) -> str | None:
     return known or (ntpath.join(top, "compiler", version) if name.lower() == "mkl" else None)
 
 
-def _cuda(wanted: BuildFile, machine: Machine) -> Cuda | None:
+def cuda_of(wanted: BuildFile, machine: Machine) -> Cuda | None:
     if wanted.cuda is None and wanted.cuda_root is None:
         if not wanted.arch_list:
             return None
@@ -361,7 +361,7 @@ def fitting_cudnns(wanted: BuildFile, machine: Machine) -> list[FoundCudnn]:
     return [each for each in machine.cudnns if asked and each.version and same_release(each.version, asked)]
 
 
-def _cudnn(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
+def cudnn_of(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
     if wanted.cudnn is None:
         return None
     fitting = fitting_cudnns(wanted, machine)
@@ -382,7 +382,7 @@ def _cudnn(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
     )
 
 
-def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
+def python_of(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     if wanted.python is None:
         if machine.python is None:
             message = "no Python was found to build with"
@@ -402,7 +402,7 @@ def _python(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     raise MissingTool(message, hint="create an environment with that Python and run Rekindle inside it")
 
 
-def _compiler(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+def compiler_of(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     return _msvc(wanted, machine, cuda) if machine.os == "windows" else _gcc(wanted, machine, cuda)
 
 

@@ -10,15 +10,17 @@ from pathlib import Path
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.run import own_python
 from rekindle.build.run.folders import source_of
+from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State
-from rekindle.source import checkout, tree
+from rekindle.source import checkout, submodules, tree
 
 
 def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
     """Stops at what differs from the plan; says what could not be compared."""
     if bundle is not None:
         own_python.check_bundle(bundle, request.wheels)
+    check_submodules(request)
     source = source_of(request)
     if request.commit is None or not (request.source or source.is_dir()):
         return ()
@@ -31,6 +33,22 @@ def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
         message = f"`{source}` is at commit {found[:12]}, but the plan pins {request.commit[:12]}"
         raise BadInput(message, hint="check out the pinned commit, or write a plan for this release")
     return (_as_committed(source, found) if request.source else _passed(found),)
+
+
+def check_submodules(request: BuildRequest) -> None:
+    """A clone without them, or GitHub's .zip, would stop in configure, after everything was installed."""
+    if not request.torch or not request.source:
+        return
+    source = Path(request.source)
+    mark = checkout.mark_of(source)
+    lacking = submodules.empty(source, mark.without if mark else ())
+    if not lacking:
+        return
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    message = f"`{source}` lacks its submodules: `{lacking[0]}`{more} is empty"
+    fill = Command("git", "-C", str(source), "submodule", "update", "--init", "--recursive")
+    whole = "leave `--source` out: Rekindle brings the complete source"
+    raise BadInput(message, hint=f"`{fill}`, or {whole}" if (source / ".git").exists() else whole)
 
 
 def _as_committed(source: Path, commit: str) -> Finding:

@@ -6,7 +6,6 @@ Python environment and temporary files go. The next build of the same plan start
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from rekindle.build.run.clean import remove
 from rekindle.build.run.folders import Folders
 from rekindle.build.run.lock import held
+from rekindle.build.script.standalone_places import size_of
 from rekindle.core.errors import NotFound
 
 
@@ -41,7 +41,7 @@ def tidy(folders: Folders, *, dry_run: bool) -> Tidied:
         message = f"the build in `{folders.root}` has no wheel yet: its objects are still needed"
         raise NotFound(message, hint="finish the build first, or empty the folder with `--clean`")
     going = [path for path in _gone(folders) if path.exists()]
-    removed = tuple(Removed(path=str(path), bytes=_size(path)) for path in going)
+    removed = tuple(Removed(path=str(path), bytes=size_of(path)) for path in going)
     if not dry_run:
         with held(folders):
             for path in going:
@@ -74,14 +74,3 @@ def _gone(folders: Folders) -> list[Path]:
         folders.tools,
         folders.root / "p",
     ]
-
-
-def _size(top: Path) -> int:
-    total = 0
-    for folder, _, names in os.walk(top):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - thousands of files
-            except OSError:
-                continue
-    return total

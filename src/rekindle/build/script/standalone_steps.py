@@ -31,6 +31,7 @@ from rekindle.build.script.standalone import (
 )
 from rekindle.build.script.standalone_folder import own_folder
 from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, libraries
+from rekindle.build.script.standalone_places import beside_python, elsewhere, expanded, size_of, version_of
 
 
 def main(words: Sequence[str]) -> int:
@@ -83,8 +84,7 @@ def preflight() -> int:
 def cramped(free: int, memory: int) -> list[str]:
     """Too little disk or memory, in GiB. What an earlier run has built already counts as room."""
     found = []
-    built = sum(path.stat().st_size for path in place().rglob("*") if path.is_file()) // 1024**3
-    if free + built < PLAN["disk"]:
+    if free < PLAN["disk"] and free + size_of(place()) // 1024**3 < PLAN["disk"]:
         found.append(
             f"WRONG    disk: {free} GiB are free in `{place()}`; the build takes about {PLAN['disk']} (RK_WORK)"
         )
@@ -112,26 +112,6 @@ def memory() -> int:
     return int(status[3]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else 0
 
 
-def elsewhere(need: dict[str, Any]) -> list[str]:
-    """Where else such a thing lies on this computer: the place that a person has to put into the script's variable."""
-    if need.get("vswhere"):
-        program = Path(os.environ.get("PROGRAMFILES(X86)", ""), "Microsoft Visual Studio", "Installer", "vswhere.exe")
-        words = [str(program), "-all", "-products", "*", "-utf8", "-property", "installationPath"]
-        if program.is_file():
-            said = subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout.decode("utf-8", "replace")
-            if said.strip():
-                return said.splitlines()[:4]
-    drive = os.environ.get("SYSTEMDRIVE", "C:") + os.sep
-    found = [path for pattern in need.get("elsewhere", ()) for path in sorted(Path(drive).glob(pattern))]
-    return [str(path.parents[need["up"]]) for path in found][:4]
-
-
-def beside_python(program: str) -> str:
-    """Where the build will find it: the folder of its Python comes first on PATH."""
-    own = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return shutil.which(program, path=own) or ""
-
-
 def unfit(work: str) -> list[str]:
     found = []
     python = ".".join(map(str, sys.version_info[:2]))
@@ -142,26 +122,6 @@ def unfit(work: str) -> list[str]:
     if PLAN["nvcc"] and os.name == "nt" and len(work) > 60:
         found.append(f"WRONG    RK_WORK has {len(work)} characters: Windows counts those of every path below it")
     return found
-
-
-def expanded(path: str) -> Path:
-    """`RK_CUDA/bin/nvcc.exe`: the first part is a place of the script."""
-    first, *rest = path.split("/")
-    top = Path(os.environ.get(first, ""))
-    found = sorted(top.glob("/".join(rest))) if "*" in path else []
-    return found[-1] if found else top.joinpath(*rest)
-
-
-def version_of(path: str, wanted: str) -> str:
-    try:
-        said = subprocess.run(
-            [path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    text = said.stdout.decode("utf-8", "replace")
-    numbers = re.findall(r"release (\d+\.\d+)", text) or re.findall(r"(\d+(?:\.\d+)+)", text)
-    return ".".join(numbers[0].split(".")[: wanted.count(".") + 1]) if numbers else ""
 
 
 def commit() -> int:
@@ -479,17 +439,6 @@ def finish() -> int:
         say(f"The wheel needs nothing else here. To free {size / 1e9:.0f} GB, delete in {place()}:")
         say("  " + ", ".join(path.name for path in spent))
     return 0
-
-
-def size_of(top: Path) -> int:
-    total = 0
-    for folder, _, names_in in os.walk(str(top)):
-        for name in names_in:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - thousands of files
-            except OSError:
-                continue
-    return total
 
 
 if __name__ == "__main__":

@@ -7,8 +7,16 @@ import re
 from pathlib import Path
 
 from rekindle.build.configure.render import one_line, split
+from rekindle.build.script import (
+    standalone,
+    standalone_folder,
+    standalone_libraries,
+    standalone_places,
+    standalone_steps,
+)
 from rekindle.build.script.script import Script
 from rekindle.core.errors import BadInput
+from rekindle.formats import dll_names
 
 PYTHON_BEGINS = "---- the Python part of this script begins here ----"
 
@@ -48,9 +56,8 @@ def step_names(script: Script) -> str:
 
 def python_part(script: Script) -> list[str]:
     """The modules as one file, with the plan in it."""
-    here = Path(__file__).parent
-    names = ("standalone.py", "standalone_folder.py", "standalone_libraries.py", "standalone_steps.py")
-    first, *others = ((here / name).read_text(encoding="utf-8") for name in names)
+    parts = (standalone, standalone_folder, dll_names, standalone_libraries, standalone_places, standalone_steps)
+    first, *others = (Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts)
     empty = "PLAN: dict[str, Any] = {}\n"
     assert first.count(empty) == 1
     plan = json.dumps(script.plan, indent=1, ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""A computer that is not here and was not recorded: everything that a plan needs, where its installers put it.
+"""A computer that is not here, or lacks tools yet: everything that a plan needs, where its installers put it.
 
 A script written for it names the usual places at its top; its first step says what is missing there and where to get
 it, and a person corrects what is elsewhere.
@@ -6,7 +6,12 @@ it, and a person corrects what is elsewhere.
 
 from __future__ import annotations
 
-from rekindle.core.errors import UsageError
+from typing import Any
+
+import msgspec
+
+from rekindle.build.configure.request import BuildFile, compiler_of, cuda_of, cudnn_of, python_of
+from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.version import Version
 from rekindle.machine.model import (
     FoundCompiler,
@@ -17,35 +22,57 @@ from rekindle.machine.model import (
     FoundToolset,
     Machine,
 )
-from rekindle.stack.plan import Plan
 
 _USER = "C:\\Users\\<user>"
 
 
-def usual(plan: Plan) -> Machine:
-    """The machine of this plan, as it will be when everything is installed."""
-    version = Version(plan.python or "3.12")
-    if plan.system == "windows":
-        return _windows(plan, version)
-    if plan.system != "linux":
-        message = f"no usual places are known for {plan.system}"
+def usual(wanted: BuildFile, system: str, arch: str) -> Machine:
+    """The machine of this wanted, as it will be when everything is installed."""
+    version = Version.find(wanted.python or "") or Version("3.12")
+    if system == "windows":
+        return _windows(wanted, version, arch)
+    if system != "linux":
+        message = f"no usual places are known for {system}"
         raise UsageError(message, hint="record that computer with `rekindle doctor` and pass `--machine FILE`")
-    return _linux(plan, version)
+    return _linux(wanted, version, arch)
 
 
-def _windows(plan: Plan, python: Version) -> Machine:
-    toolset = Version(plan.toolset or "14.29")
+def completed(wanted: BuildFile, machine: Machine) -> tuple[Machine, tuple[str, ...]]:
+    """This machine, with what it lacks of the plan in its usual place; and what that is. Tools may come later."""
+    later = usual(wanted, machine.os, machine.arch)
+    lacks = []
+
+    def compiler(wanted: BuildFile, machine: Machine) -> Any:
+        return compiler_of(wanted, machine, cuda_of(wanted, machine))
+
+    for look, fields in (
+        (cuda_of, ("toolkits",)),
+        (python_of, ("pythons",)),
+        (compiler, ("studios", "compilers")),
+        (cudnn_of, ("cudnns",)),
+    ):
+        try:
+            look(wanted, machine)
+        except MissingTool as error:
+            lacks.append(error.message)
+            more = {field: (*getattr(machine, field), *getattr(later, field)) for field in fields}
+            machine = msgspec.structs.replace(machine, python=machine.python or later.python, **more)
+    return machine, tuple(lacks)
+
+
+def _windows(wanted: BuildFile, python: Version, arch: str) -> Machine:
+    toolset = Version(wanted.toolset or "14.29")
     old = toolset < Version("14.30")
     edition = "2019" if old else "2022"
     # Visual Studio 2022 itself lies in `Program Files`, its Build Tools do not.
     studio = f"C:\\Program Files (x86)\\Microsoft Visual Studio\\{edition}\\BuildTools"
-    root = f"C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v{plan.cuda}"
+    root = f"C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v{wanted.cuda}"
     folder = f"{_USER}\\AppData\\Local\\Programs\\Python\\Python{python.major}{python.minor}"
     return Machine(
         os="windows",
-        arch=plan.machine,
-        toolkits=_toolkits(plan, root, f"{root}\\bin\\nvcc.exe"),
-        cudnns=_cudnns(plan, f"C:\\Program Files\\NVIDIA\\CUDNN\\v{_short(plan.cudnn)}", "\\", "cudnn.lib"),
+        arch=arch,
+        toolkits=_toolkits(wanted, root, f"{root}\\bin\\nvcc.exe"),
+        cudnns=_cudnns(wanted, f"C:\\Program Files\\NVIDIA\\CUDNN\\v{_short(wanted.cudnn)}", "\\", "cudnn.lib"),
         studios=(
             FoundStudio(
                 name=f"Visual Studio Build Tools {edition}",
@@ -58,33 +85,33 @@ def _windows(plan: Plan, python: Version) -> Machine:
     )
 
 
-def _linux(plan: Plan, python: Version) -> Machine:
-    root = f"/usr/local/cuda-{plan.cuda}"
-    gcc = Version("11") if plan.cuda and plan.cuda < Version("12") else Version("12")
+def _linux(wanted: BuildFile, python: Version, arch: str) -> Machine:
+    root = f"/usr/local/cuda-{wanted.cuda}"
+    gcc = Version("11") if wanted.cuda and wanted.cuda < Version("12") else Version("12")
     found = FoundPython(path=f"/usr/bin/python{python.major_minor}", version=python)
     return Machine(
         os="linux",
-        arch=plan.machine,
-        toolkits=_toolkits(plan, root, f"{root}/bin/nvcc"),
-        cudnns=_cudnns(plan, f"/opt/cudnn-{_short(plan.cudnn)}", "/", "libcudnn.so"),
+        arch=arch,
+        toolkits=_toolkits(wanted, root, f"{root}/bin/nvcc"),
+        cudnns=_cudnns(wanted, f"/opt/cudnn-{_short(wanted.cudnn)}", "/", "libcudnn.so"),
         compilers=(FoundCompiler(kind="gcc", path=f"/usr/bin/g++-{gcc}", version=gcc),),
         pythons=(found,),
         python=found,
     )
 
 
-def _toolkits(plan: Plan, root: str, nvcc: str) -> tuple[FoundToolkit, ...]:
-    return (FoundToolkit(root=root, version=plan.cuda, nvcc=nvcc),) if plan.cuda else ()
+def _toolkits(wanted: BuildFile, root: str, nvcc: str) -> tuple[FoundToolkit, ...]:
+    return (FoundToolkit(root=root, version=wanted.cuda, nvcc=nvcc),) if wanted.cuda else ()
 
 
-def _cudnns(plan: Plan, root: str, separator: str, library: str) -> tuple[FoundCudnn, ...]:
-    if plan.cudnn is None:
+def _cudnns(wanted: BuildFile, root: str, separator: str, library: str) -> tuple[FoundCudnn, ...]:
+    if wanted.cudnn is None:
         return ()
     folder = "lib\\x64" if separator == "\\" else "lib"
     return (
         FoundCudnn(
             root=root,
-            version=plan.cudnn,
+            version=wanted.cudnn,
             header=separator.join((root, "include", "cudnn.h")),
             libraries=(separator.join((root, folder, library)),),
         ),

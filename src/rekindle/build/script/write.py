@@ -10,19 +10,23 @@ import msgspec
 
 from rekindle.build.command import BuildCommand, look, resolve
 from rekindle.build.configure import options, request, tools
+from rekindle.build.configure.compiler_cache import ANY
+from rekindle.build.run import locked
 from rekindle.build.script import cmd, ps1, script, sh
-from rekindle.build.script.usual_machine import usual
+from rekindle.build.script.usual_machine import completed, usual
 from rekindle.core import files, paths
 from rekindle.core.errors import UsageError
-from rekindle.core.findings import Finding
+from rekindle.core.findings import Finding, Fix, State
 from rekindle.machine.model import Machine
-from rekindle.stack import plan as plans
 
 _KINDS: dict[str, tuple[str, Callable[[script.Script, str], str], str]] = {
     ".cmd": ("windows", cmd.text, "\r\n"),
     ".ps1": ("windows", ps1.text, "\r\n"),
     ".sh": ("linux", sh.text, "\n"),
 }
+
+
+LATER = "not-here-yet"
 
 
 class ScriptReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +54,6 @@ _NOT_IN_A_SCRIPT = {
     "clean": ("--clean", "delete the script's work folder to start over"),
     "auto_fix": ("--auto-fix", "a script cannot fix a build; `rekindle diagnose` reads its logs"),
     "bundle": ("--bundle", "set `PIP_NO_INDEX=1` and `PIP_FIND_LINKS=DIR` where the script runs"),
-    "launcher": (
-        "--cache",
-        "to compile through sccache, add `CMAKE_CXX_COMPILER_LAUNCHER` where the script sets `CXX`",
-    ),
 }
 
 
@@ -69,7 +69,7 @@ def write(command: BuildCommand) -> ScriptReport:
         if given and given != "none":
             message = f"`{name}` does not go with `--script`"
             raise UsageError(message, hint=hint)
-    made, work, elsewhere = _composed(command)
+    made, work, elsewhere, lacks = _composed(command)
     system, text, newline = kind
     if made.system != system:
         fitting = "build.sh" if made.system == "linux" else "build.cmd` or `build.ps1"
@@ -89,7 +89,7 @@ def write(command: BuildCommand) -> ScriptReport:
         work=work,
         version=made.version,
         steps=tuple(step.name for step in made.steps),
-        findings=made.options.findings,
+        findings=(*lacks, *made.options.findings),
         written=not command.dry_run,
         elsewhere=elsewhere,
     )
@@ -111,32 +111,54 @@ def text(report: ScriptReport) -> str:
             f"{done} `{report.path}`: {report.title}",
             f"steps   {', '.join(report.steps)}",
             f"wheel   {report.version}, in {report.work}",
+            *(f"later   {each.found}" for each in report.findings if each.id == LATER),
             f"Run it {where}; `{_started(Path(report.path).name)} --help` says how. It needs no Rekindle.",
         ]
     )
 
 
-def _composed(command: BuildCommand) -> tuple[script.Script, str, bool]:
-    seen, elsewhere = _machine(command)
+def _composed(command: BuildCommand) -> tuple[script.Script, str, bool, tuple[Finding, ...]]:
+    seen, elsewhere, lacks = _machine(command)
     resolved = resolve(command, seen, elsewhere=elsewhere)
+    if not elsewhere:
+        locked.check_submodules(resolved)
     chosen = options.resolve(resolved, options.parse(command.pairs), allow_unknown=command.allow_unknown)
     given = command.work
     work = (given.as_posix() if resolved.system == "linux" else str(given)) if given else _work(resolved)
     if not resolved.paths.isabs(work):
         work = str(Path(work).resolve())
     many = command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None)
-    return script.compose(resolved, chosen, work=work, jobs=many, beside=elsewhere), work, elsewhere
+    made = script.compose(
+        resolved, chosen, work=work, jobs=many, beside=elsewhere, launcher=_launcher(command.launcher)
+    )
+    return made, work, elsewhere, lacks
 
 
-def _machine(command: BuildCommand) -> tuple[Machine, bool]:
-    """The computer that the script is for, and whether it is another one: recorded, or as a plan for it says."""
+def _machine(command: BuildCommand) -> tuple[Machine, bool, tuple[Finding, ...]]:
+    """The computer that the script is for, whether it is another one (recorded, or as a plan for it says), and what
+    this one lacks yet."""
     if command.machine is not None:
-        return look(command.machine), True
-    wanted = _KINDS[str(command.script and command.script.suffix.lower())][0]
-    plan = plans.read(command.plan) if request.is_plan(command.plan) else None
-    if plan is not None and (wanted, plan.machine) != (paths.system(), paths.architecture()):
-        return usual(plan), True
-    return look(None), False
+        return look(command.machine), True, ()
+    kind = _KINDS[str(command.script and command.script.suffix.lower())][0]
+    wanted = request.read(command.plan)
+    if command.no_cudnn:
+        wanted = msgspec.structs.replace(wanted, cudnn=None)
+    here = (paths.system(), paths.architecture())
+    if wanted.system and wanted.arch and (kind, wanted.arch) != here:
+        return usual(wanted, wanted.system, wanted.arch), True, ()
+    seen, lacks = completed(wanted, look(None))
+    fix = Fix(text="install it before you run the script, or correct its place at the top of the script")
+    return seen, False, tuple(Finding(id=LATER, state=State.WARN, found=text, fix=fix) for text in lacks)
+
+
+def _launcher(asked: str | None) -> str | None:
+    """A program's name or path: whether it is there the script itself looks."""
+    if asked in (None, "none"):
+        return None
+    if asked and "://" in asked:
+        message = "`--cache URL` does not go with `--script`"
+        raise UsageError(message, hint="write `--cache sccache`, and set sccache's own variables where the script runs")
+    return "sccache" if asked == ANY else asked
 
 
 def _work(resolved: request.BuildRequest) -> str:

@@ -4,6 +4,7 @@ be put into a wheel; and what is loaded while running without any import table n
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from rekindle.knowledge.tables import Row, cached, decided, observed
@@ -112,9 +113,22 @@ def loaded_by(name: str, system: str) -> list[Load]:
     return [row for row in _loads() if row.system == system and matches(name, row.by, system)]
 
 
+def loaded_by_name(file: str, names: Sequence[str]) -> list[str]:
+    """Of the DLLs that a file names in its data, those that somebody may have to bring: neither Windows', the driver's,
+    Python's nor torch's own, not one that nobody knows, and none of which the tables say more."""
+    known = [pattern for row in loaded_by(file, "windows") for pattern in row.loads]
+    return [
+        name
+        for name in names
+        if (owner := owner_of(name, "windows")) is not None
+        and owner.bundle in ("yes", "given")
+        and not any(matches(name, pattern, "windows") for pattern in known)
+    ]
+
+
 def loads_on(system: str) -> tuple[Load, ...]:
-    """Everything that is loaded while running, for whoever has to take it along as data."""
-    return tuple(row for row in _loads() if row.system == system and row.needed)
+    """Everything that is loaded or tried while running, for whoever has to take it along as data."""
+    return tuple(row for row in _loads() if row.system == system)
 
 
 def cudnn_parts(major: int) -> tuple[str, ...]:

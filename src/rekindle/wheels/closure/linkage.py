@@ -12,15 +12,18 @@ from rekindle.knowledge.cuda.libraries import owner_of
 
 
 class LoadTime(str, Enum):
-    """When a library is looked for: as the file loads, at the first call into it, or by name while the program runs."""
+    """When a library is looked for: as the file loads, at the first call into it, or by name while the program runs.
+    `NAMED`: its name stands in the file's data, which shows no more than that it may be loaded."""
 
     IMPORT = "import"
     DELAYED = "delayed"
     RUN_TIME = "run-time"
+    NAMED = "named"
 
     @property
     def verb(self) -> str:
-        return {"import": "links", "delayed": "loads at first use", "run-time": "loads while running"}[self.value]
+        verbs = {"import": "links it", "delayed": "loads it at first use", "run-time": "loads it while running"}
+        return verbs.get(self.value, "names it")
 
 
 class MissingLibrary(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +137,7 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
     state = _BROUGHT_BY.get(item.owner or "", State.FAIL)
     if item.alternative:
         state = State.PASS
-    if item.inside or (item.owner is None and item.how is LoadTime.DELAYED):
+    if item.inside or item.how is LoadTime.NAMED or (item.owner is None and item.how is LoadTime.DELAYED):
         state = State.WARN
     if alone and state is not State.PASS:
         state = State.UNVERIFIED
@@ -144,6 +147,8 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
     code = "`WinError 126`, which names another file" if system == "windows" else "`cannot open shared object file`"
     whose = f": {item.note}" if item.note else ""
     why = f"if it is missing, loading fails with {code}"
+    if item.how is LoadTime.NAMED:
+        why = "no import table has it: what loads it by name while running fails without it, or does without"
     if len(item.chain) > 2:
         why = f"needed through: {way}; {why}"
     fix = None
@@ -161,7 +166,7 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
     return Finding(
         id="closure.missing",
         state=state,
-        found=f"`{item.library}` is not {where}{whose}; `{item.wanted_by[0]}` {verb} it"
+        found=f"`{item.library}` is not {where}{whose}; `{item.wanted_by[0]}` {verb}"
         + (f" and {len(item.wanted_by) - 1} more do" if len(item.wanted_by) > 1 else ""),
         why=why,
         fix=fix,

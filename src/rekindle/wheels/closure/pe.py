@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, openmp_family, owner_of
+from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, loaded_by_name, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, OutsideLibrary, Skew
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
@@ -98,13 +98,15 @@ class _PeWalk(Walk):
                     continue
                 self._check_symbols(found, target, symbols)
                 further.append(target)
-        for row in loaded_by(found.file, "windows"):
-            for library in row.loads:
-                self.links += 1
-                target = self._resolve(found, library, LoadTime.RUN_TIME, note=row.why if row.needed else "")
-                if target is not None:
-                    self.parent.setdefault(target.name, found.name)
-                    further.append(target)
+        rows = loaded_by(found.file, "windows")
+        wanted = [(name, LoadTime.RUN_TIME, row.why) for row in rows if row.needed for name in row.loads]
+        wanted += [(name, LoadTime.NAMED, "") for name in loaded_by_name(found.file, found.dlls)]
+        for library, how, note in wanted:
+            self.links += 1
+            target = self._resolve(found, library, how, note=note)
+            if target is not None:
+                self.parent.setdefault(target.name, found.name)
+                further.append(target)
         return further
 
     def _resolve(self, found: Binary, library: str, how: LoadTime, note: str = "") -> Binary | None:

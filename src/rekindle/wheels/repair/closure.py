@@ -141,7 +141,7 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
     return Finding(
         id="repair.missing",
         state=state,
-        found=f"`{item.library}` {left}; `{item.wanted_by[0]}` {verb} it{hint}",
+        found=f"`{item.library}` {left}; `{item.wanted_by[0]}` {verb}{hint}",
         why=f"needed through: {' -> '.join(item.chain)}",
         fix=Fix(text=f"get it from: {where}", commands=(rekindle("repair", "WHEEL", "--from", "FOLDER"),)),
         source=owner.source if owner else None,
