@@ -326,3 +326,13 @@ def test_a_service_is_given_the_card(tmp_path: Path, more: str, code: int) -> No
 
 def test_what_plan_knows_of_early_lines_review_knows() -> None:
     assert verdict("FROM pytorch/pytorch:1.8.1-cuda11.1-cudnn8-runtime\n", "ampere", name="Dockerfile") == "accepted"
+
+
+def test_the_python_of_a_distribution_has_its_own_last_numpy() -> None:
+    text = (
+        f"FROM nvidia/cuda:11.6.0-base-ubuntu20.04\nRUN pip3 install torch==1.10.1+cu113 -f {WHL}/torch_stable.html\n"
+    )
+    text += "RUN pip3 install numpy\n"
+    assert not any("NumPy" in each.found for each in reviewed(text, "ampere", name="Dockerfile").remarks)
+    newer = text.replace("20.04", "22.04")
+    assert any("NumPy" in each.found for each in reviewed(newer, "ampere", name="Dockerfile").remarks)

@@ -14,7 +14,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted, excludes
-from rekindle.review.pythons import python_of
+from rekindle.review.pythons import image_of, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
 
@@ -159,9 +159,11 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
     if any(_below_two(item.requirement) for item in every if item.requirement):
         return
-    python = python_of(subject)
-    if python is not None and python.version < Version("3.9"):
-        return
+    python, image = python_of(subject), image_of(subject, wanted[0][0].item)
+    own = subject.system_python(image) if image is not None else None
+    number = python.version if python else Version(own) if own else None
+    if number is not None and number < Version("3.9"):
+        return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:
         old = _glued(found, item)
