@@ -33,6 +33,9 @@ FAILED = [
     "thread 'main' panicked at src/main.rs:4:5:\nindex out of bounds: the len is 3",
     "npm ERR! code ELIFECYCLE\nnpm ERR! errno 1",
     ">>> torch.__version__\n'2.1.0+cpu'\n>>> torch.cuda.is_available()\nFalse",
+    "Training gets stuck at the first step.\n| NVIDIA-SMI 535.10    Driver Version: 535.10    CUDA Version: 12.2 |",
+    "No GPU or other accelerator detected. Operations will be slow.\nOk\nDone.",
+    "The program does not use my GPU.\n100%|####| 3/3\nmodel saved to out/last.pt",
     "",
     "hello\n",
 ]

@@ -98,7 +98,7 @@ def _lower(text: str) -> str:
 
 def _named(facts: Facts) -> Situation | None:
     try:
-        return named(
+        found = named(
             _names(facts),
             system=facts.os or "linux",
             driver=facts.driver if version_of(facts.driver) else None,
@@ -106,6 +106,7 @@ def _named(facts: Facts) -> Situation | None:
         )
     except RekindleError:
         return None
+    return msgspec.structs.replace(found, jetpack=int(facts.l4t)) if facts.l4t else found
 
 
 def _names(facts: Facts) -> list[str]:

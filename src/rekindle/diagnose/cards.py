@@ -28,15 +28,18 @@ _DEMANDED = re2.compile(
     r"[^.;]{0,50}$"
 )
 _NAME = re2.compile(
-    r"\b((?:NVIDIA )?(?:(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
+    r"\b((?:NVIDIA )?(?:Jetson (?:AGX (?:Orin|Xavier)|Orin (?:Nano|NX)|Xavier(?: NX)?|Nano|TX[12])"
+    r"|(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
     r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: (?:RTX|Xp|[A-Z])\b)?)"
     r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
-_FAMILY = re2.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN)\b")
+_FAMILY = re2.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b")
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
     r"|\bdetected\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
+    r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
+    r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
 _NOT_HERE = re2.compile(
@@ -86,6 +89,16 @@ def named(text: str) -> tuple[Capability, str] | None:
             if capability is not None:
                 return capability, spelled
     return None
+
+
+@lru_cache(maxsize=256)
+def chips(name: str) -> str | None:
+    """`TU116`; several where the name stands for several."""
+    try:
+        found = find_all([name])
+    except RekindleError:
+        return None
+    return " ".join(sorted({gpu.chip for match in found for gpu in match.gpus})) or None
 
 
 @lru_cache(maxsize=256)

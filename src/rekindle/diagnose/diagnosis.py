@@ -47,6 +47,7 @@ _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "w
 _UNTOLD = frozenset(
     {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
     | {"uv", "conda", "importing_torch", "amd", "memory_free", "image", "status_program", "program", "jetson"}
+    | {"chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 

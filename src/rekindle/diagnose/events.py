@@ -23,6 +23,7 @@ class LineKind(str, Enum):
     WARNING = "warning"
     PROBE = "probe"
     WRAPPER = "wrapper"
+    COMPLAINT = "complaint"
     SUCCESS = "success"
     GOING = "going"
     PROGRESS = "progress"

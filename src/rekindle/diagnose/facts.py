@@ -75,6 +75,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """uv installs, not pip."""
     amd: bool | None = None
     """A card of AMD is named, or ROCm as what is installed."""
+    amd_card: str | None = None
+    vendor: str | None = None
+    """Whose card it is (`amd`, `intel`, `apple`), where one is named and none of NVIDIA is."""
+    chip: str | None = None
+    """The chips that the card's name stands for."""
+    smi: bool | None = None
+    """nvidia-smi works, so the driver does."""
+    l4t: str | None = None
+    """The major release of L4T that a Jetson runs."""
+    windows_build: str | None = None
+    nvcc_ran: bool | None = None
+    torch_works: bool | None = None
+    """torch was imported and used the card."""
     importing_torch: bool | None = None
     """A traceback goes through torch's own `__init__.py`."""
     torch_lacks_card: bool | None = None
@@ -106,6 +119,8 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
+# The name of a file somewhere else is not what is installed.
+_ADDRESS = re2.compile(r"https?://\S+\.whl\S*")
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 # By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
@@ -190,16 +205,24 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                 for word in cards.unread(text) if card is None else ():
                     note("card", word, number, read=False)
             else:
-                told = _read(row, pattern, text)
+                told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
                 if name not in found:
                     found |= told
                 if row.listed and told:
                     note(name, "+".join(str(each) for each in told.values()), number)
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
+    found["vendor"] = _vendor(found, bool(seen))
     found["memory_free"] = _much_free(found.pop("wanted", None), found.pop("free", None))
     facts = Facts(gpus=tuple(seen), **found)
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
+
+
+def _vendor(found: dict[str, Any], nvidia: bool) -> str | None:
+    """Of the machine that the log is about: where a card of NVIDIA is in the story, it is that one."""
+    named = {"amd": found.get("amd"), "intel": found.pop("intel", None), "apple": found.get("mac")}
+    ours = found.pop("nvidia", None) or found.get("driver") or found.get("smi") or found.get("jetson")
+    return None if nvidia or ours else next((name for name, told in named.items() if told), None)
 
 
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
@@ -237,13 +260,14 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
 
 
 def _covered(facts: Facts) -> Facts:
-    """What the tables say of the torch and the cuDNN for the oldest card."""
+    """What the tables say of the card, and of the torch and the cuDNN for the oldest one."""
     if not facts.gpus:
         return facts
     card = min(facts.gpus)
     lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, card) if facts.torch else None
     cudnn = coverage.cudnn_lacks(facts.torch, facts.variant, facts.cudnn, card)
-    return msgspec.structs.replace(facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn)
+    chip = cards.chips(facts.gpu_name) if facts.gpu_name else None
+    return msgspec.structs.replace(facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn, chip=chip, vendor=None)
 
 
 def _over(facts: Facts, known: Facts) -> Facts:

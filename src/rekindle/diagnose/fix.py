@@ -28,6 +28,7 @@ from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
+from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, home
 from rekindle.knowledge.logs.import_names import distribution
 from rekindle.knowledge.logs.mechanical import of_cause
@@ -42,6 +43,9 @@ _SHARED_NAMES = frozenset({"google", "nvidia", "azure", "ruamel", "zope", "backp
 _CUDNN_ON_PIP = ("8", "9")
 # vcvars64.bat is on no PATH; a developer prompt names its folder.
 _LOAD_VCVARS = r'call "%VCINSTALLDIR%Auxiliary\Build\vcvars64.bat"'
+# A wheel of PyTorch's own index, which are for the cards of NVIDIA in PCs and servers; and what Rekindle installs.
+_CUDA_BUILD = re.compile(r"whl/cu|/cu1\d\d`|rekindle install --torch|\{cuda_lines\}|torch-cuda")
+_OUR_BUILD = re.compile(r"^rekindle (?:install|plan|extension)\b")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
@@ -151,6 +155,11 @@ def _world(fields: Mapping[str, str], values: Mapping[str, str], facts: Facts) -
 
 
 def _fits(step: FixStep, facts: Facts) -> bool:
+    """A step of another system is none; nor is a CUDA build of PyTorch where the machine cannot run one."""
+    if (facts.vendor or facts.jetson) and _CUDA_BUILD.search(_template(step)):
+        return False
+    if facts.vendor and (step.plan or _OUR_BUILD.search(step.command or "")):
+        return False
     return step.os is None or facts.os is None or step.os == facts.os
 
 
@@ -205,6 +214,9 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
+    if facts.vendor:
+        hint = next(row.hint for row in vendors() if row.id == facts.vendor)
+        values["vendor_hint"] = hint[:1].upper() + hint[1:]
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
     values |= driver_facts.values(fields, facts) | homes.values(fields, facts) | _folders(fields)

@@ -12,7 +12,7 @@ from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.logs.extension_homes import home
-from rekindle.knowledge.logs.signatures import CauseRow, LogSignature, causes
+from rekindle.knowledge.logs.signatures import OTHER_VENDOR, CauseRow, LogSignature, cause, causes
 from rekindle.knowledge.tables import cached
 
 # What is never anybody's message, and what is one only for signatures that say so.
@@ -98,7 +98,12 @@ def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
             fields = _fields(signature.match, text) | _near_fields(signature, events, index)
             fields.setdefault("failing", failing_module(events, index))
             found.append(SignatureMatch(cause=row, signature=signature, event=event, index=index, fields=fields))
-    return found
+    return [_by_vendor(match) for match in found] if facts.vendor else found
+
+
+def _by_vendor(match: SignatureMatch) -> SignatureMatch:
+    other = cause(OTHER_VENDOR)
+    return msgspec.structs.replace(match, cause=other) if match.cause.nvidia and other else match
 
 
 def _spoken(events: Sequence[Event], index: int) -> tuple[str, list[tuple[CauseRow, LogSignature]]]:

@@ -34,6 +34,10 @@ _PATTERNS = tuple((score, re2.compile(pattern)) for score, pattern in _SIGNS)
 # `[12/12]`: the last step of ninja, or of a progress bar that came to its end.
 _LAST_STEP = re2.compile(r"^\[(\d+)/(\d+)\] ")
 
+# What nvidia-smi prints, with its prompt and its date: a driver that runs is no other work that went well.
+_SMI = "nvidia-smi"
+_OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d ")
+
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What can be said without a cause. `lines` are the ones that look most like a failure."""
@@ -51,9 +55,10 @@ def judge(events: Sequence[Event]) -> Ending:
     reports = [event for event in spoken if event.kind is LineKind.WRAPPER and event.hit and not _harmless(event)]
     last = max((event.number for event in (*errors, *reports)), default=0)
     done = _done(spoken, errors)
-    if done > last:
+    well = not complained(spoken)
+    if well and done > last:
         return Ending(outcome=LogOutcome.NONE, summary="Nothing here failed")
-    if not done and not last and _goes_on(spoken):
+    if well and not done and not last and _goes_on(spoken):
         return Ending(outcome=LogOutcome.NONE, summary="Nothing has failed so far; the log ends before the work does")
     return Ending(
         outcome=LogOutcome.UNKNOWN,
@@ -62,11 +67,24 @@ def judge(events: Sequence[Event]) -> Ending:
     )
 
 
+def complained(events: Sequence[Event]) -> bool:
+    """A person who says so is believed; a program without a GPU is, unless something was made afterwards."""
+    made = max(
+        (event.number for event in events if event.kind is LineKind.SUCCESS and event.tool not in ("any", _SMI)),
+        default=0,
+    )
+    heard = (event for event in events if event.kind is LineKind.COMPLAINT)
+    return any(event.tool == "person" or event.number > made for event in heard)
+
+
 def _done(spoken: Sequence[Event], errors: Sequence[Event]) -> int:
     """The last line that says that the work is done; 0 where none does."""
     # CMake writes its files even after an error of its own.
     halfway = any(event.tool == "cmake" for event in errors)
-    signs = (event for event in spoken if event.kind is LineKind.SUCCESS and not (halfway and event.tool == "cmake"))
+    hollow = {"cmake"} if halfway else set()
+    if not all(_OF_SMI.search(event.raw) for event in spoken):
+        hollow.add(_SMI)
+    signs = (event for event in spoken if event.kind is LineKind.SUCCESS and event.tool not in hollow)
     done = max((event.number for event in signs), default=0)
     return spoken[-1].number if not done and _ended_with_the_last_step(spoken) else done
 
@@ -117,6 +135,8 @@ def _under_cmake(event: Event, plain: Set[int]) -> bool:
 
 def _looks(event: Event) -> int:
     found = max((score for score, pattern in _PATTERNS if pattern.search(event.text)), default=0)
+    if event.kind is LineKind.COMPLAINT:
+        return max(found, _SUSPICIOUS)
     return max(found - 3, 1) if found and event.kind in (LineKind.WARNING, LineKind.PROBE) else found
 
 

@@ -11,7 +11,7 @@ from rekindle.diagnose.answer import LIKELY, POSSIBLE, VERY_LIKELY, LogOutcome
 from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.evidence import Judged
 from rekindle.diagnose.match import SignatureMatch
-from rekindle.diagnose.outcome import judge
+from rekindle.diagnose.outcome import complained, judge
 
 _FAINT = 15
 # From here on a message has few other causes.
@@ -74,7 +74,7 @@ def failed(events: Sequence[Event]) -> bool:
 def _goes_on_regardless(events: Sequence[Event]) -> bool:
     """A program that trains or serves, with no error anywhere, is not stopped by what it was warned of."""
     going = [event for event in events if event.kind is LineKind.GOING and event.tool == "any"]
-    return len(going) > 1 and not failed(events)
+    return len(going) > 1 and not failed(events) and not complained(events)
 
 
 def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCause:

@@ -25,6 +25,8 @@ FAMILIES: tuple[str, ...] = (
     "resources",
 )
 
+OTHER_VENDOR = "gpu_of_other_vendor"
+
 
 class FixStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step of a fix. `{name}` is filled from the log, the machine or the plan; a step with a gap is left out.
@@ -81,7 +83,8 @@ class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A root cause: the label, what it means, how to see it by hand, what to do, and what else it explains.
 
     `over` names the causes whose messages are mere consequences when this one is present. `running`: it shows itself
-    where torch runs; no compiler stops for it.
+    where torch runs; no compiler stops for it. `nvidia`: it can only be so with a card of NVIDIA; with another's it is
+    that the card is another's (`OTHER_VENDOR`).
     """
 
     id: str
@@ -92,6 +95,7 @@ class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signature: tuple[LogSignature, ...]
     over: tuple[str, ...] = ()
     running: bool = False
+    nvidia: bool = False
     links: tuple[str, ...] = ()
     family: str = ""
 
