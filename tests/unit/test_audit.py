@@ -230,6 +230,13 @@ def test_the_rebuild_list_follows_the_requirements(place: Environment) -> None:
     assert answer.rebuild[0].command.startswith("rekindle extension build zeta==1.0 --env ")
 
 
+def test_another_program_is_not_built_as_an_extension_of_torch(place: Environment) -> None:
+    place.module("onnxruntime/capi/_C.cpython-311-x.so", targets=("sm_75",))
+    place.distribution("onnxruntime-gpu", "1.20.2", files=["onnxruntime/capi/_C.cpython-311-x.so"])
+    (entry,) = place.audit(H200).rebuild
+    assert entry.command.startswith("rekindle plan --for onnxruntime-gpu --gpu ")
+
+
 def test_what_a_module_was_built_with_is_remembered(place: Environment, tmp_path: Path) -> None:
     place.module("ext/_C.cpython-311-x.so")
     place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])

@@ -10,6 +10,7 @@ from rekindle.audit.contents import Contents, normal
 from rekindle.compat.companion import release_for
 from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
+from rekindle.knowledge.builds import programs
 from rekindle.knowledge.torch import companions
 from rekindle.model.environment import Environment
 
@@ -45,6 +46,8 @@ def rebuild_list(
         right = release_for(name, torch) if torch and name in companions.PROJECTS else None
         pin = f"{there.name}=={right or there.version.partition('+')[0]}"
         command = rekindle("extension", "build", pin, *rebuilt, system=environment.os)
+        if row := programs.known(name):  # no extension of torch: another release of it is what helps
+            command = rekindle("plan", "--for", row.id, *words(cards), system=environment.os)
         if name in installed:
             command = install_command(environment, cards)
         entries.append(

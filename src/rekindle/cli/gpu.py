@@ -68,6 +68,10 @@ def _show(answer: CardAnswer) -> None:
         console.out()
         console.out(f"How to use it ({answer.advice.evidence.phrase})")
         console.out(console.table(list(answer.advice.lines), indent="  "))
+    if answer.programs:
+        console.out()
+        console.out("Other programs: the newest that runs on it (how: `rekindle plan --for NAME`)")
+        console.out(console.table([(name, _by_system(found)) for name, found in answer.programs.items()], indent="  "))
     console.out()
     console.out(f"Next: {answer.next}")
 
@@ -106,6 +110,14 @@ def _show_candidates(answer: CardAnswer) -> None:
     pci = next((pci for c in answer.candidates for pci in c.pci_ids), "1287")
     console.out(console.wrap("Next: find the id with `lspci -nn` (Linux) or in the Device Manager (Windows), then"))
     console.out(f"  {rekindle('gpu', '10de:' + pci.partition(':')[0])}")
+
+
+def _by_system(found: dict[str, str | None]) -> str:
+    """One word where the systems agree."""
+    said = {system.capitalize(): version or "none" for system, version in found.items()}
+    if len(set(said.values())) == 1:
+        return next(iter(said.values()))
+    return "; ".join(f"{system}: {version}" for system, version in said.items())
 
 
 def _wheels(rows: tuple[ServingWheel, ...]) -> str:

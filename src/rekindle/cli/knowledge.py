@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +76,37 @@ def projects(gpu: str | None) -> int:
         console.out(console.wrap(f"trust: {row.trust} (last seen {row.last_seen}; {row.evidence.phrase})", indent="  "))
     for image in table.images(card):
         console.out(f"{image.tag}  {image.label} in a container ({image.evidence.phrase})")
+    return 0
+
+
+@command.command("export")
+@click.option("--as", "form", type=click.Choice(["table", "types"]), required=True,
+              help="`table`: one JSON file; `types`: the same for TypeScript.")  # fmt: skip
+@options.output("Write it to this file.")
+@options.gpus
+@options.jobs
+def export(form: str, output: Path | None, gpus: tuple[str, ...], jobs: int | None) -> int:
+    """Write one file for installers: card, system, Python and driver to index, pins and what is lost.
+
+    With `--gpu`, only these GPUs and others of their kind; all of them take a few minutes of processor time.
+    """
+    from rekindle.core import codec, files
+    from rekindle.stack.situation import cards_named
+    from rekindle.web.site import answered
+    from rekindle.web.table import installer_table, types
+
+    if form == "types":
+        options.exclude("form", ("gpus", "jobs"))
+        text = types()
+    else:
+        only = [card.name for card in cards_named(gpus)]
+        found = answered(only=only, jobs=jobs or os.cpu_count() or 1, say=console.say)
+        text = codec.to_json(installer_table(found), indent=0)
+    if output is None:
+        console.out(text.rstrip())
+        return 0
+    files.write_text(output, text.rstrip() + "\n")
+    console.say(f"wrote `{output}`: {len(text.encode()) / 1000:.0f} kB")
     return 0
 
 

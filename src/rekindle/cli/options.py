@@ -65,6 +65,9 @@ def cuda(help: str = "A CUDA toolkit version, e.g. 12.6.") -> Callable[[F], F]:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+jobs = click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Processes to use; one for each core if not given."
+)
 _gpus = click.option(
     "--gpu",
     "gpus",

@@ -45,6 +45,8 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     type=options.Several([each.id for each in needs()]),
     help="What the GPU must be able to do. May be repeated.",
 )
+@click.option("--for", "program", metavar="PROGRAM", help="Which release of this program runs on the GPUs: vllm, "
+              "llama.cpp, ollama, comfyui, onnxruntime-gpu, tensorrt, jax or cupy.")  # fmt: skip
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="cheapest", show_default=True,
               help="What matters most when several ways work.")  # fmt: skip
 @click.option("--community", is_flag=True, help="Also recommend wheels that other people built.")
@@ -102,6 +104,8 @@ def command(**given: Any) -> int:
     if asked_for.form in _LISTS:
         raise UsageError(f"`--as {asked_for.form}` is about several machines", hint=_SEVERAL)
     situation = asked_for.situation()
+    if asked_for.program is not None:
+        return _program(asked_for.program, situation, asked_for.as_json)
     if asked_for.every:
         _list(situation, wish, asked_for.as_json)
         return 0
@@ -140,6 +144,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
     arch: str | None
     python: str | None
     driver: str | None
+    program: str | None
     why_not: str | None
     every: bool
     everything: bool
@@ -283,14 +288,14 @@ _WISHES = (
     "shelves",
     "trust",
 )
-_MODES = ("origin", "every", "why_not", "folder", "form")
+_MODES = ("origin", "program", "every", "why_not", "folder", "form")
 
 
 def _refuse() -> None:
     """What is given is used or refused."""
     modes = options.given(*_MODES)
-    if "origin" in modes:
-        options.exclude("origin", (*_WISHES, *_MODES, "output"))
+    if modes and modes[0] in ("origin", "program"):
+        options.exclude(modes[0], (*_WISHES, *_MODES, "output"))
     elif modes:
         more = {"why_not": (), "form": ("as_json",)}.get(modes[0], ("output",))
         options.exclude(modes[0], (*_MODES, *more))
@@ -347,6 +352,17 @@ def _list(situation: Situation, wish: Wish, as_json: bool) -> None:
     if any(wheel.loses for row in found.rows for wheel in row.wheels):
         console.out()
         console.out("(-) works and loses something: `rekindle plan --torch X` says what")
+
+
+def _program(name: str, situation: Situation, as_json: bool) -> int:
+    from rekindle.stack.programs import for_program
+
+    found = for_program(name, situation)
+    if as_json:
+        console.out_json(found)
+    else:
+        console.out(answers.program(found))
+    return 0 if found.version else NoRoute.exit_code
 
 
 def _compare(origin: Path, asked_for: PlanOptions) -> int:

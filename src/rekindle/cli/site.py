@@ -14,12 +14,7 @@ from rekindle.core import console
 @click.command("site")
 @options.output("The folder to write to; `site` if not given.")
 @options.gpus
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Processes to use; one for each core if not given.",
-)
+@options.jobs
 @options.as_json
 def command(output: Path | None, gpus: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
     """Write "Which PyTorch runs on my GPU?" as static files for any web server, or to open from disk.

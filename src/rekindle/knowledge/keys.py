@@ -49,6 +49,7 @@ KEYS: dict[str, dict[str, Key]] = {
     },
     "builds/extension_files": {"file": ("id",)},
     "builds/profiles": {"settings": _PROFILE_CONDITIONS},
+    "builds/programs": {"program": ("id",), "release": ("program", "version", "systems", "evidence")},
     "builds/review": {
         "pin": ("package", "versions", "system"),
         "pair": ("id",),

@@ -21,6 +21,7 @@ from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
 
 if TYPE_CHECKING:
     from rekindle.stack.nodes import Apart, Node, Nodes
+    from rekindle.stack.programs import ProgramAnswer
 
 _FEW = 3
 _COLUMNS = 100
@@ -76,6 +77,23 @@ def why_not(answer: WhyNot, *, everything: bool = False) -> str:
     hidden = len({each.sentence for each in answer.chain})
     if not everything and hidden > 1:
         lines.append(console.paint(f"  {hidden} reasons in all: `--all` shows them with their sources", "dim"))
+    return "\n".join(lines)
+
+
+def program(answer: ProgramAnswer) -> str:
+    """What to install, what it needs, and why not the newest."""
+    last = "" if answer.newest else ": the newest that runs here"
+    said = (
+        f"{answer.program} {answer.version}{last}" if answer.version else f"no {answer.program} of the tables runs here"
+    )
+    lines = [heading(answer.situation), "", console.paint(said, "bold")]
+    lines += [f"    {command}" for command in answer.commands]
+    lines += [console.table(list(answer.lines), indent="  ")]
+    if answer.too_new:
+        lines += ["", "Why not a newer one" if answer.version else "Why"]
+        lines += [console.wrap(each.reason, first="  - ", indent="    ") for each in answer.too_new]
+    if not answer.version:
+        lines += ["", *(console.wrap(note) for note in answer.notes)]
     return "\n".join(lines)
 
 

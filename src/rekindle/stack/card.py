@@ -21,6 +21,7 @@ from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
+from rekindle.stack.programs import for_card
 from rekindle.stack.rules import Rejection
 from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
 
@@ -82,6 +83,8 @@ class CardAnswer(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     official_wheels: dict[str, tuple[ServingWheel, ...]]
     old_wheels: tuple[OldShare, ...] = ()
     """Linux wheels before 1.10 with code for it. Nothing else is known of those releases."""
+    programs: dict[str, dict[str, str | None]] = {}
+    """By program and system, its newest release that runs on the card, as `rekindle plan --for` has it; None: none."""
     next: Command
 
 
@@ -123,6 +126,7 @@ def describe(query: str) -> CardAnswer:
             system: serving_wheels(capability, system, arch) for system, arch in places.items() if capability
         },
         old_wheels=old_wheels.shares(capability) if capability and "windows" in places else (),
+        programs=_programs(match, capability, places) if capability else {},
         next=rekindle("plan", "--gpu", capability.sm if capability and listed else _again(match)),
     )
 
@@ -132,6 +136,16 @@ def _places(match: gpus.Match) -> dict[str, str]:
     if any(jetson.is_jetson(gpu.chip) for gpu in match.gpus):
         return {}
     return {"linux": "aarch64"} if jetson.only_on_arm(match.name) else dict.fromkeys(SYSTEMS, "x86_64")
+
+
+def _programs(match: gpus.Match, capability: Capability, places: dict[str, str]) -> dict[str, dict[str, str | None]]:
+    branch = _single({gpu.last_driver_branch for gpu in match.gpus})
+    card = Card(name=match.name, capabilities=(capability,), last_driver_branch=branch)
+    found: dict[str, dict[str, str | None]] = {}
+    for system, arch in places.items():
+        for answer in for_card(Situation(system=system, arch=arch, cards=(card,))):
+            found.setdefault(answer.program, {})[system] = answer.version
+    return found
 
 
 def _again(match: gpus.Match) -> str:

@@ -21,6 +21,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers, gpus
 from rekindle.knowledge.torch import releases
 from rekindle.stack.resolver import resolve, several_cards
+from rekindle.stack.route import Route
 from rekindle.stack.situation import Card, Wish, machine_of
 from rekindle.stack.verdict import Verdict
 from rekindle.web import spellings
@@ -58,6 +59,43 @@ class CardClass(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.names or self.also, key=len)
 
 
+class TableRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer as an installer uses it. Without `pins` nothing is ready-made: `rekindle plan` says what to do."""
+
+    route: str
+    torch: str | None = None
+    cuda: str | None = None
+    python: str | None = None
+    index: str | None = None
+    """pip's `--index-url`; None: the usual one."""
+    pins: tuple[str, ...] = ()
+    first: str | None = None
+    """What pip installs before, from the usual index."""
+    driver: str | None = None
+    """The driver that it needs, in words."""
+    loses: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    """What has to be set while it runs."""
+    change: str | None = None
+    """What the owner has to change before."""
+
+    @classmethod
+    def of(cls, best: Route) -> TableRow:
+        return cls(
+            route=best.route.value,
+            torch=best.torch,
+            cuda=str(best.cuda) if best.cuda else None,
+            python=best.python,
+            index=best.index_url if best.requirements and not best.on_configured_index else None,
+            pins=best.requirements,
+            first=best.numpy if best.requirements else None,
+            driver=best.driver,
+            loses=best.loses,
+            settings=tuple(each.code for each in best.settings),
+            change=best.change.text if best.change else None,
+        )
+
+
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of one class on one system. `cells` has, by Python, an answer for each driver of `drivers`."""
 
@@ -65,6 +103,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """`""`: not known; then the versions at which an answer may change, `0` for anything older than the first."""
     cells: dict[str, tuple[int, ...]]
     answers: tuple[AnswerShown, ...]
+    rows: tuple[TableRow, ...] = ()
+    """The same answers for a program: what `rekindle knowledge export` writes."""
 
 
 def pythons() -> tuple[str, ...]:
@@ -126,7 +166,7 @@ def driver_steps(system: str) -> tuple[str, ...]:
 
 def answers_of(cards: CardClass, system: str) -> Answers:
     steps = driver_steps(system)
-    kept: dict[str, int] = {}
+    kept: dict[tuple[str, str], int] = {}
     cells: dict[str, tuple[int, ...]] = {}
     runs: list[tuple[int, int]] = []
     for python in pythons():
@@ -135,16 +175,20 @@ def answers_of(cards: CardClass, system: str) -> Answers:
         cells[python] = (unknown, *rest)
         runs = _runs(rest)
     return Answers(
-        drivers=steps, cells=cells, answers=tuple(codec.from_json(each.encode(), AnswerShown) for each in kept)
+        drivers=steps,
+        cells=cells,
+        answers=tuple(codec.from_json(answer.encode(), AnswerShown) for answer, _ in kept),
+        rows=tuple(codec.from_json(row.encode(), TableRow) for _, row in kept),
     )
 
 
-def _asker(name: str, system: str, python: str, kept: dict[str, int]) -> Callable[[str], int]:
+def _asker(name: str, system: str, python: str, kept: dict[tuple[str, str], int]) -> Callable[[str], int]:
     """Asks for one driver and gives the number of the answer; equal answers have one number."""
 
     def ask(driver: str) -> int:
-        answer = marked(verdict(name, system, python or None, driver or None), name, driver)
-        return kept.setdefault(answer, len(kept))
+        found = verdict(name, system, python or None, driver or None)
+        row = _marked(codec.to_json(TableRow.of(found.recommended), indent=0), found, name, driver)
+        return kept.setdefault((marked(found, name, driver), row), len(kept))
 
     return ask
 
@@ -202,6 +246,11 @@ def marked(found: Verdict, name: str, driver: str) -> str:
     own = {*card.notes, found.situation.driver_note}
     bare = msgspec.structs.replace(found, notes=tuple(note for note in found.notes if note not in own))
     text = codec.to_json(msgspec.structs.replace(shown(bare), several=_several(found)), indent=0)
+    return _marked(text, found, name, driver)
+
+
+def _marked(text: str, found: Verdict, name: str, driver: str) -> str:
+    card = found.situation.cards[0]
     if card.ambiguous:
         text = text.replace(_inside(which_chip(card.name)), CHIPS)
     for said in sorted({name, card.name}, key=len, reverse=True):

@@ -29,6 +29,7 @@ from rekindle.web.answers import Answers, CardClass
 from rekindle.web.grid import Grid, SharedTexts, grid
 from rekindle.web.index import cards_index
 from rekindle.web.shown import AnswerShown
+from rekindle.web.table import installer_table, types
 
 Say = Callable[[str], None]
 SCRIPTS = ("names.js", "picker.js", "matrix.js", "copy.js")
@@ -49,12 +50,13 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     """Write the whole site. `only` names cards whose classes are answered; without it, all are."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"`{folder}` is a file, and the site is a folder", hint="name a folder with `-o`")
-    wanted = set(only)
-    chosen = [each for each in answers.classes() if not wanted or wanted & set(each.every)]
     writer = _Writer(folder)
-    for number, (cards, found) in enumerate(_answered(chosen, jobs), 1):
-        say(f"{number} of {len(chosen)}: {', '.join(cards.capabilities)} ({cards.sample} ...)")
+    every = list(answered(only=only, jobs=jobs, say=say))
+    chosen = [cards for cards, _ in every]
+    for cards, found in every:
         _write_class(writer, cards, found)
+    writer.write("table.json", codec.to_json(installer_table(every), indent=0) + "\n")
+    writer.write("table.d.ts", types())
     writer.write("data/cards.js", f"REKINDLE.cards({codec.to_json(cards_index(chosen), indent=0)});\n")
     writer.write("rekindle.css", page.asset("rekindle.css"))
     for name in SCRIPTS:
@@ -77,8 +79,19 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     )
 
 
+def answered(
+    *, only: Iterable[str] = (), jobs: int = 1, say: Say = lambda _: None
+) -> Iterator[tuple[CardClass, dict[str, Answers]]]:
+    """Each class with its answers; `only` names cards whose classes are answered."""
+    wanted = set(only)
+    chosen = [each for each in answers.classes() if not wanted or wanted & set(each.every)]
+    for number, (cards, found) in enumerate(_answered(chosen, jobs), 1):
+        say(f"{number} of {len(chosen)}: {', '.join(cards.capabilities)} ({cards.sample} ...)")
+        yield cards, found
+
+
 def _answered(chosen: list[CardClass], jobs: int) -> Iterator[tuple[CardClass, dict[str, Answers]]]:
-    """Each class with its answers. With several jobs, processes ask side by side: threads would take turns."""
+    """With several jobs, processes ask side by side: threads would take turns."""
     if jobs == 1 or len(chosen) < 2:
         for cards in chosen:
             yield cards, _on_each_system(cards)

@@ -1,0 +1,87 @@
+"""Programs beside PyTorch that people run on a card: which of their releases has code for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.tables import Row, cached, decided
+
+
+class OtherProgram(Row, frozen=True, kw_only=True):
+    """`page` says where it comes from, `note` what its owner should know, `otherwise` what to do without a release."""
+
+    id: str
+    also: tuple[str, ...] = ()
+    page: str
+    torch: str | None = None
+    """It brings no GPU code of its own: any PyTorch of these versions serves it."""
+    note: str = ""
+    otherwise: str
+
+
+class ProgramRelease(Row, frozen=True, kw_only=True):
+    """One release, or the newest of several with the same code; a program's rows stand newest first."""
+
+    program: str
+    version: str
+    systems: tuple[str, ...]
+    cuda: Version
+    """Whose driver it needs."""
+    least_driver: Version | None = None
+    """The driver that its own documentation asks for, where that is more."""
+    targets: tuple[Target, ...]
+    pythons: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    """What pip is asked for."""
+    build: tuple[str, ...] = ()
+    """The command that builds it; `{numbers}` stands for the cards' numbers."""
+    torch: str | None = None
+    """The one PyTorch that it asks for."""
+    cudnn: str | None = None
+    """The package of cuDNN that it brings, in the newest version that it admits."""
+    cudnn_from: Version | None = None
+    note: str = ""
+
+    def serves(self, card: Capability) -> Runs:
+        """As it is, by JIT, or not."""
+        found = {runs(target, card) for target in self.targets}
+        return next((how for how in (Runs.NATIVE, Runs.JIT_UNVERIFIED) if how in found), Runs.NO)
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True):
+    program: tuple[OtherProgram, ...]
+    release: tuple[ProgramRelease, ...]
+
+
+def programs() -> tuple[OtherProgram, ...]:
+    return _table().program
+
+
+def known(name: str) -> OtherProgram | None:
+    """By its name, or another that people use."""
+    plain = canonicalize_name(name)
+    return next((row for row in programs() if plain in map(canonicalize_name, (row.id, *row.also))), None)
+
+
+def program(name: str) -> OtherProgram:
+    found = known(name)
+    if found is None:
+        one_of = ", ".join(row.id for row in programs())
+        raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"one of {one_of}")
+    return found
+
+
+def releases(id: str) -> Sequence[ProgramRelease]:
+    """Newest first."""
+    return [row for row in _table().release if row.program == id]
+
+
+@cached
+def _table() -> _Table:
+    return decided("programs", _Table)

@@ -1,0 +1,192 @@
+"""Which release of vLLM, llama.cpp, ONNX Runtime … runs on these cards: what `rekindle plan --for` answers.
+
+The rows say what code a release has; card, driver, cuDNN and PyTorch are judged where they always are.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.core.codec import JsonAnswer
+from rekindle.core.command import Command, rekindle
+from rekindle.core.version import Version
+from rekindle.knowledge.builds.programs import OtherProgram, ProgramRelease, program, programs, releases
+from rekindle.knowledge.cuda.toolkits import toolkit
+from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu.capability import Runs
+from rekindle.knowledge.tables import Evidence
+from rekindle.stack.driver import drive, window_of
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps, spread
+from rekindle.stack.rules import Candidate, Rejection, RouteKind
+from rekindle.stack.situation import Situation, Wish, place_words
+
+
+class TooNew(msgspec.Struct, frozen=True, kw_only=True):
+    """A newer release, and what speaks against it."""
+
+    version: str
+    reason: str
+    source: str
+    evidence: Evidence
+
+
+class ProgramAnswer(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
+    """The answer of `rekindle plan --for`. `version` None: no release that the tables know runs there."""
+
+    schema: str = "rekindle.program/1"
+    program: str
+    situation: Situation
+    version: str | None
+    newest: bool = False
+    """No newer release is known."""
+    commands: tuple[Command, ...] = ()
+    by_jit: bool = False
+    """The driver compiles its code when it starts."""
+    driver: str | None = None
+    pythons: tuple[str, ...] = ()
+    cuda: Version | None = None
+    notes: tuple[str, ...] = ()
+    page: str
+    source: str
+    evidence: Evidence
+    too_new: tuple[TooNew, ...] = ()
+
+    @property
+    def known_from(self) -> str:
+        """How it is known, with the address to look at where nobody opened the files."""
+        if self.evidence.confirmed:
+            return f"{self.evidence.phrase}: {self.source}"
+        return f"UNVERIFIED: {self.source}; see {self.page}"
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Label and text, in the order they are shown."""
+        jit = " (it compiles the code at the first start)" if self.by_jit else ""
+        rows = [("driver", self.driver + jit)] if self.driver else []
+        rows += [("Python", spread(self.pythons))] if self.pythons else []
+        rows += [("note", note) for note in self.notes if self.version]
+        return (*rows, ("known from", self.known_from))
+
+
+def for_program(name: str, situation: Situation) -> ProgramAnswer:
+    """The newest release of a program that runs on these cards."""
+    row = program(name)
+    if row.torch is not None:
+        return _by_torch(row, situation)
+    refused: dict[str, TooNew] = {}
+    every = releases(row.id)
+    here = [release for release in every if situation.system in release.systems]
+    for release in here or every[:1]:
+        found = _considered(row, release, situation)
+        if isinstance(found, ProgramAnswer):
+            refused.pop(release.version, None)  # a second row of it knows of more cards
+            return msgspec.structs.replace(found, newest=not refused, too_new=tuple(refused.values()))
+        refused[release.version] = TooNew(
+            version=release.version, reason=found, source=release.source, evidence=release.evidence
+        )
+    last = [*refused.values()][-1]
+    return ProgramAnswer(
+        program=row.id,
+        situation=situation,
+        version=None,
+        notes=(row.otherwise,),
+        page=row.page,
+        source=last.source,
+        evidence=Evidence.weakest(each.evidence for each in refused.values()),
+        too_new=tuple(refused.values()),
+    )
+
+
+def for_card(situation: Situation) -> tuple[ProgramAnswer, ...]:
+    """Every program of the tables that has code of its own."""
+    return tuple(for_program(row.id, situation) for row in programs() if row.torch is None)
+
+
+def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation) -> ProgramAnswer | str:
+    """The answer with this release, or the sentence that speaks against it."""
+    name = f"{row.id} {release.version}"
+    if situation.system not in release.systems or situation.arch != "x86_64":
+        place = situation.system.capitalize() + (f" on {situation.arch}" if situation.arch != "x86_64" else "")
+        return f"{name}: no build for {place} is in the tables"
+    driving = drive(toolkit(release.cuda), situation, window_of(situation), Candidate(name=name, cuda=release.cuda))
+    if isinstance(driving, Rejection):
+        return f"{name}: {driving.sentence}"
+    if release.least_driver and situation.driver and situation.driver < release.least_driver:
+        return f"{name} asks for driver {release.least_driver} or newer, not {situation.driver}"
+    by_jit = False
+    for card in situation.capabilities:
+        how = release.serves(card)
+        if how is Runs.NO or (how is not Runs.NATIVE and not driving.jit):
+            begins = min(release.targets)
+            return f"{name} has no code that runs on {card.sm}: it begins with {begins}"
+        by_jit = by_jit or how is not Runs.NATIVE
+    ends = [facts.last_cudnn for card in situation.capabilities if (facts := capabilities.facts(card))]
+    cudnn = min((end for end in ends if end), default=None)
+    if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
+        return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
+    torch = None
+    if release.torch is not None:
+        torch = _on_the_index(release.torch, situation)
+        if torch is None:
+            return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
+    pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
+    notes = [release.note] if release.note else []
+    if pin:
+        notes.append(f"cuDNN {cudnn} is the last with code for the card: without the pin pip takes a newer one")
+    notes += torch.loses if torch else ()
+    return ProgramAnswer(
+        program=row.id,
+        situation=situation,
+        version=release.version,
+        commands=_commands(release, situation, [pin] if pin else []),
+        by_jit=by_jit,
+        driver=driving.words(by_jit=by_jit),
+        pythons=release.pythons,
+        cuda=release.cuda,
+        notes=(*notes, *([row.note] if row.note else [])),
+        page=row.page,
+        source=release.source + (f"; torch {torch.torch}: {torch.known_from}" if torch else ""),
+        evidence=Evidence.weakest([release.evidence, *([torch.evidence] if torch else [])]),
+    )
+
+
+def _on_the_index(torch: str, situation: Situation) -> Route | None:
+    """The wheel of this PyTorch that pip takes with a program that pins it."""
+    routes = resolve(situation, Wish(torch=torch, configured_index=True)).routes
+    return next((each for each in routes if each.route is RouteKind.OFFICIAL_WHEEL), None)
+
+
+def _commands(release: ProgramRelease, situation: Situation, pins: list[str]) -> tuple[Command, ...]:
+    if release.build:
+        numbers = ";".join(card.sm.removeprefix("sm_") for card in situation.capabilities)
+        words = [word.replace("{numbers}", numbers) for word in release.build]
+        return (Command(*words, system=situation.system),)
+    if not release.requirements:
+        return ()
+    choice = choose_python(situation, release.pythons, release.version)
+    install = environment_pip(situation, choice, "install", *release.requirements, *pins)
+    return (*environment_steps(situation, choice), install)
+
+
+def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
+    """A program without GPU code of its own takes the PyTorch of the plan."""
+    best = resolve(situation, Wish(torch=row.torch)).recommended
+    advice = [capabilities.advice(card) for card in situation.capabilities]
+    flags = dict.fromkeys(each.apps for each in advice if each)
+    plan = rekindle("plan", *place_words(situation), "--torch", str(row.torch), system=situation.system)
+    served = best.route is not RouteKind.NONE
+    return ProgramAnswer(
+        program=row.id,
+        situation=situation,
+        version=f"with torch {best.torch}" if served else None,
+        newest=served,
+        commands=best.commands if best.route.ready_made else (plan,),
+        driver=best.driver,
+        pythons=(best.python,) if best.python else (),
+        cuda=best.cuda,
+        notes=(row.note, best.summary, *flags) if served else (row.otherwise,),
+        page=row.page,
+        source=row.source,
+        evidence=Evidence.weakest([row.evidence, best.evidence]),
+    )

@@ -1,0 +1,142 @@
+"""`rekindle plan --for`: which release of another program runs on a card."""
+
+from __future__ import annotations
+
+import pytest
+from packaging.version import Version
+
+from rekindle.core.errors import UnknownName
+from rekindle.knowledge.builds.programs import known, program, programs, releases
+from rekindle.knowledge.cuda.toolkits import toolkit
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import Evidence
+from rekindle.stack.card import describe
+from rekindle.stack.from_machine import asked
+from rekindle.stack.programs import ProgramAnswer, for_program
+from support.command import rekindle_command
+
+CARDS = ("GTX 680", "Tesla K40c", "Tesla K80", "GTX 980", "Tesla P100", "GTX 1080 Ti", "Tesla V100", "RTX 2080 Ti")
+
+
+def _asked(name: str, card: str, system: str = "linux", driver: str | None = None) -> ProgramAnswer:
+    place = asked(gpus=(card,), system=system, machine="x86_64", driver=driver, python=None, snapshot=None)
+    return for_program(name, place)
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "system", "version"),
+    [
+        # 1.26.0 has sm_60, 1.27.0 begins with sm_75: both wheels were opened.
+        ("onnxruntime-gpu", "GTX 1080 Ti", "linux", "1.26.0"),
+        ("onnxruntime-gpu", "GTX 1080 Ti", "windows", "1.26.0"),
+        # The two systems differ: for Windows 1.21.1 to 1.26.0 have sm_52, sm_61, sm_75, sm_86 and sm_89.
+        ("onnxruntime-gpu", "GTX 980", "linux", "1.20.2"),
+        ("onnxruntime-gpu", "GTX 980", "windows", "1.26.0"),
+        ("onnxruntime-gpu", "Tesla V100", "linux", "1.26.0"),
+        ("onnxruntime-gpu", "Tesla V100", "windows", "1.20.2"),
+        ("onnxruntime-gpu", "Tesla T4", "linux", "1.31.1"),
+        ("onnxruntime", "RTX 4090", "linux", "1.31.1"),
+        # Tags v0.9.2 and v0.9.3: the latter has no CUDA 11.
+        ("ollama", "GTX 980", "linux", "0.32.15"),
+        ("ollama", "Tesla K80", "linux", None),
+        ("jax", "GTX 1080 Ti", "linux", "0.12.0.1 (CUDA 12)"),
+        ("jax", "RTX 4090", "linux", "0.12.0.1 (CUDA 13)"),
+        ("jax", "RTX 4090", "windows", None),
+        ("cupy", "GTX 680", "linux", "12.3.0 (CUDA 10.2)"),
+        ("cupy", "Tesla K40c", "windows", "13.6.0 (CUDA 11)"),
+        ("vllm", "GTX 1080 Ti", "linux", None),
+        ("vllm", "Tesla V100", "linux", "0.19.1"),
+        ("tensorrt", "Tesla V100", "linux", "10.4.0"),
+        ("tensorrt", "GTX 1080 Ti", "linux", "8.6.0"),
+        ("tensorrt", "GTX 980", "linux", "8.5.3.1"),
+        ("llama-cpp-python", "GTX 1080 Ti", "windows", "b10586 (CUDA 12.4)"),
+        ("llama.cpp", "Tesla K80", "linux", "of March 2025, built with CUDA 11.4"),
+    ],
+)
+def test_the_newest_release_that_runs_on_a_card(name: str, card: str, system: str, version: str | None) -> None:
+    assert _asked(name, card, system).version == version
+
+
+def test_the_driver_decides_too() -> None:
+    assert _asked("ollama", "GTX 980", driver="470").version == "0.9.2"
+    assert _asked("ollama", "RTX 3090", driver="545.23.08").version == "0.9.2"  # its docs ask for 550
+
+
+def test_an_old_card_gets_the_last_cudnn_with_its_code() -> None:
+    found = _asked("onnxruntime-gpu", "GTX 1080 Ti")
+    assert found.commands == ('pip install "onnxruntime-gpu[cuda,cudnn]==1.26.0" "nvidia-cudnn-cu12==9.10.2.*"',)
+    assert "cudnn" not in _asked("onnxruntime-gpu", "RTX 4090").commands[0].replace("[cuda,cudnn]", "")
+
+
+def test_vllm_is_chosen_with_the_torch_that_it_pins() -> None:
+    found = _asked("vllm", "Tesla V100")
+    assert "torch 2.10.0: read off the real file" in found.source
+    older = _asked("vllm", "Tesla V100", driver="525.60.13")
+    assert older.version == found.version
+    # Its own code alone would do: what is lost is said of the torch.
+    assert any("libtorch_cuda_linalg" in note for note in _asked("vllm", "Tesla T4").notes)
+
+
+def test_comfyui_is_the_answer_of_the_plan() -> None:
+    found = _asked("comfyui", "GTX 1080 Ti", "windows")
+    plan = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "windows", "--torch", ">=2.4", "--json").json()
+    assert list(found.commands) == plan["recommended"]["commands"]
+    assert "ComfyUI --force-fp32; A1111 --no-half --opt-sdp-attention" in found.notes
+
+
+def test_gpu_says_the_same() -> None:
+    for card in CARDS:
+        told = describe(card).programs
+        assert set(told) == {row.id for row in programs() if row.torch is None}
+        for name, by_system in told.items():
+            assert by_system == {system: _asked(name, card, system).version for system in ("windows", "linux")}, card
+
+
+def test_what_nobody_opened_says_unverified_and_where_to_look() -> None:
+    for row in programs():
+        for card in CARDS:
+            found = _asked(row.id, card)
+            if found.evidence is not Evidence.BINARY:
+                assert found.known_from.startswith("UNVERIFIED: ")
+                assert found.known_from.endswith(row.page)
+
+
+def test_the_rows_stand_newest_first_and_name_known_toolkits() -> None:
+    for row in programs():
+        for system in ("linux", "windows"):
+            own = [each for each in releases(row.id) if system in each.systems]
+            numbers = [Version(each.version.split()[0]) for each in own if each.version[0].isdigit()]
+            assert numbers == sorted(numbers, reverse=True)
+        for each in releases(row.id):
+            assert toolkit(each.cuda).version == each.cuda
+            assert each.requirements or each.build or "http" in f"{each.note}{each.source}"
+            assert each.evidence is not Evidence.BINARY or ".whl" in each.source, each.version
+
+
+def test_an_unknown_program_is_refused() -> None:
+    assert known("no-such") is None
+    with pytest.raises(UnknownName, match="no program `no-such`"):
+        program("no-such")
+    answer = rekindle_command("plan", "--for", "no-such", "--gpu", "K80", "--os", "linux")
+    assert answer.code == 3
+    assert "one of vllm" in answer.err
+    wish = rekindle_command("plan", "--for", "vllm", "--gpu", "V100", "--os", "linux", "--torch", "2.7")
+    assert wish.code == 2
+
+
+def test_the_command_says_why_not_the_newest_and_fails_where_nothing_runs() -> None:
+    good = rekindle_command("plan", "--for", "onnxruntime-gpu", "--gpu", "GTX 1080 Ti", "--os", "linux")
+    assert good.code == 0
+    assert "1.31.1 has no code that runs on sm_61: it begins with sm_75" in good.out
+    bad = rekindle_command("plan", "--for", "vllm", "--gpu", "Tesla P40", "--os", "linux", "--json")
+    assert bad.code == 5
+    told = bad.json()
+    assert told["schema"] == "rekindle.program/1"
+    assert told["version"] is None
+
+
+def test_a_capability_is_served_by_what_runs_on_it() -> None:
+    row = next(each for each in releases("onnxruntime-gpu") if each.version == "1.26.0")
+    assert row.serves(Capability(6, 1)).value == "native"
+    assert row.serves(Capability(12, 0)).value == "jit-unverified"
+    assert row.serves(Capability(5, 2)).value == "no"
