@@ -24,7 +24,7 @@ from rekindle.model.cuda_line import LINE, CudaLine, variant_of
 from rekindle.review.document import LISTS
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
-from rekindle.review.subject import Subject, exact_text, exact_version
+from rekindle.review.subject import Subject, complete, exact_text, exact_version
 from rekindle.review.trace import Image, Invocation
 
 _IMAGE = re.compile(
@@ -317,7 +317,7 @@ class ScriptEnvironments:
             system=base.system,
         )  # fmt: skip
         if version is None and exact is not None:
-            version = _complete(str(exact))
+            version = complete(str(exact))
         if version is None:
             return msgspec.structs.replace(base, question=f"no release of torch is `{requirement[:40]}`")
         if line is not None and merged and isinstance(has_line(version, line), Clash):
@@ -338,17 +338,6 @@ class ScriptEnvironments:
         if told or any(self.subject.visible(name, found.item) is not None for name in names):
             return False
         return not (found.index or found.find or found.backend or found.lists or found.has("--no-index"))
-
-    def only_pytorchs(self, found: Install) -> str | None:
-        """PyTorch's own index, where nothing else is asked: `--index-url` takes the Python package index away."""
-        index = found.index or ""
-        alone = found.has("-i", "--index-url", "--default-index") and not (found.find or found.has("-f"))
-        return index if alone and "download.pytorch.org/whl" in index and not self._adds_indexes else None
-
-    @cached_property
-    def _adds_indexes(self) -> bool:
-        told = r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^\s*-f\s)"
-        return re.search(told, self.subject.document.text) is not None
 
     def _index(self, found: Install) -> tuple[str | None, bool]:
         """The index that counts for torch, and whether it is the only one."""
@@ -421,7 +410,7 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
         line=line if pytorchs and exact is None else None, python=base.python, system=base.system,
     ) if asks.requirement is not None else None  # fmt: skip
     if version is None and exact is not None:
-        version = _complete(str(exact))
+        version = complete(str(exact))
     torch = msgspec.structs.replace(
         base, version=version, variant=line, pinned=exact is not None, by=asks.name, line=asks.line,
         kind="conda-forge" if forge else "conda",
@@ -429,11 +418,6 @@ def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptT
     if version is None:
         return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
     return torch
-
-
-def _complete(version: str) -> str:
-    """`2.1` is the release 2.1.0 to pip and conda."""
-    return version if version.count(".") > 1 else f"{version}.0"
 
 
 def _by_apt(item: Invocation) -> ScriptTorch | None:
@@ -454,7 +438,7 @@ def _of_image(image: Image) -> ScriptTorch | None:
     )
     match = _IMAGE.search(image.name)
     if match:
-        return msgspec.structs.replace(base, version=_complete(match[1]), variant="cu" + match[2].replace(".", ""))
+        return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))
     plain = _PLAIN_IMAGE.search(image.name)
     if plain and plain[1]:
         return msgspec.structs.replace(base, version=plain[1], question=f"which CUDA is in `{image.name[:80]}`")

@@ -88,6 +88,17 @@ class Subject(ScriptBuilds):
                 return [(item.order, Known(Version(match[1]), item.line, "inferred"))]
         return []
 
+    def only_pytorchs(self, found: Install) -> str | None:
+        """PyTorch's own index, where nothing else is asked: `--index-url` takes the Python package index away."""
+        index = found.index or ""
+        alone = found.has("-i", "--index-url", "--default-index") and not (found.find or found.has("-f"))
+        return index if alone and "download.pytorch.org/whl" in index and not self._adds_indexes else None
+
+    @cached_property
+    def _adds_indexes(self) -> bool:
+        told = r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^\s*-f\s)"
+        return re.search(told, self.document.text) is not None
+
     def lies_beside(self, name: str, item: Invocation) -> bool:
         """Can a list that an invocation names be read where the script lies?"""
         beside = self.trace.beside
@@ -219,6 +230,11 @@ class Subject(ScriptBuilds):
                 number = Version.find(wanted.requirement)
                 if number is not None and len(number.parts) > 1:
                     yield found.item.order, Known(number.major_minor, wanted.line)
+
+
+def complete(version: str) -> str:
+    """`2.1` is the release 2.1.0 to pip and conda."""
+    return version if version.count(".") > 1 else f"{version}.0"
 
 
 def exact_text(specifier: str | None) -> str | None:

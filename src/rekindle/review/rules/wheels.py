@@ -269,7 +269,7 @@ def _local(subject: Subject) -> Iterator[Raised]:
 def _hidden(subject: Subject) -> Iterator[Raised]:
     """Packages that the only index of a command does not have."""
     for found in subject.installs:
-        index = environments_of(subject).only_pytorchs(found)
+        index = subject.only_pytorchs(found)
         names = [each for each in found.wanted if each.source is None and each.wheel is None] if index else []
         lacking = [each for each in names if not on_pytorchs_index(each.name)]
         if lacking:
