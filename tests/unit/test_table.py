@@ -76,7 +76,7 @@ def test_the_python_reader_says_what_plan_says(
     reader = _reader()
     told = {question: reader.find(table, *question) for question in questions}
     assert told == questions
-    assert len({json.dumps(row) for row in told.values()}) > 30
+    assert len({json.dumps(row) for row in told.values()}) > 20
 
 
 def test_the_javascript_reader_says_what_plan_says(
@@ -119,7 +119,7 @@ def test_the_readers_refuse_what_they_do_not_know(table: dict[str, Any]) -> None
 def test_the_table_keeps_its_schema_and_is_small(table: dict[str, Any]) -> None:
     schema = json.loads((Path(rekindle.__file__).parent / "schemas/table-1.json").read_text(encoding="utf-8"))
     jsonschema.validate(table, schema)
-    # All 40 classes are 228 kB; rows are what grows with them.
+    # All 40 classes were 117 kB on 2026-11-16; rows are what grows with them.
     assert len(json.dumps(table["rows"])) / len(table["rows"]) < 500
     for steps in table["steps"]:
         assert [driver for driver, _ in steps[:2]] == ["", "0"]
