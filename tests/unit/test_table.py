@@ -146,3 +146,13 @@ def _reader() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_name_with_several_chips_leads_to_their_common_answer() -> None:
+    """`GeForce GT 740M` got the answer of one of its chips."""
+    every = answers.classes()
+    nothing = answers.Answers(drivers=("", "0"), cells={"": (0, 0)}, answers=(), rows=(answers.TableRow(route="none"),))
+    made = installer_table((each, {"linux": nothing}) for each in every)
+    for name in ("GeForce GT 740M", "GeForce 820M", "GeForce GT 720M", "Tesla K80"):
+        card = asked(gpus=(name,), system="linux", machine="x86_64", driver=None, python=None, snapshot=None).cards[0]
+        assert every[made.names[name.lower()]].capabilities == tuple(map(str, card.capabilities)), name

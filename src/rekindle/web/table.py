@@ -46,9 +46,12 @@ def installer_table(answered: Iterable[tuple[CardClass, dict[str, Answers]]]) ->
     rows: dict[TableRow, int] = {}
     steps: dict[Steps, int] = {}
     names: dict[str, int] = {}
+    chips: dict[str, int] = {}
     classes = []
     for number, (cards, found) in enumerate(answered):
-        names |= {name.lower(): number for name in cards.every}
+        for name in map(str.lower, cards.every):  # one sold with several chips stands for all of them, as in `plan`
+            if len(cards.capabilities) > chips.get(name, 0):
+                names[name], chips[name] = number, len(cards.capabilities)
         place = {}
         for system, kept in found.items():
             places = [rows.setdefault(row, len(rows)) for row in kept.rows]
