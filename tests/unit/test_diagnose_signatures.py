@@ -115,6 +115,9 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
         "torch_folder",
         "arch_name_number",
         "status_program",
+        "windows_build",
+        "vendor_hint",
+        "triton_windows",
     }
     made = {"said", "log", "target", "cudnn_never", "numpy_older"}
     nothing = World(fields={}, values={}, facts={})

@@ -210,6 +210,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         "toolkit",
         "status_program",
         "program",
+        "windows_build",
     ):
         value = getattr(facts, name)
         if value is not None:

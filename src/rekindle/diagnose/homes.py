@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.symbols import plain_name
+from rekindle.knowledge.builds.extension_files import files
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
 from rekindle.knowledge.logs.import_names import distribution
@@ -31,6 +32,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     codec = wheel_for("torchcodec", facts.torch) if facts.torch else None
     if codec is not None:
         found["torchcodec_fits"] = codec.version
+    triton = next((row for row in files("triton-windows") if facts.torch and row.knows(facts.torch)), None)
+    if triton is not None:
+        found["triton_windows"] = triton.requirement
     found |= _missing(fields.get("module", ""), facts)
     asked = {
         name.replace("missing", "package"): said
