@@ -13,7 +13,9 @@ from support.command import rekindle_command
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = (ROOT / "docs" / "internals" / "rows.md").read_text(encoding="utf-8")
 ROWS = re.findall(
-    r"^\| ([SNF]\d+) \| ([^|]+) \| `([^`]+)`(?: ends with (\d+))? \| (works|has tests|UNVERIFIED) \|$", TABLE, re.MULTILINE
+    r"^\| ([SNF]\d+) \| ([^|]+) \| `([^`]+)`(?: ends with (\d+))? \| (works|has tests|UNVERIFIED) \|$",
+    TABLE,
+    re.MULTILINE,
 )
 COMMANDS = sorted({(shown, int(ends)) for _, _, shown, ends, _ in ROWS if shown.startswith("rekindle ")})
 

@@ -156,3 +156,10 @@ def test_a_name_with_several_chips_leads_to_their_common_answer() -> None:
     for name in ("GeForce GT 740M", "GeForce 820M", "GeForce GT 720M", "Tesla K80"):
         card = asked(gpus=(name,), system="linux", machine="x86_64", driver=None, python=None, snapshot=None).cards[0]
         assert every[made.names[name.lower()]].capabilities == tuple(map(str, card.capabilities)), name
+
+
+def test_no_mark_is_left_that_a_reader_does_not_fill() -> None:
+    several = answers.TableRow(route="none", change=f"find out: {answers.CHIPS}")
+    kept = answers.Answers(drivers=("", "0"), cells={"": (0, 0)}, answers=(), rows=(several,))
+    texts = [row.change or "" for row in installer_table([(answers.classes()[0], {"linux": kept})]).rows]
+    assert any("PCI id" in text for text in texts) and not any("chips\u27e7" in text for text in texts)

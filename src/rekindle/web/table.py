@@ -17,14 +17,17 @@ from rekindle.knowledge.tables import built_in_date
 from rekindle.web.answers import CARD, CHIPS, DRIVER, Answers, CardClass, TableRow
 from rekindle.web.page import asset
 
+_WHICH_CHIP = (
+    "name yours by its PCI id, as `10de:0fc0`; find it with `lspci -nn` on Linux, or in the Device Manager under "
+    "Hardware Ids"
+)
 Steps = tuple[tuple[str, int], ...]
 
 
 class InstallerTable(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """`names` and `pci` lead to a class of `classes`; that leads by system and Python to numbers of `rows`.
 
-    Texts have marks: `card` stands for the card's name, `driver` for the driver that was asked for, `chips` for how to
-    tell its chip.
+    Texts have marks: `card` stands for the card's name, `driver` for the driver that was asked for.
     """
 
     schema: str = "rekindle.table/1"
@@ -54,7 +57,7 @@ def installer_table(answered: Iterable[tuple[CardClass, dict[str, Answers]]]) ->
                 names[name], chips[name] = number, len(cards.capabilities)
         place = {}
         for system, kept in found.items():
-            places = [rows.setdefault(row, len(rows)) for row in kept.rows]
+            places = [rows.setdefault(_for_any_name(row), len(rows)) for row in kept.rows]
             place[system] = {
                 python: steps.setdefault(_steps(kept.drivers, [places[cell] for cell in cells]), len(steps))
                 for python, cells in kept.cells.items()
@@ -63,7 +66,7 @@ def installer_table(answered: Iterable[tuple[CardClass, dict[str, Answers]]]) ->
     return InstallerTable(
         rekindle=__version__,
         observed_at=built_in_date(),
-        marks={"card": CARD, "driver": DRIVER, "chips": CHIPS},
+        marks={"card": CARD, "driver": DRIVER},
         names=dict(sorted(names.items())),
         pci=_pci(names),
         classes=tuple(classes),
@@ -75,6 +78,12 @@ def installer_table(answered: Iterable[tuple[CardClass, dict[str, Answers]]]) ->
 def types() -> str:
     """The same for TypeScript."""
     return asset("table.d.ts")
+
+
+def _for_any_name(row: TableRow) -> TableRow:
+    """How to tell the chip of a card without the ids of one name: the row is that of many."""
+    change = row.change.replace(CHIPS, _WHICH_CHIP) if row.change else row.change
+    return msgspec.structs.replace(row, change=change)
 
 
 def _steps(drivers: tuple[str, ...], cells: list[int]) -> Steps:

@@ -4,8 +4,8 @@ export interface InstallerTable {
   schema: "rekindle.table/1";
   rekindle: string;
   observed_at: string;
-  /** What stands in texts for the card's name, the driver that was asked for, and how to tell the chip. */
-  marks: { card: string; driver: string; chips: string };
+  /** What stands in texts for the card's name and the driver that was asked for. */
+  marks: { card: string; driver: string };
   /** Card names in small letters: the number of a class. */
   names: Record<string, number>;
   /** Device ids of NVIDIA, such as "1b06": the number of a class. */
