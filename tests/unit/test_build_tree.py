@@ -64,6 +64,21 @@ def test_only_what_changed_is_copied_again_and_a_patched_copy_stays_patched(tmp_
     assert tree.manifest_fingerprint(now) != tree.manifest_fingerprint(before)
 
 
+def test_a_file_written_again_as_it_was_changes_nothing(tmp_path: Path) -> None:
+    """A checkout of another branch and back touches files: source, patch and configure were redone for it."""
+    root, copy = source(tmp_path / "a", x="1", y="1"), tmp_path / "b"
+    before = tree.manifest(root)
+    tree.copy(root, copy, before, {})
+    os.utime(root / "x", (1_000_000_000, 1_000_000_000))
+    now = tree.manifest(root, before)
+    assert now["x"] != before["x"] and now["y"] == before["y"]
+    assert tree.manifest_fingerprint(now) == tree.manifest_fingerprint(before)
+    assert tree.copy(root, copy, now, before) == 0
+    (root / "y").write_text("2", encoding="utf-8")
+    os.utime(root / "y", (1_000_000_000, 1_000_000_000))
+    assert tree.manifest_fingerprint(tree.manifest(root, now)) != tree.manifest_fingerprint(now)
+
+
 def test_a_file_replaced_by_an_older_one_is_new_to_the_build(tmp_path: Path) -> None:
     """Ninja compares times: an older header, from a tarball say, would leave the objects as they are."""
     root, copy = source(tmp_path / "a", x="1"), tmp_path / "b"

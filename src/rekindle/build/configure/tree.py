@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from rekindle.build.run.journal import fingerprint
 from rekindle.core.errors import NotFound, NotWritable
 from rekindle.core.files import told
+from rekindle.core.paths import sha256_of
 
 _SKIPPED = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".hg", ".svn"})
 _SKIPPED_AT_TOP = frozenset({"build", "dist"})
@@ -21,16 +23,16 @@ _SKIPPED_AT_TOP = frozenset({"build", "dist"})
 Manifest = dict[str, str]
 
 
-def manifest(root: Path) -> Manifest:
-    """Every file with its size and time: what says that a tree has not changed since."""
+def manifest(root: Path, before: Manifest | None = None) -> Manifest:
+    """Every file with its size, time and digest; of one that still has the size and time of `before`, that one's."""
     if not root.is_dir():
         message = f"there is no folder `{root}` with the source"
         raise NotFound(message, hint="fetch one with `rekindle source --torch X.Y.Z -o DIR`")
-    return dict(_walk(root))
+    return dict(_walk(root, before or {}))
 
 
 def manifest_fingerprint(found: Manifest) -> str:
-    return fingerprint("\n".join(f"{name} {mark}" for name, mark in sorted(found.items())))
+    return fingerprint("\n".join(f"{name} {_content(mark)}" for name, mark in sorted(found.items())))
 
 
 def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
@@ -46,7 +48,7 @@ def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
             (into / name).unlink(missing_ok=True)
         for name, mark in found.items():
             target = into / name
-            if before.get(name) == mark and os.path.lexists(target):
+            if _content(before.get(name, "")) == _content(mark) and os.path.lexists(target):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(target):
@@ -89,24 +91,37 @@ def _inside(root: Path, leads: Path) -> Path | None:
     return next((end.relative_to(top) for end, top in pairs if end.is_relative_to(top)), None)
 
 
-def _walk(root: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _walk(root: Path, before: Manifest, prefix: str = "") -> Iterator[tuple[str, str]]:
     with os.scandir(root / prefix) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             name = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):
-                    yield from _walk(root, f"{name}/")
+                    yield from _walk(root, before, f"{name}/")
             elif entry.is_symlink():
-                yield name, f"-> {Path(entry.path).readlink()}{_content(root, Path(entry.path))}"
+                yield name, f"-> {Path(entry.path).readlink()}{_outside(root, Path(entry.path))}"
             elif entry.name != ".git":
-                yield name, _mark(entry.stat())
+                yield name, _mark(Path(entry.path), before.get(name, ""))
 
 
-def _content(root: Path, link: Path) -> str:
+def _outside(root: Path, link: Path) -> str:
     """A file outside is copied, so that a change of it counts."""
     leads = _end_of(link)
-    return "" if _inside(root, leads) is not None or not leads.is_file() else f" {_mark(leads.stat())}"
+    return "" if _inside(root, leads) is not None or not leads.is_file() else f" {_content(_mark(leads))}"
 
 
-def _mark(found: os.stat_result) -> str:
-    return f"{found.st_size}:{found.st_mtime_ns}"
+def _mark(path: Path, before: str = "") -> str:
+    """`size:time:digest`; without the digest where it is not a file that can be read."""
+    found = path.stat()
+    stamp = f"{found.st_size}:{found.st_mtime_ns}"
+    if before.startswith(f"{stamp}:"):
+        return before
+    try:
+        return f"{stamp}:{sha256_of(path)}" if stat.S_ISREG(found.st_mode) else stamp
+    except OSError:
+        return stamp
+
+
+def _content(mark: str) -> str:
+    """What of a mark says that the file is the same, whenever it was written."""
+    return mark if mark.startswith("->") or mark.count(":") < 2 else mark.rpartition(":")[2]

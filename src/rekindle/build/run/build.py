@@ -219,7 +219,7 @@ def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
         tell=shared.tell,
         gpu=choices.gpu,
         force=choices.force,
-        sources=tree.manifest(shared.source),
+        sources=tree.manifest(shared.source, steps.copied_before(folders)),
         progress=shared.progress,
         findings=list(chosen.findings),
         launcher=choices.launcher,

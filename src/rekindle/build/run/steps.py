@@ -130,14 +130,22 @@ def run_preflight(context: Context) -> dict[str, str]:
     return {}
 
 
+_COPIED = "source.json"
+
+
+def copied_before(folders: Folders) -> tree.Manifest:
+    """What the last copy of the source was made of."""
+    kept = folders.root / _COPIED
+    return codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
+
+
 def run_source(context: Context) -> dict[str, str]:
     if not context.backend.copies:
         return {str(context.source): THERE}
-    kept = context.folders.root / "source.json"
-    before = codec.from_json(kept.read_bytes(), tree.Manifest) if kept.exists() else {}
+    before = copied_before(context.folders)
     tree.copy(source_of(context.request), context.folders.source, context.sources, before)
     checkout.forget_left_out(context.folders.source)
-    files.write_text(kept, codec.to_json(context.sources, indent=0))
+    files.write_text(context.folders.root / _COPIED, codec.to_json(context.sources, indent=0))
     return {str(context.folders.source): THERE}
 
 
