@@ -552,7 +552,7 @@ def test_of_two_toolkits_the_whole_one_builds() -> None:
     half = FoundToolkit(root="/usr", nvcc="/usr/bin/nvcc", version=Version("13.0.88"), missing=("cuBLAS",))
     whole = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("13.0.88"), found_by=("rekindle",))
     machine = Machine(os="linux", arch="x86_64", toolkits=(half, whole))
-    chosen = request._cuda(BuildFile(cuda=Version("13.0"), arch_list="7.5"), machine)
+    chosen = request.cuda_of(BuildFile(cuda=Version("13.0"), arch_list="7.5"), machine)
     assert chosen is not None and chosen.root == "/k" and "/usr/bin" in chosen.rivals
 
 
@@ -644,7 +644,7 @@ def test_plan_and_build_name_one_command_for_a_missing_gcc() -> None:
     wanted = BuildFile(cuda=Version("12.4"), arch_list="6.1")
     machine = Machine(os="linux", arch="x86_64", toolkits=(kit,))
     with pytest.raises(MissingTool) as refused:
-        request._gcc(wanted, machine, request._cuda(wanted, machine))
+        request._gcc(wanted, machine, request.cuda_of(wanted, machine))
     assert "`rekindle toolchain install gcc --cuda 12.4`" in (refused.value.hint or "")
 
 
