@@ -336,3 +336,22 @@ def test_the_python_of_a_distribution_has_its_own_last_numpy() -> None:
     assert not any("NumPy" in each.found for each in reviewed(text, "ampere", name="Dockerfile").remarks)
     newer = text.replace("20.04", "22.04")
     assert any("NumPy" in each.found for each in reviewed(newer, "ampere", name="Dockerfile").remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch==2.3.1+rocm6.0 --index-url {}/rocm6.0",
+        "--pre torch --index-url {}/nightly/rocm6.2",
+        "torch --index-url {}/xpu",
+    ],
+)
+def test_a_build_for_another_makers_cards_is_refused(line: str) -> None:
+    answer = reviewed(f"pip install {line.format(WHL)}\n", "ampere")
+    assert answer.refused and [each.id for each in answer.remarks] == ["wheel-not-for-the-card"]
+
+
+def test_options_behind_a_requirement_do_not_hide_it() -> None:
+    """pip skips them; the list was accepted as if it named no torch."""
+    text = f"torch==2.5.1 -f {WHL}/cu121\ntorchvision==0.16.1\n"
+    assert verdict(text, "ampere", name="requirements.txt") == "refused"

@@ -46,7 +46,9 @@ def taken(
 
 
 def has_line(torch: str, line: str) -> Judgement:
-    """Was this release published for this line?"""
+    """Was this release published for this line? Those of AMD and Intel are not in the tables."""
+    if line != CPU and CudaLine.parse(line) is None:
+        return Unknown(missing=f"which releases were published for {line} is not in the tables")
     try:
         release = torch_release(torch)
     except UnknownName as unknown:

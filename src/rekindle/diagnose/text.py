@@ -41,6 +41,7 @@ _PREFIXES = re2.compile(
     r"|\(\w{1,40} pid=\d{1,9}\)\s?"  # ray
     r"|[\w.-]{1,40}\s{1,20}\| "  # docker compose
     r"|E {3,8}"  # pytest
+    r"|#{1,6} "  # a heading of Markdown
     r"|\s*(?:> ?){1,8}"  # mail and forum quoting, and the interpreter's prompt
     r"|\s*[|\x{2502}\x{2503}\x{2551}] "  # pip's and rich's frames
     r"|\x{feff}"

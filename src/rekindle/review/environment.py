@@ -300,6 +300,8 @@ class ScriptEnvironments:
             line = None
         plain = re.sub(r"\+[\w.]+", "", requirement)
         exact = exact_version(plain)
+        if other := re.search(r"\b(rocm[\d.]*|xpu)\b", f"{requirement} {index or ''}"):
+            return msgspec.structs.replace(base, version=str(exact) if exact else None, variant=other[1], index=index)
         if nightly or (found.has("--pre") and index):
             cuda = re.search(LINE, index or "")
             words = "what is in a nightly build is not in the tables"

@@ -85,6 +85,10 @@ def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
         why = f"{_NO_CUDA}; " if torch.system == "windows" and torch.index is None and torch.kind == "wheel" else ""
         source = "download.pytorch.org"
         return Clash(sentence=f"{why}{torch.spoken} has no code for any GPU", source=source)
+    if torch.variant and torch.variant.startswith(("rocm", "xpu")):
+        maker = "AMD" if torch.variant.startswith("rocm") else "Intel"
+        sentence = f"{torch.spoken} is for the GPUs of {maker}: it has no code for NVIDIA's"
+        return Clash(sentence=sentence, source="download.pytorch.org")
     found = [] if torch.kind == "other" or torch.version is None else _offers(torch, situation)
     if not found:
         return _otherwise(torch, situation)

@@ -334,7 +334,7 @@ def listed(text: str, line: int | None = None) -> list[Word]:
             option, _, value = row.partition(" ")
             parts = [option, *([value.strip()] if value.strip() else [])]
         else:
-            parts = [re.split(r"\s--(?:hash|global-option|config-settings)", row)[0]]
+            parts = [re.split(r"\s--?[a-z]", row)[0]]  # options behind a requirement are its own, or pip skips them
         words += [Word(part, part, line or first) for part in parts]
     return words
 
