@@ -385,3 +385,10 @@ def test_the_number_of_a_dead_writer_may_be_another_process_now(tmp_path: Path) 
         os.utime(left, (time.time() - 3600, time.time() - 3600))
         assert files.left_behind(tmp_path) == [left]
         living.communicate(b"\n")
+
+
+def test_a_computer_has_one_number_wherever_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows `/proc` is read below the drive of the folder: a writer elsewhere was one of another computer."""
+    here = files._computer.__wrapped__()
+    monkeypatch.chdir(tmp_path)
+    assert files._computer.__wrapped__() == here

@@ -101,8 +101,10 @@ def _computer() -> str:
     """A process's number counts on one computer and, on Linux, in one container: a shared folder may know several."""
     import platform
 
-    numbers = Path("/proc/self/ns/pid")
-    return f"{zlib.crc32(f'{platform.node()} {numbers.stat().st_ino if numbers.exists() else 0}'.encode()):08x}"
+    # Windows reads this path below the drive one stands on, where anything may lie.
+    numbers = Path("/proc/self/ns/pid") if os.name != "nt" else None
+    space = numbers.stat().st_ino if numbers and numbers.exists() else 0
+    return f"{zlib.crc32(f'{platform.node()} {space}'.encode()):08x}"
 
 
 def cut_half_line(path: Path) -> None:
