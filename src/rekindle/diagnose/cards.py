@@ -10,7 +10,7 @@ from functools import lru_cache
 from rekindle.core.errors import RekindleError
 from rekindle.core.regex import re2
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.gpu.gpus import find_all
+from rekindle.knowledge.gpu.gpus import Match, find_all
 
 _CAPABILITY = re2.compile(
     r"with CUDA capability sm_(\d{2,3})\b"
@@ -91,22 +91,21 @@ def named(text: str) -> tuple[Capability, str] | None:
     return None
 
 
-@lru_cache(maxsize=256)
 def chips(name: str) -> str | None:
     """`TU116`; several where the name stands for several."""
-    try:
-        found = find_all([name])
-    except RekindleError:
-        return None
-    return " ".join(sorted({gpu.chip for match in found for gpu in match.gpus})) or None
+    return " ".join(sorted({gpu.chip for match in _cards(name) for gpu in match.gpus})) or None
+
+
+def _capability(name: str) -> Capability | None:
+    """None where no card has the name, or cards of several capabilities do."""
+    every = {capability for match in _cards(name) for capability in match.capabilities}
+    return every.pop() if len(every) == 1 else None
 
 
 @lru_cache(maxsize=256)
-def _capability(name: str) -> Capability | None:
-    """None where no card has the name, or cards of several capabilities do."""
+def _cards(name: str) -> tuple[Match, ...]:
+    """What a name stands for; nothing where no card has it."""
     try:
-        found = find_all([name])
+        return tuple(find_all([name]))
     except RekindleError:
-        return None
-    every = {capability for match in found for capability in match.capabilities}
-    return every.pop() if len(every) == 1 else None
+        return ()

@@ -99,7 +99,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> Non
 def _names(root: Path) -> list[str]:
     if not root.is_dir():
         raise NotFound(f"there is no folder `{root}`", hint="a project's `source` is relative to the matrix")
-    return sorted(name for name in tree.manifest(root) if (root / name).is_file() and not (root / name).is_symlink())
+    return sorted(name for name in tree.names(root) if (root / name).is_file() and not (root / name).is_symlink())
 
 
 def _runs(path: Path) -> bool:

@@ -15,6 +15,7 @@ from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs
 from rekindle.knowledge.tables import Evidence
+from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import drive, window_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps, spread
@@ -153,8 +154,10 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
 
 def _on_the_index(torch: str, situation: Situation) -> Route | None:
     """The wheel of this PyTorch that pip takes with a program that pins it."""
-    routes = resolve(situation, Wish(torch=torch, configured_index=True)).routes
-    return next((each for each in routes if each.route is RouteKind.OFFICIAL_WHEEL), None)
+    wish, window = Wish(torch=torch, configured_index=True), window_of(situation)
+    every = offers.official_of(torch, situation.system, situation.arch)
+    routes = (prebuilt.consider(offer, situation, wish, window)[0] for offer in every)
+    return next((route for route in routes if route is not None), None)
 
 
 def _commands(release: ProgramRelease, situation: Situation, pins: list[str]) -> tuple[Command, ...]:

@@ -28,7 +28,15 @@ def manifest(root: Path, before: Manifest | None = None) -> Manifest:
     if not root.is_dir():
         message = f"there is no folder `{root}` with the source"
         raise NotFound(message, hint="fetch one with `rekindle source --torch X.Y.Z -o DIR`")
-    return dict(_walk(root, before or {}))
+    kept = before or {}
+    return {
+        name: _link(root, path) if path.is_symlink() else _mark(path, kept.get(name, "")) for name, path in _walk(root)
+    }
+
+
+def names(root: Path) -> list[str]:
+    """Every file and link of a tree, without looking into them."""
+    return [name for name, _ in _walk(root)]
 
 
 def manifest_fingerprint(found: Manifest) -> str:
@@ -91,23 +99,22 @@ def _inside(root: Path, leads: Path) -> Path | None:
     return next((end.relative_to(top) for end, top in pairs if end.is_relative_to(top)), None)
 
 
-def _walk(root: Path, before: Manifest, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _walk(root: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
     with os.scandir(root / prefix) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             name = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):
-                    yield from _walk(root, before, f"{name}/")
-            elif entry.is_symlink():
-                yield name, f"-> {Path(entry.path).readlink()}{_outside(root, Path(entry.path))}"
-            elif entry.name != ".git":
-                yield name, _mark(Path(entry.path), before.get(name, ""))
+                    yield from _walk(root, f"{name}/")
+            elif entry.is_symlink() or entry.name != ".git":
+                yield name, Path(entry.path)
 
 
-def _outside(root: Path, link: Path) -> str:
-    """A file outside is copied, so that a change of it counts."""
+def _link(root: Path, link: Path) -> str:
+    """Where it leads; a file outside is copied, so that a change of it counts."""
     leads = _end_of(link)
-    return "" if _inside(root, leads) is not None or not leads.is_file() else f" {_content(_mark(leads))}"
+    outside = "" if _inside(root, leads) is not None or not leads.is_file() else f" {_content(_mark(leads))}"
+    return f"-> {link.readlink()}{outside}"
 
 
 def _mark(path: Path, before: str = "") -> str:
