@@ -12,8 +12,9 @@ import pytest
 from rekindle.build.configure import request as request_room
 from rekindle.build.configure import tree
 from rekindle.build.configure.backends import choose
-from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda, wheel_version
+from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda
 from rekindle.build.configure.tools import jobs_for
+from rekindle.build.configure.version import wheel_version
 from rekindle.build.run.clean import clean
 from rekindle.build.run.folders import Folders, folder_of
 from rekindle.build.run.pack import wheel_of_tree

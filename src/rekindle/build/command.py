@@ -14,7 +14,8 @@ import msgspec
 from rekindle.build import build_record, overview, provision
 from rekindle.build.configure import cache_exchange, options, request, smoke, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
-from rekindle.build.configure.request import BuildRequest, wheel_version
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.version import wheel_version
 from rekindle.build.progress import view
 from rekindle.build.progress.view import Now
 from rekindle.build.progress.watch import HEARTBEAT, Progress
@@ -27,7 +28,7 @@ from rekindle.build.run.folders import Folders, folder_of, without_spaces
 from rekindle.build.run.journal import Remedy
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
-from rekindle.core.errors import Interrupted, RekindleError, UsageError
+from rekindle.core.errors import BadInput, Interrupted, RekindleError, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.model import Machine
 
@@ -50,6 +51,7 @@ class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
     work: Path | None = None
     bundle: Path | None = None
     no_cudnn: bool = False
+    graft: Path | None = None
     launcher: str | None = None
     script: Path | None = None
     auto_fix: bool = False
@@ -183,10 +185,26 @@ def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) ->
     wanted = request.read(command.plan)
     if command.no_cudnn:
         wanted = msgspec.structs.replace(wanted, cudnn=None)
+    if command.graft is not None:
+        wanted = msgspec.structs.replace(wanted, base=str(wheel_in(command.graft)))
+    if wanted.base is not None and command.pairs:
+        message = "`-D` changes nothing in a graft: the base's options hold"
+        raise UsageError(message, hint="leave it out, or build everything without `--graft`")
     if command.source is not None:
         source = command.source if elsewhere else command.source.resolve()
         wanted = msgspec.structs.replace(wanted, source=str(source))
     return request.resolve(wanted, seen, here=None if elsewhere else command.plan.resolve().parent)
+
+
+def wheel_in(given: Path) -> Path:
+    """The wheel, or the only torch wheel of a folder."""
+    if not given.is_dir():
+        return given.resolve()
+    found = sorted(given.glob("torch-*.whl"))
+    if len(found) != 1:
+        message = f"`{given}` has {len(found)} wheels of torch, not one"
+        raise BadInput(message, hint="name the official wheel itself")
+    return found[0].resolve()
 
 
 def look(snapshot: Path | None) -> Machine:

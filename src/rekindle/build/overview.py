@@ -40,6 +40,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | None, here: bool) -> Overview:
     """`here` is False for a recorded machine: its own disks and limits count, not ours."""
     row = efforts.source_build(Version(str(request.release)).major_minor) if request.release else None
+    row = efforts.gpu_half(row) if row and request.base else row
     cores = seen.processor.cores or 1
     count = jobs or cores
     architectures = tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
@@ -48,10 +49,11 @@ def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | N
     if row is not None:
         minutes = efforts.build_minutes(row, request.system, cores=real, jobs=count, architectures=len(architectures))
     what = f"PyTorch {request.release}" if request.release else f"{request.name} {request.version or ''}".strip()
+    what += ", its GPU half" if request.base else ""
     return Overview(
         what=what,
         toolkit=f"CUDA {request.cuda.version} in {request.cuda.root}" if request.cuda else None,
-        cudnn=f"{request.cudnn.version} in {request.cudnn.root}" if request.cudnn else None,
+        cudnn=_cudnn(request),
         compiler=_compiler(request),
         python=f"{request.python_version or ''} {request.python}".strip(),
         architectures=architectures,
@@ -91,6 +93,12 @@ def text(found: Overview) -> str:
     return console.table([row for row in rows if row[1]])
 
 
+def _cudnn(request: BuildRequest) -> str | None:
+    if request.base is not None:
+        return f"{pin}, the base's" if (pin := request.base.pin("cudnn")) else None
+    return f"{request.cudnn.version} in {request.cudnn.root}" if request.cudnn else None
+
+
 def _compiler(request: BuildRequest) -> str:
     compiler = request.compiler
     if compiler.toolset is not None:
@@ -101,7 +109,7 @@ def _compiler(request: BuildRequest) -> str:
 def _missing(request: BuildRequest, seen: Machine) -> tuple[str, ...]:
     """What the plan does without and a user may not have meant to."""
     found = []
-    if request.cuda and request.cudnn is None and request.torch:
+    if request.cuda and _cudnn(request) is None and request.torch:
         found.append("cuDNN: none is planned, so convolutions on the GPU are slow")
     if request.cuda and not seen.gpus:
         found.append("a GPU: none was detected, so the wheel cannot be tried on one here")

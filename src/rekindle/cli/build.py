@@ -45,6 +45,8 @@ STEPS = (
 @click.option("--auto-fix", is_flag=True, help="Apply fixes that need no decision without asking.")
 @click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR",
               help="Install what the build requires from a folder of `plan --bundle`, not an index.")  # fmt: skip
+@click.option("--graft", type=click.Path(path_type=Path), metavar="WHEEL",
+              help="Compile only the GPU half of this official wheel, for the plan's cards.")  # fmt: skip
 @click.option("--no-cudnn", is_flag=True, help="Leave cuDNN out; convolutions on the GPU are slower.")
 @click.option("--provision", is_flag=True,
               help="First install the CUDA, compiler and cuDNN that are missing.")  # fmt: skip

@@ -19,6 +19,12 @@ from rekindle.core import console
     help="Check an extension against this torch: libraries, symbols, CUDA, C++ ABI.",
 )
 @click.option(
+    "--graft",
+    type=click.Path(path_type=Path),
+    metavar="BASE",
+    help="Compare a wheel of `build --graft` with the official one that it was made from.",
+)
+@click.option(
     "--require",
     multiple=True,
     metavar="TARGET",
@@ -35,6 +41,7 @@ def command(
     gpus: tuple[str, ...],
     kernels: bool,
     against: Path | None,
+    graft: Path | None,
     require: tuple[str, ...],
     check: bool,
     as_json: bool,
@@ -60,6 +67,10 @@ def command(
     for where in batch.subjects(places):
         found = inspection.inspect(where, cards=gpus, kernels=kernels, against=torch)
         more = tuple(required_findings(found, wanted))
+        if graft is not None:
+            from rekindle.wheels.inspect import grafted
+
+            more = (*more, *grafted.compare(graft, Path(where)))
         seen.append(msgspec.structs.replace(found, findings=(*found.findings, *more)))
         if not as_json:
             console.out(("\n" if len(seen) > 1 else "") + report.text(seen[-1]))

@@ -15,6 +15,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.torch.field_reports import field_reports, spoken
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
+from rekindle.stack.shorter import told
 from rekindle.stack.situation import Situation, place_words
 from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
@@ -246,6 +247,9 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
                 lines += ["", f"Next: {again}"]
     if route.commands:
         lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
+    if route.shorter:
+        lines += _items("or compile less", told(route.shorter))
+        lines += [f"        {line}" for line in (route.commands[0], *route.shorter.commands)]
     return lines
 
 

@@ -42,15 +42,22 @@ def ready_made(route: RouteKind, system: str) -> RouteEstimate | None:
     return RouteEstimate(download_gb=row.download_gb, disk_gb=row.disk_gb, minutes=row.minutes, basis=row.source)
 
 
-def source_build(torch: str, situation: Situation) -> RouteEstimate | None:
-    """The time on these cores, fewer of them where memory runs out first: one job takes some gigabytes."""
+def source_build(torch: str, situation: Situation, *, half: bool = False) -> RouteEstimate | None:
+    """The time on these cores, fewer of them where memory runs out first: one job takes some gigabytes.
+
+    `half`: the GPU half of an official wheel alone.
+    """
     row = efforts.source_build(Version.parse(torch).major_minor)
     if row is None:
         return None
     memory = efforts.memory()
     cores = real_cores(situation)
     minutes = efforts.build_minutes(
-        row, situation.system, cores=cores, jobs=jobs(situation), architectures=len(situation.capabilities)
+        efforts.gpu_half(row) if half else row,
+        situation.system,
+        cores=cores,
+        jobs=jobs(situation),
+        architectures=len(situation.capabilities),
     )
     return RouteEstimate(
         download_gb=row.download_gb,

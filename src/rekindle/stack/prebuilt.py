@@ -61,7 +61,7 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
     for card in situation.cards:
         for capability in card.capabilities:
             found += _code(offer, card, capability, driving, candidate)
-            found += _libraries(offer, card, capability, candidate)
+            found += libraries(offer, card, capability, candidate)
     fatal = [each for each in found if each.kind is Effect.REJECTS]
     if isinstance(driving, Rejection) or fatal:
         # What it would have cost besides is of no interest any more.
@@ -137,7 +137,7 @@ def _code(
     return found
 
 
-def _libraries(offer: Offer, card: Card, capability: Capability, candidate: Candidate) -> list[Rejection]:
+def libraries(offer: Offer, card: Card, capability: Capability, candidate: Candidate) -> list[Rejection]:
     """cuDNN and the math libraries that come with the build."""
     found: list[Rejection] = []
     if cudnn.math_serves(offer.cuda, capability) is False:

@@ -95,6 +95,16 @@ _SCRIPTS = {
 }
 
 
+class Shorter(msgspec.Struct, frozen=True, kw_only=True):
+    """The same build by compiling less: an official wheel keeps its CPU half."""
+
+    base: str
+    estimate: RouteEstimate
+    loses: tuple[str, ...]
+    unverified: str
+    commands: tuple[Command, ...]
+
+
 class Route(Stack, frozen=True, kw_only=True):
     """A way to a stack. `lacks` is what no PyTorch can do on the card.
 
@@ -125,6 +135,7 @@ class Route(Stack, frozen=True, kw_only=True):
     consent: bool = True
     """False: it needs a person's word before it is recommended."""
     change: Change | None = None
+    shorter: Shorter | None = None
 
     @property
     def known_from(self) -> str:

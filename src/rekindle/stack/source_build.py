@@ -29,6 +29,7 @@ from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import driver_missing, not_on_windows
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.shorter import shorter
 from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
 
@@ -192,6 +193,7 @@ def _built(
             *python_missing(situation, choice, activate=True),
         ),
         estimate=estimates.source_build(version, situation),
+        shorter=shorter(version, toolkit.version, choice.python, situation),
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
     return BuiltRoute(route=route, proof=proof)

@@ -9,15 +9,17 @@ from typing import Any, Protocol
 
 import msgspec
 
+from rekindle.build.configure import check, cmake_result
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, StepFailed
+from rekindle.core.findings import Finding
 from rekindle.core.version import Version
 
-BACKENDS = ("setup.py", "scikit-build-core", "cmake")
+BACKENDS = ("setup.py", "scikit-build-core", "cmake", "graft")
 
 
 class BackendCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,12 @@ class Backend(Protocol):
 
     def build_folder(self, folders: Folders) -> Path: ...
     def configure(self, job: BackendJob) -> Sequence[BackendCall]: ...
+    def configured(self, build: Path) -> tuple[Path, ...]:
+        """The files that configuring leaves."""
+
+    def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
+        """Is what was configured what the plan says? `log` is what configuring printed."""
+
     def targets(self, job: BackendJob) -> tuple[str, ...]: ...
     def compile(self, job: BackendJob) -> Sequence[BackendCall]: ...
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]: ...
@@ -64,6 +72,10 @@ class Backend(Protocol):
 def choose(named: str | None, source: Path) -> Backend:
     """By name, or by what lies in the source."""
     name = named or _detected(source)
+    if name == "graft":
+        from rekindle.build.graft.backend import Graft
+
+        return Graft()
     kinds: dict[str, Backend] = {"setup.py": SetupPy(), "scikit-build-core": ScikitBuildCore(), "cmake": PlainCMake()}
     if name not in kinds:
         message = f"unknown build backend `{name}`"
@@ -71,7 +83,17 @@ def choose(named: str | None, source: Path) -> Backend:
     return kinds[name]
 
 
-class PlainCMake:
+class _CMake:
+    """What everything has in common that CMake configures."""
+
+    def configured(self, build: Path) -> tuple[Path, ...]:
+        return (build / "CMakeCache.txt", build / "build.ninja")
+
+    def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
+        return check.check(job.request, job.options, cmake_result.read(Path(job.build), log))
+
+
+class PlainCMake(_CMake):
     """Any CMake project: its install tree becomes the wheel."""
 
     name = "cmake"
@@ -104,7 +126,7 @@ class PlainCMake:
         return wheel_of_tree(Path(job.stage), name=job.request.name, version=job.version, into=into)
 
 
-class SetupPy:
+class SetupPy(_CMake):
     """PyTorch through 2.13: setup.py runs CMake in `build`, with what the environment says."""
 
     name = "setup.py"
@@ -140,7 +162,7 @@ class SetupPy:
         return only_wheel(into)
 
 
-class ScikitBuildCore:
+class ScikitBuildCore(_CMake):
     """PyTorch from 2.14: the build folder is ours, so that configure, check and compile can be told apart."""
 
     name = "scikit-build-core"

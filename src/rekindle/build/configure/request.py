@@ -15,26 +15,29 @@ from typing import Any
 
 import msgspec
 
+from rekindle.build.graft import base as bases
+from rekindle.build.graft.base import Base
 from rekindle.compat.host_compiler import takes_gcc, takes_msvc
 from rekindle.compat.judgement import Fits
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
+from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_python, read_toolset
-from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
-from rekindle.model.cuda_line import CudaLine
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
 
 SCHEMA = "rekindle.build-file/1"
+_FOR_GRAFT = ("cmake", "ninja", "numpy<2", "pyyaml", "setuptools<81", "typing-extensions")
+"""Torchgen, Ninja, and what the base itself imports."""
 
 
 class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +78,9 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     system: str | None = None
     """`windows` or `linux`: it is built nowhere else."""
     arch: str | None = None
+    base: str | None = None
+    """The official wheel whose GPU half alone is built anew."""
+    base_sha256: Sha256 | None = None
 
 
 class Cuda(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +143,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
     commit: str | None = None
     wheels: dict[str, str] = {}
+    base: Base | None = None
 
     @property
     def gpu_targets(self) -> tuple[Target, ...]:
@@ -174,6 +181,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def requirements(self) -> tuple[str, ...]:
         """What pip installs into the build's own environment; nothing means that there is none."""
+        if self.base is not None:
+            return (*self.base.requires, *(self.requires or _FOR_GRAFT))
         if self.requires or not self.torch:
             return self.requires
         return setup_py.requirements(self.torch, mkl=self.pip_mkl)
@@ -251,6 +260,10 @@ def _check_place(wanted: BuildFile, machine: Machine) -> None:
 
 def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) -> BuildRequest:
     """The request on this machine. `here` is the folder that a relative source is meant from."""
+    base = None
+    if wanted.base is not None:
+        base = bases.read((here or Path()) / wanted.base, sha256=wanted.base_sha256)
+        wanted = bases.on_base(wanted, base)
     source = wanted.source
     if not source and not wanted.torch:
         message = "the build file names neither a source nor a PyTorch release"
@@ -289,6 +302,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         requires=wanted.requires,
         commit=wanted.commit,
         wheels=wanted.wheels,
+        base=base,
     )
 
 
@@ -474,27 +488,3 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
     return Compiler(
         kind=kind, cxx=driver, c=driver, cuda_host=cl, version=None, studio=best.studio, toolset=best.version
     )
-
-
-def wheel_version(request: BuildRequest) -> str:
-    """`1.12.1+cu114.cudnn870.sm35`; `sm86ptx` where PTX goes with it. A person's own version stands as it is."""
-    if request.version:
-        return request.version
-    base = str(request.release) if request.release else "0"
-    return f"{base}+{local_version(request)}"
-
-
-def local_version(request: BuildRequest) -> str:
-    if request.cuda is None:
-        return "cpu"
-    parts = [CudaLine(request.cuda.version).name]
-    if request.cudnn and request.cudnn.version:
-        parts.append("cudnn" + "".join(request.cudnn.version.text.split(".")[:3]))
-    targets = request.gpu_targets
-    with_ptx = {target.capability for target in targets if target.ptx}
-    native = [target for target in targets if not target.ptx]
-    parts += [f"{str(t).replace('_', '')}{'ptx' if t.capability in with_ptx else ''}" for t in native]
-    if cpu_level(request.profile, request.arch) == "v1":
-        # The usual floor is AVX; a wheel for older processors says so, as a label of the shelf does.
-        parts.append("x86v1")
-    return ".".join(parts)

@@ -12,7 +12,8 @@ import msgspec
 from rekindle.build.configure import backends, options, patches, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
 from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
-from rekindle.build.configure.request import BuildRequest, wheel_version
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.version import wheel_version
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview

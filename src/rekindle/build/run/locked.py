@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.build.graft.sources import SUBMODULES
 from rekindle.build.run import own_python
 from rekindle.build.run.folders import source_of
 from rekindle.core.command import Command
@@ -42,6 +43,8 @@ def check_submodules(request: BuildRequest) -> None:
     source = Path(request.source)
     mark = checkout.mark_of(source)
     lacking = submodules.empty(source, mark.without if mark else ())
+    if request.base is not None:
+        lacking = tuple(name for name in lacking if name in SUBMODULES)
     if not lacking:
         return
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.configure import backends, check, cmake_result, nccl, patches, preflight, smoke, tree
+from rekindle.build.configure import backends, nccl, patches, preflight, smoke, tree
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
 from rekindle.build.configure.environment import BuildEnvironment
@@ -173,7 +173,7 @@ def run_configure(context: Context) -> dict[str, str]:
         shutil.rmtree(context.build / "CMakeFiles")
     context.build.mkdir(parents=True, exist_ok=True)
     _carry_out(context, "configure", context.backend.configure(context.job))
-    return {str(context.build / "CMakeCache.txt"): THERE, str(context.build / "build.ninja"): THERE}
+    return {str(path): THERE for path in context.backend.configured(context.build)}
 
 
 def run_check(context: Context) -> dict[str, str]:
@@ -266,6 +266,7 @@ STEPS: tuple[BuildStep, ...] = (
             c.environment.digest_text(),
             c.request.arch_list,
             c.backend.name,
+            c.request.base.sha256 if c.request.base else None,
         ],
         run=run_configure,
     ),
@@ -326,9 +327,8 @@ def _ninja(context: Context, job: backends.BackendJob, governor: Governor) -> No
 
 
 def _check(context: Context, log: str) -> None:
-    result = cmake_result.read(context.build, log)
-    found = check.check(context.request, context.options, result)
-    _stop_at(found, context, "CMake did not configure what the plan says")
+    found = context.backend.check(context.job, log)
+    _stop_at(found, context, "what was configured is not what the plan says")
 
 
 def _compiles(context: Context) -> CompileStep:

@@ -29,6 +29,14 @@ class BuildEffort(Row, frozen=True, kw_only=True):
     disk_gb: float
 
 
+class GpuHalfEffort(Row, frozen=True, kw_only=True):
+    """Seconds of one core for the C++ files of a GPU half."""
+
+    id: str
+    cpp_seconds: int
+    disk_gb: float
+
+
 class MemoryEffort(Row, frozen=True, kw_only=True):
     id: str
     gb_per_job: float
@@ -88,6 +96,7 @@ class LibraryUse(Row, frozen=True, kw_only=True):
 class _Tables(msgspec.Struct, frozen=True):
     ready_made: tuple[ReadyMadeEffort, ...]
     source_build: tuple[BuildEffort, ...]
+    gpu_half: tuple[GpuHalfEffort, ...]
     memory: tuple[MemoryEffort, ...]
     pace: tuple[CompilerPace, ...]
     further_python: tuple[FurtherPython, ...]
@@ -114,6 +123,12 @@ def source_builds() -> tuple[BuildEffort, ...]:
 
 def source_build(minor: Version) -> BuildEffort | None:
     return next((row for row in source_builds() if row.first_torch <= minor <= row.last_torch), None)
+
+
+def gpu_half(row: BuildEffort) -> BuildEffort:
+    """What the GPU half of an official wheel takes, compiled alone."""
+    half = _tables().gpu_half[0]
+    return msgspec.structs.replace(row, cpp_seconds=half.cpp_seconds, disk_gb=half.disk_gb)
 
 
 def build_disk(torch: str, *, cuda: bool) -> int:

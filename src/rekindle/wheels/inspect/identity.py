@@ -49,7 +49,7 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
     tags = wheel.get("Tag", [])
     project = next(iter(metadata.get("Name", [])), None)
     version = next(iter(metadata.get("Version", [])), None)
-    facts = _version_file(found)
+    facts = version_file(found)
     own = facts.get("__version__") or (version if project == "torch" else None)
     python, platform = _tag(tags)
     requires = tuple(line for line in metadata.get("Requires-Dist", []) if _applies(line, platform))
@@ -101,7 +101,7 @@ def wanted_texts(name: str) -> tuple[str, ...]:
     return (_MKL, _OPENBLAS) if last == "torch_cpu.dll" else ()
 
 
-def _version_file(found: Package) -> dict[str, str]:
+def version_file(found: Package) -> dict[str, str]:
     path = "torch/version.py"
     if path not in found.files:
         return {}

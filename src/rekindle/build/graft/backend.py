@@ -1,0 +1,121 @@
+"""The backend `graft`: compiles the GPU half of a base wheel and puts it in the place of the old one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+
+import msgspec
+
+from rekindle.build.configure.backends import BackendCall, BackendJob, ninja
+from rekindle.build.graft import assemble, border, layouts
+from rekindle.build.graft import base as bases
+from rekindle.build.graft.base import Base
+from rekindle.build.graft.ninja_file import Half, write
+from rekindle.build.graft.sources import GENERATED, sources
+from rekindle.build.run.folders import Folders
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, ChecksFailed
+from rekindle.core.findings import Finding, State
+from rekindle.wheels.inspect.grafted import GPU_HALF
+
+_JOB = "graft.json"
+
+
+class Graft:
+    """PyTorch's GPU half alone. It works on our copy of the source: torchgen writes into it, and patches may."""
+
+    name = "graft"
+    copies = True
+    configures_again = False
+
+    def python_for(self, source: Path, python: str | None) -> str | None:
+        return python
+
+    def build_folder(self, folders: Folders) -> Path:
+        return folders.build
+
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]:
+        """Torchgen's sources, then the Ninja file, by this program: only then the names of the sources are known."""
+        build = Path(job.build)
+        files.write_text(build / _JOB, codec.to_json(job) + "\n")
+        generated = build / GENERATED
+        generated.mkdir(parents=True, exist_ok=True)
+        made = (job.python, "-m", "torchgen.gen", "--source-path", "aten/src/ATen", "--install_dir", str(generated),
+                "--per-operator-headers", "--generate", "sources")  # fmt: skip
+        return [
+            BackendCall(args=made, cwd=job.source),
+            BackendCall(args=(sys.executable, "-m", "rekindle.build.graft.backend", job.build), cwd=job.build),
+        ]
+
+    def configured(self, build: Path) -> tuple[Path, ...]:
+        return (build / "build.ninja",)
+
+    def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
+        return layouts.check(half_of(job))
+
+    def targets(self, job: BackendJob) -> tuple[str, ...]:
+        return job.request.targets
+
+    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
+        return [ninja(job, self.targets(job))]
+
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
+        return []
+
+    def collect(self, job: BackendJob, into: Path) -> Path:
+        half = half_of(job)
+        new = {name: made for name in GPU_HALF if (made := half.build / "lib" / f"lib{name}.so").is_file()}
+        found = [*border.check(half, new), *border.registrations(half, new, job.python)]
+        if bad := [finding.found for finding in found if finding.state is State.FAIL]:
+            message = f"the new GPU half does not fit the base: {'; '.join(bad)}"
+            raise ChecksFailed(message, hint="the wheel was not written; see the log of the step `compile`")
+        return assemble.assemble(half, base_of(job), new, version=job.version, into=into, proofs=found)
+
+
+def base_of(job: BackendJob) -> Base:
+    if job.request.base is None:
+        raise BadInput("the plan names no base wheel", hint="add `--graft FILE` with the official wheel")
+    return job.request.base
+
+
+def half_of(job: BackendJob) -> Half:
+    """The base is unpacked at the first call."""
+    build, base = Path(job.build), base_of(job)
+    unpacked = bases.unpack(base, build / "base")
+    packages = packages_of(Path(job.python))
+    tree = Path(job.source)
+    return Half(
+        request=job.request,
+        tree=tree,
+        build=build,
+        base=build / "base",
+        unpacked=unpacked,
+        packages=packages,
+        sources=sources(tree, build, linux=job.request.system == "linux"),
+    )
+
+
+def packages_of(python: Path) -> Path:
+    """Where pip has put NVIDIA's packages, which the base pins."""
+    home = python.parent.parent
+    found = [*home.glob("lib/python3*/site-packages/nvidia"), *home.glob("Lib/site-packages/nvidia")]
+    if not found:
+        raise BadInput("NVIDIA's packages, which the base requires, are not installed", hint="add `--clean`")
+    return found[0]
+
+
+def main(build: Path, environ: Mapping[str, str]) -> None:
+    job = codec.from_json(files.read_bytes(build / _JOB), BackendJob)
+    half = half_of(msgspec.structs.replace(job))
+    write(half, environ)
+    for library, names in half.sources.files.items():
+        print(f"{library}: {len(names)} files")
+    for why in half.sources.left:
+        print(f"left out: {why}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), os.environ)

@@ -1,0 +1,188 @@
+"""The wheel that keeps its CPU and Python halves: what it says of itself, and what is taken out of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.paths import sha256_of
+from rekindle.core.untrusted import Sha256
+from rekindle.core.version import Version
+from rekindle.formats import package
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
+from rekindle.knowledge.torch.releases import full_version
+from rekindle.wheels.inspect import identity
+
+if TYPE_CHECKING:
+    from rekindle.build.configure.request import BuildFile
+
+_STAMP = "base.json"
+_VERSION_FILE = "torch/version.py"
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_FLAGS = re.compile(rb"(?<=\x00)[^\x00]*-D_GLIBCXX_USE_CXX11_ABI=[01][^\x00]*(?=\x00)")
+_DEFINITIONS = re.compile(
+    r'set_target_properties\((torch_cpu|torch_cuda) PROPERTIES\s+INTERFACE_COMPILE_DEFINITIONS "([^"]*)"'
+)
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True):
+    """`torch` is the release without its local part; `requires` what it needs on its own platform."""
+
+    wheel: str
+    sha256: Sha256
+    torch: str
+    commit: str
+    cuda: Version
+    python: str
+    system: str
+    arch: str
+    cxx_abi: str
+    requires: tuple[str, ...] = ()
+
+    def pin(self, word: str) -> str | None:
+        """The version of NVIDIA's package whose name holds `word`."""
+        for line in self.requires:
+            asked = Requirement(line)
+            if asked.name.startswith("nvidia-") and word in asked.name:
+                return next((each.version for each in asked.specifier if each.operator == "=="), None)
+        return None
+
+
+def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
+    """What the wheel is, or why it cannot be a base. `sha256` is what the plan pins."""
+    if not path.is_file():
+        raise NotFound.path(path)
+    found_hash = Sha256(sha256_of(path))
+    if sha256 is not None and found_hash != sha256:
+        message = f"`{path.name}` is not the base of the plan: its SHA-256 is {found_hash[:12]}…, not {sha256[:12]}…"
+        raise BadInput(message, hint="download the plan's wheel again, or make a plan for this one")
+    with package.open_package(path) as found:
+        known = identity.identify(found, identity.read_binaries(found))
+        facts = identity.version_file(found)
+    commit, cuda = facts.get("git_version", ""), known.cuda
+    if known.project != "torch" or known.torch is None or known.platform is None:
+        raise BadInput(f"`{path.name}` is no PyTorch wheel", hint="name an official wheel of torch")
+    if cuda is None:
+        message = f"`{path.name}` is a PyTorch without CUDA: it has no GPU half to replace"
+        raise BadInput(message, hint="name the official wheel of the same release with a CUDA line, like +cu118")
+    if not _COMMIT.match(commit):
+        message = f"`{path.name}` does not say which commit it was built from"
+        raise BadInput(message, hint="name an official wheel: its GPU half must come from the same source")
+    if known.cxx_abi is None or known.python is None:
+        raise BadInput(f"the C++ ABI or the Python of `{path.name}` is not known", hint="name an official wheel")
+    system = "windows" if known.platform.startswith("win") else "linux"
+    arch = "aarch64" if known.platform.endswith("aarch64") else "x86_64"
+    return Base(
+        wheel=str(path),
+        sha256=found_hash,
+        torch=known.torch.partition("+")[0],
+        commit=commit,
+        cuda=cuda,
+        python=known.python,
+        system=system,
+        arch=arch,
+        cxx_abi=known.cxx_abi,
+        requires=_plain(known.requires),
+    )
+
+
+def _plain(lines: Sequence[str]) -> tuple[str, ...]:
+    """As pip takes them on a command line, without markers. What belongs to an extra is left out, and Triton, which
+    would bring another torch and is not needed to import one."""
+    kept = []
+    for line in lines:
+        try:
+            asked = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if asked.name != "triton" and (asked.marker is None or "extra" not in str(asked.marker)):
+            kept.append(f"{asked.name}{asked.specifier}")
+    return tuple(kept)
+
+
+def on_base(wanted: BuildFile, base: Base) -> BuildFile:
+    """What the base decides: release, commit, Python and platform. A plan that says otherwise is for another wheel."""
+    for what, said, own in (
+        ("PyTorch", wanted.torch and full_version(wanted.torch), base.torch),
+        ("commit", wanted.commit, base.commit),
+        ("Python", wanted.python if wanted.python and wanted.python[0].isdigit() else None, base.python),
+    ):
+        if said is not None and said != own:
+            message = f"the base `{Path(base.wheel).name}` has {what} {own}, the plan {said}"
+            raise BadInput(message, hint="name the base that the plan was made for")
+    if wanted.cuda is not None and wanted.cuda.major != base.cuda.major:
+        message = f"the base was built with CUDA {base.cuda}: a GPU half by CUDA {wanted.cuda} would not fit"
+        raise BadInput(message, hint=f"take a toolkit of CUDA {base.cuda.major}, or a base of another line")
+    return msgspec.structs.replace(
+        wanted, torch=base.torch, commit=base.commit, python=wanted.python or base.python, system=base.system,
+        arch=base.arch, backend="graft", cudnn=None, options={}, requires=(), wheels={},
+    )  # fmt: skip
+
+
+class UnpackedBase(msgspec.Struct, frozen=True, kw_only=True):
+    """`flags` are those that the CPU half was compiled with; `definitions` what its users must define."""
+
+    sha256: Sha256
+    flags: tuple[str, ...]
+    definitions: tuple[str, ...]
+
+
+def unpack(base: Base, folder: Path) -> UnpackedBase:
+    """The complete wheel under `folder`, once: it is compiled against, linked with, and asked later."""
+    stamp = folder / _STAMP
+    if stamp.is_file():
+        kept = codec.from_json(stamp.read_bytes(), UnpackedBase)
+        if kept.sha256 == base.sha256:
+            return kept
+    if folder.exists():
+        shutil.rmtree(folder)
+    with File(Path(base.wheel)) as source:
+        archive = Archive(source)
+        for member in archive.members.values():
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as stream:
+                for data in archive.chunks(member):
+                    stream.write(data)
+    made = UnpackedBase(sha256=base.sha256, flags=_flags(base, folder), definitions=_definitions(folder))
+    files.write_text(stamp, codec.to_json(made) + "\n")
+    return made
+
+
+def libraries(folder: Path) -> Path:
+    return folder / "torch" / "lib"
+
+
+def library_name(name: str, system: str) -> str:
+    return f"{name}.dll" if system == "windows" else f"lib{name}.so"
+
+
+def _flags(base: Base, folder: Path) -> tuple[str, ...]:
+    """PyTorch keeps the flags of its compiler inside the CPU half (`torch.__config__.show()` prints them)."""
+    if base.system == "windows":
+        return ()
+    path = libraries(folder) / library_name("torch_cpu", base.system)
+    found = _FLAGS.findall(path.read_bytes())
+    if not found:
+        message = f"`{path.name}` of the base does not say how it was compiled"
+        raise BadInput(message, hint="name an official wheel")
+    kept = ("-D", "-fabi-version=", "-fvisibility-inlines-hidden", "-fno-math-errno", "-fno-trapping-math")
+    return tuple(word for word in max(found, key=len).decode("ascii", "replace").split() if word.startswith(kept))
+
+
+def _definitions(folder: Path) -> tuple[str, ...]:
+    path = folder / "torch" / "share" / "cmake" / "Caffe2" / "Caffe2Targets.cmake"
+    if not path.is_file():
+        return ()
+    text = path.read_text(encoding="utf-8", errors="replace")
+    words = [word for _, line in _DEFINITIONS.findall(text) for word in line.split(";")]
+    return tuple(dict.fromkeys(word for word in words if re.fullmatch(r"\w+(=\w+)?", word)))

@@ -1,0 +1,123 @@
+"""The border between the halves: every name that one takes from the other, and every kernel that is registered."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rekindle.build.graft.base import libraries, library_name
+from rekindle.build.graft.ninja_file import Half
+from rekindle.core import run
+from rekindle.core.findings import Finding, State
+from rekindle.formats import elf
+from rekindle.formats.access import File
+from rekindle.formats.elf import Symbols
+from rekindle.wheels.inspect import grafted
+
+_MARK = "rekindle-graft: "
+ASK = """
+import json, torch
+cuda = lambda text: [line for line in text.splitlines() if "CUDA" in line.split(":")[0]]
+c = torch._C
+names = sorted(c._dispatch_get_all_op_names())
+print("MARK" + json.dumps({"registered": {name: cuda(c._dispatch_dump(name)) for name in names},
+                           "computed": {name: cuda(c._dispatch_dump_table(name)) for name in names}}))
+""".replace("MARK", _MARK)
+# Where a kernel was registered, without the folder that it was compiled in.
+PLACE = re.compile(r"registered at (?:\S*/)?((?:aten|c10|torch|build)/\S+)")
+_LINE = re.compile(r"registered at \S+:\d+")
+
+
+def check(half: Half, new: Mapping[str, Path]) -> list[Finding]:
+    """Names, before anything runs. `new` are the libraries that were made."""
+    lib = libraries(half.base)
+    replaced = {library_name(name, "linux"): path for name, path in new.items()}
+    inside = [*lib.glob("*.so*"), *half.base.glob("torch/*.so"), *half.base.glob("functorch/*.so")]
+    kept = {path.name: _symbols(path) for path in inside if path.name not in replaced}
+    old = {path.name: _symbols(path) for path in lib.glob("*.so") if path.name in replaced}
+    made = {name: _symbols(path) for name, path in replaced.items()}
+    needed = {name for path in new.values() for name in _needed(path)}
+    beside = [path for name in sorted(needed) for path in half.packages.glob(f"*/lib/{name}")]
+    packages = frozenset().union(*(_symbols(path).defined for path in beside))
+    return [grafted.taken(kept, old, made), grafted.wanted(kept, old, made, packages)]
+
+
+def registrations(half: Half, new: Mapping[str, Path], python: str) -> list[Finding]:
+    """The dispatcher's entries for CUDA, of the base and of the base with the new half, asked without a GPU."""
+    one = _ask(half.base, half.packages, python)
+    other = _ask(overlay(half, new), half.packages, python)
+    if isinstance(one, str):
+        text = f"the base itself could not be imported here, so its kernels could not be counted: {one}"
+        return [Finding(id="graft-kernels", state=State.UNVERIFIED, found=text)]
+    if isinstance(other, str):
+        text = f"the base can be imported, with the new GPU half it cannot: {other}"
+        return [Finding(id="graft-kernels", state=State.FAIL, found=text)]
+    found = sorted(differences(one, other))
+    count = sum(len(entry) for entry in one["registered"].values())
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        text = f"the dispatcher has another entry for `{found[0]}`{more} with the new GPU half"
+        return [Finding(id="graft-kernels", state=State.FAIL, found=text, why="an operator would have no kernel")]
+    text = f"the dispatcher has the same {count} entries for CUDA with the base and with the new GPU half"
+    return [Finding(id="graft-kernels", state=State.PASS, found=text)]
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[str]:
+    """Operators whose entries differ in more than the folder and the line of their source."""
+    for table in ("registered", "computed"):
+        for name in {*one[table], *other[table]}:
+            first, second = (_placeless(side[table].get(name)) for side in (one, other))
+            if first != second:
+                yield name
+
+
+def overlay(half: Half, new: Mapping[str, Path]) -> Path:
+    """The base once more, its files shared, with the new libraries in their places."""
+    folder = half.build / "new"
+    if folder.exists():
+        shutil.rmtree(folder)
+    shutil.copytree(half.base, folder, copy_function=_link, symlinks=True)
+    for name, path in new.items():
+        target = libraries(folder) / library_name(name, "linux")
+        target.unlink(missing_ok=True)
+        _link(str(path), str(target))
+    return folder
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _ask(folder: Path, packages: Path, python: str) -> dict[str, Any] | str:
+    beside = folder / "nvidia"
+    if not beside.exists():
+        beside.symlink_to(packages, target_is_directory=True)
+    env = {**os.environ, "PYTHONPATH": str(folder), "LD_BIND_NOW": "1"}
+    said = run.call([python, "-c", ASK], env=env, timeout=600)
+    line = next((line for line in said.out.splitlines() if line.startswith(_MARK)), None)
+    if line is None:
+        return (said.err.strip().splitlines() or [f"exited with code {said.code}"])[-1][:300]
+    answer: dict[str, Any] = json.loads(line[len(_MARK) :])
+    return answer
+
+
+def _placeless(entry: list[str] | None) -> list[str] | None:
+    return None if entry is None else [_LINE.sub("", PLACE.sub(r"registered at \1", line)) for line in entry]
+
+
+def _symbols(path: Path) -> Symbols:
+    with File(path) as source:
+        return elf.symbols(source)
+
+
+def _needed(path: Path) -> tuple[str, ...]:
+    with File(path) as source:
+        return elf.read(source).needed

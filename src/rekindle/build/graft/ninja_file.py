@@ -1,0 +1,237 @@
+"""The Ninja file of a GPU half: every file compiled against the wheel's own headers, every library linked with its own.
+
+The macros are those that the wheel's CPU half was compiled with, by its own word. CMake is not asked: it would want
+the CPU half's libraries too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.graft.base import UnpackedBase, libraries, library_name
+from rekindle.build.graft.sources import GpuHalf
+from rekindle.core import files
+from rekindle.core.errors import BadInput
+from rekindle.formats import elf
+from rekindle.formats.access import File
+from rekindle.formats.elf import Elf
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.wheels.inspect.grafted import GPU_HALF
+
+_NVCC = (
+    "-DCUDA_HAS_FP16=1", "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-DCUB_WRAPPED_NAMESPACE=at_cuda_detail",
+    "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Xfatbin", "-compress-all", "-Wno-deprecated-gpu-targets",
+)  # fmt: skip
+_DEFINED = (
+    "USE_CUDA", "AT_PER_OPERATOR_HEADERS", "BUILD_LAZY_CUDA_LINALG", "FMT_HEADER_ONLY=1", "ONNX_ML=1",
+    "ONNX_NAMESPACE=onnx_torch", "USE_EXTERNAL_MZCRC", "MINIZ_DISABLE_ZIP_READER_CRC32_CHECKS", "_FILE_OFFSET_BITS=64",
+)  # fmt: skip
+# What CMake defines for a library that it found; the base has found it when its GPU half needs it.
+_BY_LIBRARY = {"libnccl.so": "USE_NCCL", "libcusparseLt.so": "USE_CUSPARSELT", "libcufile.so": "USE_CUFILE"}
+_BY_TREE = {
+    "c10/cuda/CMakeLists.txt": "PYTORCH_C10_DRIVER_API_SUPPORTED",
+    "caffe2/CMakeLists.txt": "USE_EXPERIMENTAL_CUDNN_V8_API",
+}
+_MAIN = {"c10_cuda": "C10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "TORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
+_THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
+          "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include")  # fmt: skip
+# glibc's and the compiler's: the compiler adds those that it needs itself.
+_SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so\.\d+\Z")
+
+
+class Half(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file is written from. `packages` is the folder of NVIDIA's packages that the base pins."""
+
+    request: BuildRequest
+    tree: Path
+    build: Path
+    base: Path
+    unpacked: UnpackedBase
+    packages: Path
+    sources: GpuHalf
+
+
+def write(half: Half, environ: Mapping[str, str]) -> None:
+    """`build.ninja`, and the headers that differ from the base's."""
+    over = half.build / "over" / "ATen" / "cuda" / "CUDAConfig.h"
+    files.write_text(over, config_header(half.base, half.request.gpu_targets))
+    needed = {name: _elf(half, name) for name in half.sources.files}
+    lines = ["ninja_required_version = 1.5", "", *_rules(half, environ), ""]
+    for library, names in half.sources.files.items():
+        outputs = []
+        for name in _heavy_first(half, names):
+            output = f"o/{library}.dir/{name}.o"
+            outputs.append(output)
+            place = half.build if name.startswith("gen/") else half.tree
+            rule = "cuda" if name.endswith(".cu") else "cxx"
+            lines += [f"build {_path(output)}: {rule} {_path(place / name)}", f"  flags = {_defined(half, library)}"]
+        made = [own for own in GPU_HALF if own in half.sources.files and _needs(needed[library], own)]
+        lines += [
+            f"build {_file(library)}: link {' '.join(map(_path, outputs))} | {' '.join(_file(own) for own in made)}",
+            f"  libraries = {_words(_linked(half, needed[library], made))}",
+            f"  name = lib{library}.so",
+            f"  way = {_words(_run_path(needed[library]))}",
+        ]
+    lines.append(f"default {' '.join(_file(library) for library in half.sources.files)}")
+    files.write_text(half.build / "build.ninja", "\n".join(lines) + "\n")
+
+
+def config_header(base: Path, targets: Iterable[Target]) -> str:
+    """The base's `CUDAConfig.h` with the new architectures, and without MAGMA, whose kernels were for the old ones."""
+    text = (base / "torch" / "include" / "ATen" / "cuda" / "CUDAConfig.h").read_text(encoding="utf-8")
+    text = re.sub(r"(#define AT_MAGMA_ENABLED\(\)) 1", r"\1 0", text)
+    flags = ";".join(gencode(targets))
+    return re.sub(r'(#define NVCC_FLAGS_EXTRA) ".*"', lambda found: f'{found[1]} "{flags}"', text)
+
+
+def gencode(targets: Iterable[Target]) -> list[str]:
+    words: list[str] = []
+    for target in targets:
+        number = target.capability.sm.removeprefix("sm_")
+        words += ["-gencode", f"arch=compute_{number},code={'compute' if target.ptx else 'sm'}_{number}"]
+    return words
+
+
+def architectures(targets: Iterable[Target]) -> str:
+    """As `torch.cuda.get_arch_list()` names them."""
+    return " ".join(target.capability.sm.replace("sm_", "compute_") if target.ptx else target.capability.sm
+                    for target in targets)  # fmt: skip
+
+
+def includes(half: Half) -> list[str]:
+    base = half.base / "torch" / "include"
+    third = half.tree / "third_party"
+    places = [
+        half.build / "over", half.build / "gen" / "aten" / "src", half.tree / "aten" / "src", half.tree,
+        half.tree / "torch" / "csrc" / "api" / "include", base, base / "torch" / "csrc" / "api" / "include",
+        *(third / name for name in _THIRD),
+        *(half.packages / name / "include" for name in ("nccl", "cudnn", "cusparselt")),
+    ]  # fmt: skip
+    assert half.request.cuda is not None
+    root = Path(half.request.cuda.root) / "include"
+    return [f"-I{path}" for path in (*places, root, root / "nvtx3") if path.is_dir()]
+
+
+def common(half: Half) -> list[str]:
+    """What every file is compiled with, CUDA or not."""
+    tree = {name: (half.tree / path).read_text(encoding="utf-8", errors="replace") for path, name in _BY_TREE.items()}
+    from_tree = [name for name, text in tree.items() if name in text]
+    needed = _elf(half, "torch_cuda").needed
+    found = [name for library, name in _BY_LIBRARY.items() if any(each.startswith(library) for each in needed)]
+    levels = ["HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"] if half.request.arch == "x86_64" else []
+    names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree, *levels]
+    return [*half.unpacked.flags, *(f"-D{name}" for name in dict.fromkeys(names))]
+
+
+def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
+    request = half.request
+    assert request.cuda is not None
+    first, second = (_launcher(environ, name) for name in ("CXX", "CUDA"))
+    same = [*common(half), *includes(half)]
+    definitions = [word for word in same if not word.startswith("-f")]
+    host = ",".join(word for word in same if word.startswith("-f"))
+    nvcc = [*second, request.cuda.nvcc, "-ccbin", request.compiler.cuda_host, "-std=c++17", "-O2", "-w", *definitions,
+            *_NVCC, *gencode(request.gpu_targets), "-Xcompiler", f"-fPIC,{host}" if host else "-fPIC"]  # fmt: skip
+    cxx = [*first, request.compiler.cxx, "-std=c++17", "-O2", "-w", "-fPIC", *same]
+    link = [request.compiler.cxx, "-shared", "-o"]
+    return [
+        "rule cxx",
+        f"  command = {_words(cxx)} $flags -MD -MF $out.d -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = $out",
+        "rule cuda",
+        f"  command = {_words(nvcc)} $flags -MD -MF $out.d -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = $out",
+        "rule link",
+        f"  command = {_words(link)} $out @$out.rsp $way $libraries -Wl,-soname,$name",
+        "  rspfile = $out.rsp",
+        "  rspfile_content = $in",
+        "  description = $out",
+    ]
+
+
+def _launcher(environ: Mapping[str, str], language: str) -> list[str]:
+    """What CMake would put before the compiler: the gate of the governor, a cache."""
+    return [word for word in environ.get(f"CMAKE_{language}_COMPILER_LAUNCHER", "").split(";") if word]
+
+
+def _defined(half: Half, library: str) -> str:
+    return f"-D{_MAIN[library]}" if _MAIN[library] else ""
+
+
+def _elf(half: Half, library: str) -> Elf:
+    path = libraries(half.base) / library_name(library, half.request.system)
+    if not path.is_file():
+        raise BadInput(f"the base has no `{path.name}`", hint="name the official wheel of a release from 2.0 on")
+    with File(path) as source:
+        return elf.read(source)
+
+
+def _needs(found: Elf, library: str) -> bool:
+    return f"lib{library}.so" in found.needed
+
+
+def _linked(half: Half, found: Elf, made: Sequence[str]) -> list[str]:
+    """The very libraries that the base's own is linked with, by their files."""
+    paths = []
+    for name in found.needed:
+        if _SYSTEM.match(name):
+            continue
+        own = name.removeprefix("lib").removesuffix(".so")
+        if own in made:
+            paths.append(_file(own))
+            continue
+        kept = libraries(half.base) / name
+        place = kept if kept.is_file() else next(half.packages.glob(f"*/lib/{name}"), None)
+        if place is None:
+            message = f"`{name}`, which the base's GPU half is linked with, is in none of its packages"
+            raise BadInput(message, hint="`rekindle build --clean` installs them anew")
+        paths.append(str(place))
+    return ["-Wl,--no-as-needed", *paths, "-Wl,--as-needed", "-ldl", "-lpthread", "-lrt"]
+
+
+def _run_path(found: Elf) -> list[str]:
+    """As in the base: NVIDIA's packages beside torch."""
+    ways = found.rpath or found.runpath
+    tags = "--disable-new-dtags" if found.rpath else "--enable-new-dtags"
+    return [f"-Wl,{tags}", *(f"-Wl,-rpath,{way}" for way in ways)]
+
+
+def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
+    """One file may take ten minutes: it must not be the last. CUTLASS's are the longest, then the larger ones."""
+
+    def weight(name: str) -> tuple[bool, bool, int]:
+        path = (half.build if name.startswith("gen/") else half.tree) / name
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return name.endswith(".cu"), "cutlass/" in text, len(text)
+
+    return sorted(names, key=weight, reverse=True)
+
+
+def _file(library: str) -> str:
+    return f"lib/lib{library}.so"
+
+
+def _words(words: Iterable[str]) -> str:
+    """For Ninja, whose commands a shell reads."""
+    import shlex
+
+    if os.name == "nt":
+        import subprocess
+
+        return subprocess.list2cmdline(list(words)).replace("$", "$$")
+    return shlex.join(words).replace("$", "$$")
+
+
+def _path(path: str | Path) -> str:
+    return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")

@@ -1,0 +1,68 @@
+"""A build by compiling less: the official wheel keeps its CPU half, and only its GPU half is made for the cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rekindle.core.command import Command, rekindle
+from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.stack import estimates, offers, prebuilt
+from rekindle.stack.offers import Offer
+from rekindle.stack.route import Shorter
+from rekindle.stack.rules import Candidate, RouteKind
+from rekindle.stack.situation import Situation
+
+FIRST, LAST = Version("2.0"), Version("2.11")
+"""The releases whose GPU half is known file by file."""
+_MAGMA = "MAGMA: torch.linalg.eig and a few others raise on the GPU"
+_ATTENTION = ((Capability(5, 0), "memory-efficient attention"), (Capability(8, 0), "flash attention"))
+_UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
+
+
+def shorter(version: str, cuda: Version, python: str | None, situation: Situation) -> Shorter | None:
+    """None where there is no official wheel of the release, of that CUDA's major, for this Python."""
+    if situation.system != "linux" or situation.arch != "x86_64":
+        return None
+    if not FIRST <= Version.parse(version).major_minor <= LAST:
+        return None
+    fitting = [each for each in offers.official_of(version, "linux", "x86_64") if _fits(each, cuda, python)]
+    estimate = estimates.source_build(version, situation, half=True)
+    if not fitting or estimate is None:
+        return None
+    base = min(fitting, key=lambda each: (each.cuda.major_minor != cuda.major_minor, each.cuda))
+    candidate = Candidate(name=base.label, route=RouteKind.SOURCE_BUILD, torch=version)
+    lost = [found.sentence for card in situation.cards for capability in card.capabilities
+            for found in prebuilt.libraries(base, card, capability, candidate)]  # fmt: skip
+    return Shorter(
+        base=base.label,
+        estimate=estimate,
+        loses=tuple(dict.fromkeys([*lost, *left_out(situation.capabilities)])),
+        unverified=_UNVERIFIED,
+        commands=_commands(base, python),
+    )
+
+
+def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
+    """What a new half lacks that these cards could use: MAGMA's kernels, and attention's. Its plain form, by matrix
+    products, is always there."""
+    best = max(cards)
+    return (_MAGMA, *(name for least, name in _ATTENTION if best >= least))
+
+
+def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:
+    return offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
+
+
+def _commands(base: Offer, python: str | None) -> tuple[Command, ...]:
+    """pip's own download, for the Python of the plan: the file's hash is then the index's."""
+    local = f"+{base.variant}" if base.variant else ""
+    words = ["download", "--no-deps", "--only-binary=:all:", "--python-version", str(python), "-d", "base"]
+    words += ["--index-url", str(base.index_url), f"torch=={base.torch}{local}"]
+    return (Command("pip", *words, system="linux"), rekindle("build", "plan.toml", "--graft", "base", system="linux"))
+
+
+def told(found: Shorter) -> list[str]:
+    """One paragraph: what, how long, what is lost, what nobody knows."""
+    first = f"{found.base} with a GPU half for your cards: {found.estimate.time}"
+    return [first, *(f"loses {each}" for each in found.loses), f"UNVERIFIED: {found.unverified}"]

@@ -1,0 +1,176 @@
+"""The official wheel with another GPU half: what is read out of it, the Ninja file, the proofs, the new wheel."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from rekindle.build.configure.request import BuildFile
+from rekindle.build.graft import assemble, ninja_file, sources
+from rekindle.build.graft import base as bases
+from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.findings import State
+from rekindle.core.untrusted import Sha256
+from rekindle.core.version import Version
+from rekindle.formats.elf import Symbols
+from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.wheels.inspect import grafted
+
+COMMIT = "e9ebda29d87ce0916ab08c06ab26fd3766a870e5"
+
+
+def base(**changed: object) -> bases.Base:
+    told: dict[str, object] = {
+        "wheel": "torch-2.0.1-cp311-cp311-manylinux1_x86_64.whl", "sha256": Sha256("0" * 64), "torch": "2.0.1",
+        "commit": COMMIT, "cuda": Version("11.7"), "python": "3.11", "system": "linux", "arch": "x86_64",
+        "cxx_abi": "0", "requires": ("filelock", "nvidia-nccl-cu11==2.14.3"),
+    }  # fmt: skip
+    return bases.Base(**{**told, **changed})  # type: ignore[arg-type]
+
+
+def test_the_base_decides_release_commit_and_python() -> None:
+    wanted = bases.on_base(BuildFile(arch_list="3.5+PTX", cuda=Version("11.8")), base())
+    assert (wanted.torch, wanted.commit, wanted.python, wanted.backend) == ("2.0.1", COMMIT, "3.11", "graft")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (BuildFile(torch="2.1.0"), "has PyTorch 2.0.1, the plan 2.1.0"),
+        (BuildFile(commit="f" * 40), f"has commit {COMMIT}, the plan {'f' * 40}"),
+        (BuildFile(python="3.10"), "has Python 3.11, the plan 3.10"),
+        (BuildFile(cuda=Version("12.4")), "a GPU half by CUDA 12.4 would not fit"),
+    ],
+)
+def test_a_plan_for_another_base_is_refused(said: BuildFile, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        bases.on_base(said, base())
+
+
+def test_a_base_whose_hash_is_not_the_plans_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "torch-2.0.1-cp311-cp311-linux_x86_64.whl"
+    wheel.write_bytes(b"PK")
+    with pytest.raises(BadInput, match="is not the base of the plan"):
+        bases.read(wheel, sha256=Sha256("0" * 64))
+    with pytest.raises(NotFound):
+        bases.read(tmp_path / "torch.whl")
+
+
+def test_a_truncated_base_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    wheel = tmp_path / "torch-2.0.1-cp311-cp311-linux_x86_64.whl"
+    wheel.write_bytes(b"PK\x03\x04 cut off")
+    with pytest.raises(BadInput):
+        bases.read(wheel, sha256=Sha256(hashlib.sha256(wheel.read_bytes()).hexdigest()))
+
+
+def test_the_requirements_of_a_base_are_those_of_pip_without_triton() -> None:
+    lines = (
+        "filelock",
+        'nvidia-nccl-cu11 (==2.14.3) ; platform_system == "Linux" and platform_machine == "x86_64"',
+        'triton (==2.0.0) ; platform_system == "Linux"',
+        "opt-einsum (>=3.3) ; extra == 'opt-einsum'",
+    )
+    assert bases._plain(lines) == ("filelock", "nvidia-nccl-cu11==2.14.3")
+    assert base().pin("nccl") == "2.14.3" and base().pin("cudnn") is None
+
+
+def tree(root: Path) -> Path:
+    for name, text in {
+        "build_variables.bzl": 'libtorch_cuda_core_sources = [\n    "torch/csrc/CudaIPCTypes.cpp",  # "no.cpp"\n]\n',
+        "c10/cuda/CMakeLists.txt": "set(C10_CUDA_SRCS\n    CUDAStream.cpp  # one\n    impl/CUDATest.cpp\n)\n",
+        "c10/cuda/CUDAStream.cpp": "", "c10/cuda/impl/CUDATest.cpp": "", "torch/csrc/CudaIPCTypes.cpp": "",
+        "aten/src/ATen/native/cuda/Small.cu": "x", "aten/src/ATen/native/cuda/Large.cu": "x" * 99,
+        "aten/src/ATen/native/cuda/Heavy.cu": "#include <cutlass/gemm.h>", "aten/src/ATen/native/cuda/linalg/B.cpp": "",
+        "torch/csrc/distributed/rpc/tensorpipe_cuda.cpp": "", "caffe2/CMakeLists.txt": "",
+    }.items():  # fmt: skip
+        path = root / "s" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    generated = root / "b" / sources.GENERATED
+    generated.mkdir(parents=True)
+    for name in ("RegisterCUDA_0.cpp", "RegisterCUDAEverything.cpp", "RegisterCPU_0.cpp", "UfuncCUDA_add.cu"):
+        (generated / name).write_text("", encoding="utf-8")
+    return root
+
+
+def test_the_gpu_half_is_what_the_tree_says(tmp_path: Path) -> None:
+    root = tree(tmp_path)
+    found = sources.sources(root / "s", root / "b", linux=True)
+    assert found.files["c10_cuda"] == ("c10/cuda/CUDAStream.cpp", "c10/cuda/impl/CUDATest.cpp")
+    assert found.files["torch_cuda_linalg"] == ("aten/src/ATen/native/cuda/linalg/B.cpp",)
+    assert set(found.files["torch_cuda"]) == {
+        *(f"aten/src/ATen/native/cuda/{name}.cu" for name in ("Small", "Large", "Heavy")),
+        "torch/csrc/CudaIPCTypes.cpp",
+        f"{sources.GENERATED}/RegisterCUDA_0.cpp",
+        f"{sources.GENERATED}/UfuncCUDA_add.cu",
+    }
+    assert found.left == ("tensorpipe's CUDA channel",)
+    windows = sources.sources(root / "s", root / "b", linux=False)
+    assert set(windows.files) == {"c10_cuda", "torch_cuda"}
+    assert "aten/src/ATen/native/cuda/linalg/B.cpp" in windows.files["torch_cuda"]
+
+
+def test_a_tree_that_lacks_a_file_of_its_own_lists_is_refused(tmp_path: Path) -> None:
+    root = tree(tmp_path)
+    (root / "s" / "torch" / "csrc" / "CudaIPCTypes.cpp").unlink()
+    with pytest.raises(BadInput, match=r"lacks `torch/csrc/CudaIPCTypes.cpp`"):
+        sources.sources(root / "s", root / "b", linux=True)
+
+
+def test_the_architectures_are_written_as_nvcc_and_torch_say_them() -> None:
+    targets = parse_arch_list("3.5+PTX;6.1")
+    assert ninja_file.gencode(targets) == [
+        "-gencode", "arch=compute_35,code=sm_35", "-gencode", "arch=compute_35,code=compute_35",
+        "-gencode", "arch=compute_61,code=sm_61",
+    ]  # fmt: skip
+    assert ninja_file.architectures(targets) == "sm_35 compute_35 sm_61"
+
+
+def test_the_list_of_architectures_is_changed_in_its_place() -> None:
+    library = b"\0before\0sm_37 sm_50 sm_60 sm_86\0after\0"
+    made = assemble.relabelled(library, "sm_35 compute_35")
+    assert len(made) == len(library)
+    assert made == b"\0before\0sm_35 compute_35\0\0\0\0\0\0\0\0\0after\0".replace(b"\0" * 9, b"\0" * 8)
+    with pytest.raises(BadInput, match="does not fit"):
+        assemble.relabelled(library, "sm_35 compute_35 sm_37 sm_50 sm_52")
+    with pytest.raises(BadInput, match="2 times"):
+        assemble.relabelled(library + library, "sm_35")
+
+
+def test_the_headers_say_what_was_compiled(tmp_path: Path) -> None:
+    path = tmp_path / "torch" / "include" / "ATen" / "cuda" / "CUDAConfig.h"
+    path.parent.mkdir(parents=True)
+    old = '#define AT_CUDNN_ENABLED() 1\n#define AT_MAGMA_ENABLED() 1\n#define NVCC_FLAGS_EXTRA "-gencode;x"\n'
+    path.write_text(old, encoding="utf-8")
+    assert ninja_file.config_header(tmp_path, parse_arch_list("3.5")) == (
+        "#define AT_CUDNN_ENABLED() 1\n#define AT_MAGMA_ENABLED() 0\n"
+        '#define NVCC_FLAGS_EXTRA "-gencode;arch=compute_35,code=sm_35"\n'
+    )
+
+
+def names(*, has: str = "", takes: str = "", weak: str = "") -> Symbols:
+    return Symbols(
+        defined=frozenset(has.split()),
+        undefined=frozenset(takes.split()),
+        weak=frozenset(weak.split()),
+        unversioned=frozenset(takes.split()),
+    )
+
+
+def test_a_name_that_the_kept_half_takes_must_be_in_the_new_one() -> None:
+    kept = {"libtorch_python.so": names(has="p", takes="a b c")}
+    old = {"libtorch_cuda.so": names(has="a b")}
+    assert grafted.taken(kept, old, {"libtorch_cuda.so": names(has="a b x")}).state is State.PASS
+    lost = grafted.taken(kept, old, {"libtorch_cuda.so": names(has="a")})
+    assert lost.state is State.FAIL and "`b`" in lost.found
+
+
+def test_a_name_that_the_new_half_takes_must_be_somewhere() -> None:
+    kept, old = {"libtorch_cpu.so": names(has="t")}, {"libtorch_cuda.so": names(takes="ncclSend")}
+    new = {"libtorch_cuda.so": names(takes="t ncclSend ncclRecv w", weak="w")}
+    assert grafted.wanted(kept, old, new, frozenset({"ncclSend", "ncclRecv"})).state is State.PASS
+    lost = grafted.wanted(kept, old, new, frozenset({"ncclSend"}))
+    assert lost.state is State.FAIL and "`ncclRecv`" in lost.found
+    assert grafted.wanted(kept, old, new, None).state is State.UNVERIFIED
