@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.build.backend_choice import choose
 from rekindle.build.configure import request as request_room
 from rekindle.build.configure import tree
-from rekindle.build.configure.backends import choose
 from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda
 from rekindle.build.configure.tools import jobs_for
 from rekindle.build.configure.version import wheel_version

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure import backends
+from rekindle.build import backend_choice
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure.request import BuildFile
 from rekindle.core.errors import RekindleError, UnknownName
@@ -269,7 +269,7 @@ class Resolving:
         if wanted.wish.cuda is not None and (refused := _toolkit(wanted)):
             return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
         cards = situation.capabilities if wanted.wish.cuda is not None else ()
-        backend = backends.choose(file.backend, source)
+        backend = backend_choice.choose(file.backend, source)
         lock = FleetLock(
             project=cell.project,
             kind=JobKind.CMAKE,

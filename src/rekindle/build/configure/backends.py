@@ -15,11 +15,9 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, StepFailed
+from rekindle.core.errors import StepFailed
 from rekindle.core.findings import Finding
 from rekindle.core.version import Version
-
-BACKENDS = ("setup.py", "scikit-build-core", "cmake", "graft")
 
 
 class BackendCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,20 +65,6 @@ class Backend(Protocol):
     def compile(self, job: BackendJob) -> Sequence[BackendCall]: ...
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]: ...
     def collect(self, job: BackendJob, into: Path) -> Path: ...
-
-
-def choose(named: str | None, source: Path) -> Backend:
-    """By name, or by what lies in the source."""
-    name = named or _detected(source)
-    if name == "graft":
-        from rekindle.build.graft.backend import Graft
-
-        return Graft()
-    kinds: dict[str, Backend] = {"setup.py": SetupPy(), "scikit-build-core": ScikitBuildCore(), "cmake": PlainCMake()}
-    if name not in kinds:
-        message = f"unknown build backend `{name}`"
-        raise BadInput(message, hint=f"use one of {', '.join(BACKENDS)}")
-    return kinds[name]
 
 
 class _CMake:
@@ -241,14 +225,6 @@ def python_api(source: Path) -> str:
     for name in ("tool", "scikit-build", "wheel", "py-api"):
         found = found.get(name, "") if isinstance(found, dict) else ""
     return str(found)
-
-
-def _detected(source: Path) -> str:
-    project = source / "pyproject.toml"
-    text = project.read_text(encoding="utf-8", errors="replace") if project.is_file() else ""
-    if "scikit_build_core" in text or "scikit-build-core" in text:
-        return "scikit-build-core"
-    return "setup.py" if (source / "setup.py").is_file() else "cmake"
 
 
 def _cmake_architecture(number: str, *, ptx: bool) -> str:

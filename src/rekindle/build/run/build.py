@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure import backends, options, patches, tools, tree
+from rekindle.build import backend_choice
+from rekindle.build.configure import options, patches, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
 from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.request import BuildRequest
@@ -211,7 +212,7 @@ def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
         environ=computed,
         tools=tools.find(request, computed),
         folders=folders,
-        backend=backends.choose(request.backend, shared.source),
+        backend=backend_choice.choose(request.backend, shared.source),
         journal=shared.journal,
         version=version,
         jobs=force.jobs or choices.jobs,

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.build import backend_choice
 from rekindle.build.configure import backends, patches, smoke
 from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.options import Options
@@ -121,7 +122,7 @@ class _Composer:
         self.request = request
         self.chosen = chosen
         self.version = wheel_version(request)
-        self.backend = backends.choose(_backend(request, elsewhere=beside), Path(request.source or "."))
+        self.backend = backend_choice.choose(_backend(request, elsewhere=beside), Path(request.source or "."))
         self.given = request.source
         self.beside = beside and bool(request.source) and not self.paths.isabs(request.source)
         self.source = self._in("s") if self.backend.copies else request.source
@@ -424,7 +425,7 @@ def _backend(request: BuildRequest, *, elsewhere: bool) -> str | None:
         return torch_release(request.torch).backend
     if request.backend is None and (elsewhere or not Path(request.source).is_dir()):
         message = "the build file does not say how the project is built, and its source is not here to be looked at"
-        raise BadInput(message, hint=f"add `backend` to it: one of {', '.join(backends.BACKENDS)}")
+        raise BadInput(message, hint=f"add `backend` to it: one of {', '.join(backend_choice.KINDS)}")
     return request.backend
 
 
