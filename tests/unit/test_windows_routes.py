@@ -99,12 +99,13 @@ def test_the_processor_is_part_of_plan_name_and_shelf() -> None:
 def test_a_build_for_an_old_processor_says_so_in_its_name() -> None:
     from pathlib import Path
 
-    from rekindle.build.configure import request, version
+    from rekindle.build.configure import request
+    from rekindle.build.run import folders
     from rekindle.machine.snapshot import load
 
     machine = load(Path(__file__).parents[1] / "machines" / "k40c-ready-windows.json")
     names = {
-        profile: version.wheel_version(
+        profile: folders.wheel_version(
             request.resolve(request.BuildFile(torch="1.12.1", arch_list="3.5", python="3.9", profile=profile), machine)
         )
         for profile in ("fast", "compat")

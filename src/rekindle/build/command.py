@@ -15,7 +15,6 @@ from rekindle.build import build_record, overview, provision
 from rekindle.build.configure import cache_exchange, options, request, smoke, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.configure.version import wheel_version
 from rekindle.build.progress import view
 from rekindle.build.progress.view import Now
 from rekindle.build.progress.watch import HEARTBEAT, Progress
@@ -24,7 +23,7 @@ from rekindle.build.run import locked, steps, tidy
 from rekindle.build.run.build import BuildReport, StepReport
 from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent
-from rekindle.build.run.folders import Folders, folder_of, without_spaces
+from rekindle.build.run.folders import Folders, folder_of, wheel_version, without_spaces
 from rekindle.build.run.journal import Remedy
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle

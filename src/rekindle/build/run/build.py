@@ -14,7 +14,6 @@ from rekindle.build.configure import options, patches, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
 from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.configure.version import wheel_version
 from rekindle.build.governor.gate import make_or_do_without
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
@@ -22,7 +21,7 @@ from rekindle.build.progress.watch import Progress
 from rekindle.build.run import orphans, own_python, program, steps
 from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent, Fixer, Force, diagnose_log
-from rekindle.build.run.folders import Folders, folder_of, source_of, without_spaces
+from rekindle.build.run.folders import Folders, folder_of, source_of, wheel_version, without_spaces
 from rekindle.build.run.journal import Journal, Remedy
 from rekindle.build.run.lock import held
 from rekindle.build.run.tidy import Tidied

@@ -1,4 +1,4 @@
-"""Where a build lives: one folder per build in Rekindle's cache, never in the user's source."""
+"""Where a build lives, one folder per build in Rekindle's cache, never in the user's source; and its wheel's name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from rekindle.build.configure import cache_exchange
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.paths import cache_folder
+from rekindle.knowledge.builds.profiles import cpu_level
+from rekindle.model.cuda_line import CudaLine
 
 LONGEST = 60
 """As long as a build's folder may be on Windows: PyTorch's own paths need the other 200 characters."""
@@ -71,6 +73,32 @@ def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
     """The folder of this build: the same when only options or architectures change, so that little is redone."""
     parts = [request.torch or "", str(request.cuda.version.major_minor) if request.cuda else "cpu"]
     parts += [str(request.python_version.major_minor) if request.python_version else "py", request.source]
+    parts += [request.base.sha256] if request.base else []
     digest = hashlib.sha256("\0".join([request.name, *parts]).encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{request.name}-{request.torch or request.version or '0'}")
     return (root or cache_folder()) / "build" / f"{name}-{digest}"
+
+
+def wheel_version(request: BuildRequest) -> str:
+    """`1.12.1+cu114.cudnn870.sm35`; `sm86ptx` where PTX goes with it. A person's own version stands as it is."""
+    if request.version:
+        return request.version
+    base = str(request.release) if request.release else "0"
+    return f"{base}+{local_version(request)}"
+
+
+def local_version(request: BuildRequest) -> str:
+    if request.cuda is None:
+        return "cpu"
+    # The base's packages are those of its own line, whatever toolkit compiled the new half.
+    parts = [CudaLine(request.base.cuda if request.base else request.cuda.version).name]
+    if request.cudnn and request.cudnn.version:
+        parts.append("cudnn" + "".join(request.cudnn.version.text.split(".")[:3]))
+    targets = request.gpu_targets
+    with_ptx = {target.capability for target in targets if target.ptx}
+    native = [target for target in targets if not target.ptx]
+    parts += [f"{str(t).replace('_', '')}{'ptx' if t.capability in with_ptx else ''}" for t in native]
+    if cpu_level(request.profile, request.arch) == "v1":
+        # The usual floor is AVX; a wheel for older processors says so, as a label of the shelf does.
+        parts.append("x86v1")
+    return ".".join(parts)

@@ -20,7 +20,7 @@ from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, 
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool, Tools
-from rekindle.build.configure.version import wheel_version
+from rekindle.build.run.folders import wheel_version
 from rekindle.build.script.needs import first_on_path, known_libraries, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
