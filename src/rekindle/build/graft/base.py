@@ -20,6 +20,7 @@ from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.torch.releases import full_version
+from rekindle.model.wheel import python_of
 from rekindle.wheels.inspect import identity
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
     if not _COMMIT.match(commit):
         message = f"`{path.name}` does not say which commit it was built from"
         raise BadInput(message, hint="name an official wheel: its GPU half must come from the same source")
-    if known.cxx_abi is None or known.python is None:
+    python = python_of(known.python or "")
+    if known.cxx_abi is None or python is None:
         raise BadInput(f"the C++ ABI or the Python of `{path.name}` is not known", hint="name an official wheel")
     system = "windows" if known.platform.startswith("win") else "linux"
     arch = "aarch64" if known.platform.endswith("aarch64") else "x86_64"
@@ -87,7 +89,7 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
         torch=known.torch.partition("+")[0],
         commit=commit,
         cuda=cuda,
-        python=known.python,
+        python=python,
         system=system,
         arch=arch,
         cxx_abi=known.cxx_abi,
