@@ -16,7 +16,7 @@ from rekindle.formats import elf
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.stack.shorter import left_out
-from rekindle.wheels.inspect.grafted import RECORD, GraftRecord
+from rekindle.wheels.inspect.grafted import RECORD, GraftRecord, is_gpu_half
 from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.rewrite import Contents
 
@@ -107,9 +107,9 @@ def _metadata(data: bytes, version: str, record: GraftRecord) -> bytes:
     """Says in its first paragraph what it is: never to be taken for the official wheel."""
     head, _, body = data.decode("utf-8").partition("\n\n")
     head = re.sub(r"^Version: .*$", f"Version: {version}", head, count=1, flags=re.MULTILINE)
+    made = ", ".join(name for each in record.replaced if is_gpu_half(name := each.rpartition("/")[2]))
     own = (
         f"This is not the official wheel. Rekindle made it from {record.base} (SHA-256 {record.base_sha256}) and "
-        f"compiled {', '.join(name.rpartition('/')[2] for name in record.replaced if '/lib/' in name)} anew for "
-        f"{record.arch_list} with CUDA {record.cuda}. Lost: {', '.join(record.lost)}."
+        f"compiled {made} anew for {record.arch_list} with CUDA {record.cuda}. Lost: {', '.join(record.lost)}."
     )
     return f"{head}\n\n{own}\n\n{body}".encode()

@@ -55,7 +55,9 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
 
     The report is written beside the wheel and travels with it.
     """
-    cuda = str(request.cuda.version.major_minor) if request.cuda else None
+    # A graft's Python half and its packages are those of the base's CUDA, whatever toolkit compiled the GPU half.
+    built = request.base.cuda if request.base else request.cuda.version if request.cuda else None
+    cuda = str(built.major_minor) if built else None
     expected = verify.Expected(torch=request.torch, cuda=cuda, cards=cards_of(request))
     done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
     signed_report.write(verify.report_beside(wheel), done)
@@ -87,6 +89,7 @@ def facts_of(request: BuildRequest, applied: Mapping[str, str] | None = None) ->
             "arch_list": request.arch_list,
             "profile": request.profile,
             "options": dict(request.options),
+            **({"base": Path(request.base.wheel).name, "base_sha256": request.base.sha256} if request.base else {}),
         },
         tools={name: text for name, text in tools.items() if text},
         sources={"git+https://github.com/pytorch/pytorch": request.commit} if request.commit and request.torch else {},
