@@ -51,6 +51,9 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
         yield _said(
             f"{torch} and card", clash if facts.torch_lacks_card else Fits(), "torch_lacks_gpu_arch", alone=True
         )
+    if facts.variant == "cpu" and (card or facts.smi):
+        clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
+        yield _said(f"{torch} and card", clash, "torch_cpu_only")
     if card and cuda:
         answer = toolkit_card.compiles(cuda, card, name)
         yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc")

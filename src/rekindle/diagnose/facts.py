@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat import container
+from rekindle.compat.judgement import Clash
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.diagnose import cards, coverage
@@ -105,6 +107,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None = None
     """A program with requirements of its own, as ComfyUI."""
     jetson: bool | None = None
+    nvidia_torch: bool | None = None
+    """The torch is NVIDIA's own build, of a Jetson or a container: no wheel of an index goes with it."""
+    frozen: bool | None = None
+    """A program that carries its Python inside: pip does not reach it."""
+    hidden: str | None = None
+    """What CUDA_VISIBLE_DEVICES is set to, where that shows no card."""
+    without_gpus: bool | None = None
+    """Every `docker run` of the text leaves the cards out."""
+    library_cuda: str | None = None
+    """The major CUDA of a library that the program asks for, as the 11 of `cublas64_11.dll`."""
     situation: Situation | None = None
     """All of a recorded machine, for the resolver."""
 
@@ -204,6 +216,9 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                     note("card", f"{card[1]} ({card[0]})" if card[1] else card[0].sm, number)
                 for word in cards.unread(text) if card is None else ():
                     note("card", word, number, read=False)
+            elif name == "without_gpus":
+                words = pattern.search(text).group(1).split()
+                found[name] = found.get(name, True) and isinstance(container.gets_cards(words), Clash)
             else:
                 told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
                 if name not in found:
@@ -247,6 +262,8 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {name: f"3.{value}"}
     if name == "cl":
         return {"studio_year": _STUDIO_OF[value]} if value in _STUDIO_OF else {}
+    if name == "hidden":
+        return {name: value} if isinstance(container.shows_cards(value), Clash) else {}
     if name == "bits":
         return {name: int(value)}
     if name == "status":

@@ -45,7 +45,8 @@ def _belonging(torch: str) -> dict[str, str]:
     """The versions that go with a torch whose CUDA line is not known."""
     wanted = [(project, release_for(project, torch)) for project in companions.PROJECTS]
     named = [f"{project} {version}" for project, version in wanted if version]
-    return {"belonging": " and ".join(named)} if named else {}
+    vision = release_for("torchvision", torch)
+    return ({"belonging": " and ".join(named)} if named else {}) | ({"vision_fits": vision} if vision else {})
 
 
 def _pairing() -> str:
