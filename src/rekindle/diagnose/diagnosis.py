@@ -45,9 +45,10 @@ _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
-    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
-    | {"uv", "conda", "importing_torch", "amd", "memory_free", "image", "status_program", "program", "jetson"}
-    | {"chip", "amd_card", "smi", "nvcc_ran", "torch_works", "nvidia_torch", "frozen", "library_cuda", "without_gpus"}
+    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker"}
+    | {"names_torch", "portable", "uv", "conda", "importing_torch", "amd", "memory_free", "image"}
+    | {"status_program", "program", "jetson", "chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
+    | {"nvidia_torch", "frozen", "library_cuda", "without_gpus", "installs", "demands", "unserved"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
@@ -194,7 +195,10 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     row = signatures.cause(clash.label) if clash else None
     if clash is None or row is None or not ending.lines:
         return ()
-    remedy, *more = fix.write(row, {"said": ""}, facts)
+    fields = {"said": ""} | (
+        {"package": facts.unserved} if facts.unserved and row.id == "gpu_too_old_for_kernel" else {}
+    )
+    remedy, *more = fix.write(row, fields, facts)
     shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
     return (
         Cause(

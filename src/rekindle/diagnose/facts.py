@@ -111,6 +111,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The torch is NVIDIA's own build, of a Jetson or a container: no wheel of an index goes with it."""
     frozen: bool | None = None
     """A program that carries its Python inside: pip does not reach it."""
+    installs: tuple[str, ...] = ()
+    """What the `pip install` lines of the text ask for."""
+    unserved: str | None = None
+    """One of them that has no code for the card."""
+    demands: tuple[str, ...] = ()
+    """Packages that pip says want another torch: `xformers 0.0.16 1.13.1`."""
     hidden: str | None = None
     """What CUDA_VISIBLE_DEVICES is set to, where that shows no card."""
     without_gpus: bool | None = None
@@ -131,6 +137,7 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
+_MOST = 60
 # The name of a file somewhere else is not what is installed.
 _ADDRESS = re2.compile(r"https?://\S+\.whl\S*")
 # A path of PyTorch's index looks like one of Linux.
@@ -204,10 +211,13 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
         entities.setdefault((kind, value), Entity(kind=kind, value=value, line=line, read=read))
 
     for number, text in lines:
+        of_windows = False
         for row, pattern in _in(text):
             name = row.name
             if name in systems:
-                systems[name] += name == "windows" or _INDEX_PATH not in text
+                # A line of Windows may name a `.so` besides.
+                of_windows = of_windows or name == "windows"
+                systems[name] += name == "windows" or not (of_windows or _INDEX_PATH in text)
             elif name == "card":
                 card = cards.in_line(text)
                 if card is not None:
@@ -219,6 +229,11 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
             elif name == "without_gpus":
                 words = pattern.search(text).group(1).split()
                 found[name] = found.get(name, True) and isinstance(container.gets_cards(words), Clash)
+            elif name == "installs":
+                words = pattern.search(text).group(1).split()
+                found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
+            elif name == "demands":
+                found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
             else:
                 told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
                 if name not in found:
@@ -284,7 +299,10 @@ def _covered(facts: Facts) -> Facts:
     lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, card) if facts.torch else None
     cudnn = coverage.cudnn_lacks(facts.torch, facts.variant, facts.cudnn, card)
     chip = cards.chips(facts.gpu_name) if facts.gpu_name else None
-    return msgspec.structs.replace(facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn, chip=chip, vendor=None)
+    lacking = next((each for each in facts.installs if coverage.package_lacks(each, max(facts.gpus))), None)
+    return msgspec.structs.replace(
+        facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn, chip=chip, vendor=None, unserved=lacking
+    )
 
 
 def _over(facts: Facts, known: Facts) -> Facts:
