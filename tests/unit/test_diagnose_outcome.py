@@ -216,3 +216,11 @@ def test_a_card_in_a_sentence_is_known() -> None:
     assert [(each.kind, each.read) for each in found.entities] == [("card", True)]
     other = diagnose_text("It fails here. I ran it on an RTX 3090 and it works there\n")
     assert not any(each.read for each in other.entities)
+
+
+@pytest.mark.parametrize("said", ["As soon as I trained, the computer crashed", "NVIDIA GPU DETECTION PROBLEM ON WSL"])
+def test_what_a_person_complains_of_did_not_go_well(said: str) -> None:
+    assert (
+        diagnose_text(f"{said}\nI successfully compiled it.\nSuccessfully installed x-1\n").outcome
+        is LogOutcome.UNKNOWN
+    )

@@ -75,8 +75,8 @@ def tried(command: Command, done: Sequence[str]) -> bool:
     """Whether one of these lines holds all that a command sets, or names what it installs."""
     essential = [f"{name}={value}" for name, value in command.environment.items() if value is not None]
     words = [str(word) for word in command.words if isinstance(word, str) and not word.startswith("-")]
-    if "install" in words:
-        essential += ["install", *words[words.index("install") + 1 :]]
+    asked = words[words.index("install") + 1 :] if "install" in words and words[0] != "rekindle" else []
+    essential += ["install", *asked] if asked else []
     return bool(essential) and any(all(_holds(line, each) for each in essential) for line in done)
 
 
