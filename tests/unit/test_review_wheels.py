@@ -314,3 +314,15 @@ def test_what_hides_the_cards() -> None:
     assert "hides every card" in said(reviewed("export CUDA_VISIBLE_DEVICES=all\n", "a.sh"))["cards-hidden"]
     for value in ("0,1", "-1", '""', "$CARDS"):
         assert "cards-hidden" not in said(reviewed(f"export CUDA_VISIBLE_DEVICES={value}\n", "a.sh"))
+
+
+def test_the_image_of_a_docker_run_is_asked_too() -> None:
+    text = "docker run --gpus all -v $PWD/a:/root/a vllm/vllm-openai:latest --model x/y\n"
+    assert reviewed(text, "a.sh", "T4", "550.54.14").refused
+    assert reviewed(text, "a.sh", "A100", "580.65.06").answered
+
+
+def test_torch_names_one_triton() -> None:
+    text = f"torch==2.6.0+cu118\ntriton==2.1.0\n--extra-index-url {INDEX.split()[1]}/cu118\n"
+    assert "was made for torch 2.1" in said(reviewed(text, "requirements.txt", "RTX 3090"))["package-other-torch"]
+    assert "package-other-torch" not in said(reviewed(text.replace("2.1.0", "3.2.0"), "requirements.txt", "RTX 3090"))

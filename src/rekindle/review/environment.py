@@ -25,7 +25,7 @@ from rekindle.review.document import LISTS
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
-from rekindle.review.trace import Image, Invocation
+from rekindle.review.trace import Image, Invocation, started
 
 _IMAGE = re.compile(
     r"(?:^|/)(?:(?:pytorch|runpod|anibali)/pytorch|pytorch/pytorch-binary)"
@@ -114,11 +114,11 @@ class ScriptEnvironments:
         points: list[tuple[int, Image | Invocation]] = [(image.order, image) for image in self.subject.trace.images]
         points += [(item.order, item) for item in self.subject.trace.invocations]
         for _, point in sorted(points, key=lambda each: each[0]):
-            if isinstance(point, Image):
-                torch = _of_image(point)
-                if torch is not None:
-                    self._states[(point.scope, "")] = [torch]
-            else:
+            image = point if isinstance(point, Image) else started(point)
+            torch = _of_image(image) if image is not None else None
+            if torch is not None:
+                self._states[(point.scope, "" if image is point else str(torch.name))] = [torch]
+            if isinstance(point, Invocation):
                 self._command(point)
 
     def _command(self, item: Invocation) -> None:
@@ -427,10 +427,9 @@ def _by_apt(item: Invocation) -> ScriptTorch | None:
     found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)
     if found is None or item.program not in ("apt", "apt-get", "aptitude") or "install" not in item.arguments:
         return None
-    cuda = found.text.endswith("-cuda")
     question = f"which torch the package `{found.text}` of the distribution is"
     base = ScriptTorch(line=found.line, order=item.order, version=None, kind="other", question=question, by=found.text)
-    return base if cuda else msgspec.structs.replace(base, variant=CPU)
+    return base if found.text.endswith("-cuda") else msgspec.structs.replace(base, variant=CPU)
 
 
 def _of_image(image: Image) -> ScriptTorch | None:
