@@ -12,17 +12,7 @@ from rekindle.core.command import Command, pip
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import (
-    advice,
-    architectures,
-    compilers,
-    coverage,
-    driver_facts,
-    homes,
-    pairs,
-    steps,
-    symbols,
-)
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, steps, symbols
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.overcome import tried
@@ -52,6 +42,11 @@ _INSTALLS = re.compile(r"^(?:pip|rekindle) install\b")
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
 
+# The facts that a step may name.
+_FACTS = (
+    "os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs",
+    "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden",
+)  # fmt: skip
 _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
 
@@ -222,22 +217,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
-    for name in (
-        "os",
-        "torch",
-        "cuda",
-        "python",
-        "toolset",
-        "gpu_name",
-        "jobs",
-        "driver",
-        "toolkit",
-        "status_program",
-        "program",
-        "windows_build",
-        "library_cuda",
-        "hidden",
-    ):
+    for name in _FACTS:
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
