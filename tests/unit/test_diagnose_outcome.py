@@ -195,3 +195,32 @@ def test_a_second_try_that_worked_is_enough_whatever_cmake_asks_python_afterward
     )
     found = diagnose_text(log)
     assert ([cause.label for cause in found.causes], found.outcome) == ([], LogOutcome.NONE)
+
+
+def test_a_traceback_without_its_error_is_said_to_be_cut() -> None:
+    log = """click update, then it shows this error
+Traceback (most recent call last):
+  File "main.py", line 91, in <module>
+    import execution
+  File "model_management.py", line 112, in get_torch_device
+    return torch.device(torch.cuda.current_device())
+"""
+    found = diagnose_text(log)
+    assert "ends inside a traceback" in found.summary
+    assert [line.line for line in found.unexplained] == [5, 6]
+    assert "ends inside" not in diagnose_text(f"{log}ValueError: odd\n").summary
+
+
+def test_a_card_in_a_sentence_is_known() -> None:
+    found = diagnose_text("It is slow. I am also running on a NVIDIA GeForce RTX 2080. Any guidance, it fails?\n")
+    assert [(each.kind, each.read) for each in found.entities] == [("card", True)]
+    other = diagnose_text("It fails here. I ran it on an RTX 3090 and it works there\n")
+    assert not any(each.read for each in other.entities)
+
+
+@pytest.mark.parametrize("said", ["As soon as I trained, the computer crashed", "NVIDIA GPU DETECTION PROBLEM ON WSL"])
+def test_what_a_person_complains_of_did_not_go_well(said: str) -> None:
+    assert (
+        diagnose_text(f"{said}\nI successfully compiled it.\nSuccessfully installed x-1\n").outcome
+        is LogOutcome.UNKNOWN
+    )

@@ -117,6 +117,12 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
         "status_program",
         "windows_build",
         "vendor_hint",
+        "library_cuda",
+        "hidden",
+        "vision_fits",
+        "parties",
+        "parties_torch",
+        "parties_set",
         "triton_windows",
     }
     made = {"said", "log", "target", "cudnn_never", "numpy_older"}

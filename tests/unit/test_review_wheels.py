@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.review.asked import Asked
+from rekindle.review.asked import Asked, told
 from rekindle.review.document import read
 from rekindle.review.remark import Remark
-from rekindle.review.review import review_script
+from rekindle.review.review import Reviewed, review_script
 
 INDEX = "--index-url https://download.pytorch.org/whl"
 RULES = frozenset(
@@ -233,3 +233,96 @@ def test_the_newest_torch_of_the_ordinary_index_leaves_older_cards_out() -> None
         assert "wheel-not-for-the-card" not in ids(text.replace("torch", other), "Dockerfile")
     base = text.replace("python:3.12-slim", "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-devel")
     assert "wheel-not-for-the-card" not in ids(base, "Dockerfile"), "the torch of the image stays"
+
+
+# --- what people's scripts had ---------------------------------------------------------------------------------------
+
+
+def reviewed(text: str, name: str, gpu: str = "", driver: str | None = None, system: str | None = None) -> Reviewed:
+    asked = told([gpu], driver=driver, system=system) if gpu else Asked()
+    return review_script(read(text, name=name), asked)
+
+
+def said(answer: Reviewed) -> dict[str, str]:
+    return {remark.id: f"{remark.found} {remark.why}" for remark in answer.remarks}
+
+
+def test_a_lost_and() -> None:
+    text = "FROM pytorch/pytorch:1.9.0-cuda11.1-cudnn8-devel\nRUN pip install pandas \\\n    pip install seaborn\n"
+    found = said(reviewed(text, "Dockerfile"))
+    assert set(found) == {"lost-and"} and "&& is missing" in found["lost-and"]
+
+
+@pytest.mark.parametrize(("name", "instead"), [("sklearn", "scikit-learn"), ("pytorch", "torch")])
+def test_dead_names(name: str, instead: str) -> None:
+    answer = reviewed(f"pip install {name}\n", "a.sh")
+    assert f"ask for {instead}" in said(answer)["dead-name"]
+    assert answer.remarks[0].corrected == f"pip install {instead}"
+    assert "dead-name" not in said(reviewed(f"conda install {name}\n", "a.sh"))
+
+
+def test_what_stands_behind_a_misspelt_option_is_read_as_it_was_meant() -> None:
+    answer = reviewed(f"pip install torch --inde-url {INDEX.split()[1]}/cu118\n", "a.sh", "RTX 3090", "550.54.14")
+    assert set(said(answer)) == {"option-misspelt"} and answer.questions == ()
+
+
+def test_the_name_of_an_environment_may_be_any() -> None:
+    text = "conda create -n your_env_name python=3.10\nconda activate your_env_name\npip install torch==2.5.1\n"
+    assert "placeholder" not in said(reviewed(text, "a.sh"))
+
+
+def test_torchvision_brings_the_newest_numpy() -> None:
+    text = f"pip install torch==2.0.1 torchvision==0.15.2 {INDEX}/cu118\n"
+    assert "numpy-two" in said(reviewed(text, "a.sh"))
+    assert "numpy-two" not in said(reviewed(f'pip install "numpy<2"\n{text}', "a.sh"))
+    assert "numpy-two" not in said(reviewed(f"pip install torch==2.7.1 torchvision==0.22.1 {INDEX}/cu118\n", "a.sh"))
+
+
+def test_old_ptx_does_not_carry_a_newer_card() -> None:
+    text = f"pip install torch==2.3.1+cu118 {INDEX}/cu118\n"
+    assert reviewed(text, "a.bat", "RTX 5060 Ti", "576.02", "windows").refused
+
+
+def test_the_driver_of_nvidias_monthly_image() -> None:
+    text = "FROM nvcr.io/nvidia/pytorch:23.11-py3\n"
+    answer = reviewed(text, "Dockerfile", "RTX 3090", "470.182.03")
+    assert answer.refused and "is of CUDA 12.0 or newer" in said(answer)["wheel-not-for-the-card"]
+    for gpu, driver in (("RTX 3090", "535.104.05"), ("A100", "470.182.03")):
+        other = reviewed(text, "Dockerfile", gpu, driver)
+        assert not other.refused and not other.answered
+    assert reviewed(text, "Dockerfile", "RTX 5090", "580.65.06").refused
+    assert reviewed(text.replace("23.11", "25.10"), "Dockerfile", "V100", "580.65.06").refused
+
+
+def test_the_image_of_vllm_and_its_options() -> None:
+    text = 'FROM vllm/vllm-openai:latest\nCMD ["--model", "x", "--dtype", "bfloat16"]\n'
+    found = said(reviewed(text, "Dockerfile", "V100", "535.104.05"))
+    assert "is the newest that does" in found["wheel-not-for-the-card"] and "half" in found["flag-not-for-the-card"]
+    assert said(reviewed(text, "Dockerfile", "A100", "580.65.06")) == {}
+    assert not reviewed(text.replace("latest", "v0.2.0"), "Dockerfile", "A100", "580.65.06").answered
+
+
+def test_the_toolkits_that_take_a_whole_list() -> None:
+    text = 'export TORCH_CUDA_ARCH_LIST="3.5;8.0;8.9;9.0+PTX"\npython setup.py install\n'
+    assert any("CUDA 11.8 only" in each for each in reviewed(text, "a.sh", "RTX 3090", "550.54.14").questions)
+
+
+def test_what_hides_the_cards() -> None:
+    run = "docker run -it pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime python train.py\n"
+    assert "without `--gpus`" in said(reviewed(run, "a.sh"))["run-without-cards"]
+    assert said(reviewed(run.replace("-it", "-it --gpus all"), "a.sh")) == {}
+    assert "hides every card" in said(reviewed("export CUDA_VISIBLE_DEVICES=all\n", "a.sh"))["cards-hidden"]
+    for value in ("0,1", "-1", '""', "$CARDS"):
+        assert "cards-hidden" not in said(reviewed(f"export CUDA_VISIBLE_DEVICES={value}\n", "a.sh"))
+
+
+def test_the_image_of_a_docker_run_is_asked_too() -> None:
+    text = "docker run --gpus all -v $PWD/a:/root/a vllm/vllm-openai:latest --model x/y\n"
+    assert reviewed(text, "a.sh", "T4", "550.54.14").refused
+    assert reviewed(text, "a.sh", "A100", "580.65.06").answered
+
+
+def test_torch_names_one_triton() -> None:
+    text = f"torch==2.6.0+cu118\ntriton==2.1.0\n--extra-index-url {INDEX.split()[1]}/cu118\n"
+    assert "was made for torch 2.1" in said(reviewed(text, "requirements.txt", "RTX 3090"))["package-other-torch"]
+    assert "package-other-torch" not in said(reviewed(text.replace("2.1.0", "3.2.0"), "requirements.txt", "RTX 3090"))

@@ -34,18 +34,27 @@ _NAME = re2.compile(
     r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
-_FAMILY = re2.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b")
+# The cards of computing centres are known by a letter and a number alone.
+_CENTRE = (
+    r"(?:T4|L4|L40S?|K[48]0|M[46]0|P(?:4|40|100)|V100S?|A(?:10G?|30|40|100|800)|H(?:20|100|200|800)|B200|GB(?:10|200))"
+)
+_FAMILY = re2.compile(rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson|{_CENTRE})\b")
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
     r"|\bdetected\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
     r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
+    rf"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?{_CENTRE}\b|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
+    r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
 _NOT_HERE = re2.compile(
     r"(?i)(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
     r"[^.;]{0,80}$"
 )
+# "I am running it on an RTX 2080" is that person's own card.
+_OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b[^.;]{0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$")
+_WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
 
 
 def in_line(text: str) -> tuple[Capability, str | None] | None:
@@ -76,7 +85,8 @@ def unread(text: str) -> list[str]:
         return [_PCI.search(text).group(1)]
     if not _FAMILY.search(text) or not _HERE.search(text):
         return []
-    return [match.group(1) for match in _NAME.finditer(text) if _FAMILY.search(match.group(1))][:1]
+    found = (match.group(1) for match in _NAME.finditer(text) if _FAMILY.search(match.group(1)))
+    return [name for name in found if not _cards(name)][:1]
 
 
 def named(text: str) -> tuple[Capability, str] | None:
@@ -84,7 +94,9 @@ def named(text: str) -> tuple[Capability, str] | None:
         return None
     for match in _NAME.finditer(text):
         spelled = match.group(1)
-        if _FAMILY.search(spelled) and not _NOT_HERE.search(text[: match.start()]):
+        before = text[: match.start()]
+        own = _OWN.search(before) and not _WORKS.search(text)
+        if _FAMILY.search(spelled) and (own or not _NOT_HERE.search(before)):
             capability = _capability(spelled)
             if capability is not None:
                 return capability, spelled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rekindle.compat import package
 from rekindle.compat.gpu_code import served
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import any_code
@@ -48,6 +49,12 @@ def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: 
         return None
     served = cudnn.serves(version, card)
     return None if served is None else not served
+
+
+def package_lacks(asked: str, card: Capability) -> bool:
+    """`asked` as pip takes it: `flash-attn==2.7.3`."""
+    name, _, version = asked.partition("==")
+    return isinstance(package.runs_on(name, Version.find(version), card), Clash)
 
 
 def _main(offer: offers.Offer, card: Capability) -> Coverage:

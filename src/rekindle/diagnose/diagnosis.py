@@ -25,7 +25,7 @@ from rekindle.diagnose.expressions import LONGEST
 from rekindle.diagnose.facts import Entity, Facts, gather
 from rekindle.diagnose.match import matches
 from rekindle.diagnose.outcome import Ending, judge, next_steps
-from rekindle.diagnose.overcome import passed_tests, tried_again
+from rekindle.diagnose.overcome import attempts, passed_tests, tried_again
 from rekindle.diagnose.rank import RankedCause, ranked
 from rekindle.diagnose.scan import BLOCK, KeptLines, scan, unwrapped
 from rekindle.diagnose.text import is_binary
@@ -45,9 +45,10 @@ _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
-    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker", "names_torch", "portable"}
-    | {"uv", "conda", "importing_torch", "amd", "memory_free", "image", "status_program", "program", "jetson"}
-    | {"chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
+    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker"}
+    | {"names_torch", "portable", "uv", "conda", "importing_torch", "amd", "memory_free", "image"}
+    | {"status_program", "program", "jetson", "chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
+    | {"nvidia_torch", "frozen", "library_cuda", "without_gpus", "installs", "demands", "unserved"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
@@ -90,7 +91,10 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     events = tuple(passed_tests(read(kept.lines)))
     facts, entities = gather(((event.number, event.text) for event in events), known)
     pairs = judged(facts)
+    ending = judge(events)
     order = ranked(matches(events, facts), events, pairs)
+    if not order and ending.outcome is not LogOutcome.NONE:
+        order = ranked(matches(events, facts, warned=True), events, pairs)
     if order and tried_again(events, _failures(events, order)):
         order = []
     wrappers = [event for event in events if event.kind is LineKind.WRAPPER and event.hit]
@@ -98,7 +102,6 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     if facts.gpus:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
-    ending = judge(events)
     if ending.outcome is not LogOutcome.NONE:
         causes = _with_patches(causes, events) or _by_facts(pairs, entities, ending, facts)
     if causes:
@@ -140,7 +143,7 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
-    remedy, *more = fix.write(row, fields, facts)
+    remedy, *more = fix.write(row, fields, facts, attempts(events))
     gone = _really_missing(fields["dll"]) if "dll" in fields else ()
     if gone:
         remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
@@ -192,7 +195,10 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     row = signatures.cause(clash.label) if clash else None
     if clash is None or row is None or not ending.lines:
         return ()
-    remedy, *more = fix.write(row, {"said": ""}, facts)
+    fields = {"said": ""} | (
+        {"package": facts.unserved} if facts.unserved and row.id == "gpu_too_old_for_kernel" else {}
+    )
+    remedy, *more = fix.write(row, fields, facts)
     shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
     return (
         Cause(

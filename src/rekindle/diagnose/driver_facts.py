@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rekindle.compat import driver_card, driver_cuda
+from rekindle.compat import driver_card, driver_cuda, torch_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
@@ -111,21 +111,25 @@ def _said(number: str, facts: Facts) -> dict[str, str]:
     if cuda is None:
         return {}
     major = cuda.partition(".")[0]
-    lines = [
-        (release.newest, variant.name)
-        for release in releases.torch_releases()
-        for variant in release.variants
-        if variant.cuda.major == int(major)
-        if not _lacks(release.newest, variant.name, facts)
-    ]
-    if not lines:
+    every = {each.name: each.cuda for release in releases.torch_releases() for each in release.variants}
+    lines = {name: _newest_of(name, facts) for name, each in every.items() if each.major == int(major)}
+    found = [(Version(torch), name) for name, torch in lines.items() if torch]
+    if not found:
         return {}
-    torch, name = lines[-1]
+    torch, name = max(found)
     return {
         "driver_said": cuda,
         "driver_said_major": major,
-        "driver_lines": f"the newest is torch {torch} of `--index-url {index_of(name)}`",
+        "driver_lines": f"the newest{f' for Python {facts.python}' if facts.python else ''} is torch {torch} of "
+        f"`--index-url {index_of(name)}`",
     }
+
+
+def _newest_of(line: str, facts: Facts) -> str | None:
+    """The newest torch of a line that has wheels for the Python of the log, and code for its card."""
+    return torch_cuda.taken(
+        lambda torch: not _lacks(torch, line, facts), line=line, python=facts.python, system=facts.os or "linux"
+    )
 
 
 def _lacks(torch: object, variant: str, facts: Facts) -> bool:

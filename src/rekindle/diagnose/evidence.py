@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rekindle.compat import companion, driver_card, driver_cuda, host_compiler, toolkit_card
+from rekindle.compat import companion, driver_card, driver_cuda, host_compiler, package, toolkit_card
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.diagnose.driver_facts import version_of
@@ -51,6 +51,13 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
         yield _said(
             f"{torch} and card", clash if facts.torch_lacks_card else Fits(), "torch_lacks_gpu_arch", alone=True
         )
+    if facts.variant == "cpu" and (card or facts.smi):
+        clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
+        yield _said(f"{torch} and card", clash, "torch_cpu_only")
+    if facts.unserved:
+        name, _, version = facts.unserved.partition("==")
+        answer = package.runs_on(name, Version.find(version), max(facts.gpus))
+        yield _said(f"{name} and card", answer, "gpu_too_old_for_kernel", alone=True)
     if card and cuda:
         answer = toolkit_card.compiles(cuda, card, name)
         yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc")

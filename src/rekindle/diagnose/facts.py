@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat import container
+from rekindle.compat.judgement import Clash
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.diagnose import cards, coverage
@@ -105,6 +107,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None = None
     """A program with requirements of its own, as ComfyUI."""
     jetson: bool | None = None
+    nvidia_torch: bool | None = None
+    """The torch is NVIDIA's own build, of a Jetson or a container: no wheel of an index goes with it."""
+    frozen: bool | None = None
+    """A program that carries its Python inside: pip does not reach it."""
+    installs: tuple[str, ...] = ()
+    """What the `pip install` lines of the text ask for."""
+    unserved: str | None = None
+    """One of them that has no code for the card."""
+    demands: tuple[str, ...] = ()
+    """Packages that pip says want another torch: `xformers 0.0.16 1.13.1`."""
+    hidden: str | None = None
+    """What CUDA_VISIBLE_DEVICES is set to, where that shows no card."""
+    without_gpus: bool | None = None
+    """Every `docker run` of the text leaves the cards out."""
+    library_cuda: str | None = None
+    """The major CUDA of a library that the program asks for, as the 11 of `cublas64_11.dll`."""
     situation: Situation | None = None
     """All of a recorded machine, for the resolver."""
 
@@ -119,6 +137,7 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 4_000
+_MOST = 60
 # The name of a file somewhere else is not what is installed.
 _ADDRESS = re2.compile(r"https?://\S+\.whl\S*")
 # A path of PyTorch's index looks like one of Linux.
@@ -192,10 +211,13 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
         entities.setdefault((kind, value), Entity(kind=kind, value=value, line=line, read=read))
 
     for number, text in lines:
+        of_windows = False
         for row, pattern in _in(text):
             name = row.name
             if name in systems:
-                systems[name] += name == "windows" or _INDEX_PATH not in text
+                # A line of Windows may name a `.so` besides.
+                of_windows = of_windows or name == "windows"
+                systems[name] += name == "windows" or not (of_windows or _INDEX_PATH in text)
             elif name == "card":
                 card = cards.in_line(text)
                 if card is not None:
@@ -204,6 +226,14 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                     note("card", f"{card[1]} ({card[0]})" if card[1] else card[0].sm, number)
                 for word in cards.unread(text) if card is None else ():
                     note("card", word, number, read=False)
+            elif name == "without_gpus":
+                words = pattern.search(text).group(1).split()
+                found[name] = found.get(name, True) and isinstance(container.gets_cards(words), Clash)
+            elif name == "installs":
+                words = pattern.search(text).group(1).split()
+                found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
+            elif name == "demands":
+                found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
             else:
                 told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
                 if name not in found:
@@ -247,6 +277,8 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {name: f"3.{value}"}
     if name == "cl":
         return {"studio_year": _STUDIO_OF[value]} if value in _STUDIO_OF else {}
+    if name == "hidden":
+        return {name: value} if isinstance(container.shows_cards(value), Clash) else {}
     if name == "bits":
         return {name: int(value)}
     if name == "status":
@@ -267,7 +299,10 @@ def _covered(facts: Facts) -> Facts:
     lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, card) if facts.torch else None
     cudnn = coverage.cudnn_lacks(facts.torch, facts.variant, facts.cudnn, card)
     chip = cards.chips(facts.gpu_name) if facts.gpu_name else None
-    return msgspec.structs.replace(facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn, chip=chip, vendor=None)
+    lacking = next((each for each in facts.installs if coverage.package_lacks(each, max(facts.gpus))), None)
+    return msgspec.structs.replace(
+        facts, torch_lacks_card=lacks, cudnn_lacks_card=cudnn, chip=chip, vendor=None, unserved=lacking
+    )
 
 
 def _over(facts: Facts, known: Facts) -> Facts:

@@ -12,19 +12,10 @@ from rekindle.core.command import Command, pip
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import (
-    advice,
-    architectures,
-    compilers,
-    coverage,
-    driver_facts,
-    homes,
-    pairs,
-    steps,
-    symbols,
-)
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, steps, symbols
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.overcome import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import host_compilers
@@ -45,11 +36,17 @@ _CUDNN_ON_PIP = ("8", "9")
 _LOAD_VCVARS = r'call "%VCINSTALLDIR%Auxiliary\Build\vcvars64.bat"'
 # A wheel of PyTorch's own index, which are for the cards of NVIDIA in PCs and servers; and what Rekindle installs.
 _CUDA_BUILD = re.compile(r"whl/cu|/cu1\d\d`|rekindle install --torch|\{cuda_lines\}|torch-cuda")
-_OUR_BUILD = re.compile(r"^rekindle (?:install|plan|extension)\b")
+_OUR_BUILD = re.compile(r"^rekindle (?:install|plan)\b")
+_INSTALLS = re.compile(r"^(?:pip|rekindle) install\b")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
 
 
+# The facts that a step may name.
+_FACTS = (
+    "os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs",
+    "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden",
+)  # fmt: skip
 _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
 
@@ -58,8 +55,11 @@ _WHO = ("owner", "failing", "module", "package")
 MOST_WORDS = 60
 
 
-def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> tuple[Fix, ...]:
-    """The thing to do first, then what else may help: every step that can be filled and fits the system."""
+def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequence[str] = ()) -> tuple[Fix, ...]:
+    """The thing to do first, then what else may help: every step that can be filled and fits the system.
+
+    `done` are the lines that say what was tried: such a step is none, while there is another.
+    """
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
@@ -70,6 +70,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> tuple[Fix
     world = _world(fields, values, facts)
     facts = driver_facts.known(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and (step.when is None or holds(step.when, world))]
+    fitting, vain = _untried(fitting, values, facts, done)
     fitting = [step for step in fitting if step.instead] or fitting
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
@@ -80,7 +81,23 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts) -> tuple[Fix
         merged[step.text] = (*merged.get(step.text, ()), *step.commands)
     steps = [Fix(text=text, commands=tuple(dict.fromkeys(commands))) for text, commands in merged.items()]
     first, *more = _apart(steps) or [Fix(text="")]
+    if vain:
+        first = msgspec.structs.replace(first, text=f"`{vain}` was tried, the text says. {first.text}".rstrip())
     return (msgspec.structs.replace(first, mechanical=bool(of_cause(cause.id))), *more)
+
+
+def _untried(
+    steps: list[FixStep], values: Mapping[str, str], facts: Facts, done: Sequence[str]
+) -> tuple[list[FixStep], str]:
+    """Without the steps whose command was tried, and the first of those; all of them where nothing else is left."""
+    made = [_fill(step, values, facts) for step in steps] if done else []
+    vain = {index: made.commands[0] for index, made in enumerate(made) if made and _in_vain(made, done)}
+    left = [step for index, step in enumerate(steps) if index not in vain]
+    return left or steps, str(next(iter(vain.values()), ""))
+
+
+def _in_vain(fix: Fix, done: Sequence[str]) -> bool:
+    return bool(fix.commands) and tried(fix.commands[0], done)
 
 
 def _apart(steps: list[Fix]) -> list[Fix]:
@@ -155,10 +172,12 @@ def _world(fields: Mapping[str, str], values: Mapping[str, str], facts: Facts) -
 
 
 def _fits(step: FixStep, facts: Facts) -> bool:
-    """A step of another system is none; nor is a CUDA build of PyTorch where the machine cannot run one."""
-    if (facts.vendor or facts.jetson) and _CUDA_BUILD.search(_template(step)):
+    """A step of another system is none; nor is a CUDA build of PyTorch where it cannot run, or pip where it is not."""
+    if (facts.vendor or facts.jetson or facts.nvidia_torch) and _CUDA_BUILD.search(_template(step)):
         return False
-    if facts.vendor and (step.plan or _OUR_BUILD.search(step.command or "")):
+    if (facts.vendor or facts.nvidia_torch) and (step.plan or _OUR_BUILD.search(step.command or "")):
+        return False
+    if facts.frozen and (step.plan or _INSTALLS.search(step.command or "")):
         return False
     return step.os is None or facts.os is None or step.os == facts.os
 
@@ -198,20 +217,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
-    for name in (
-        "os",
-        "torch",
-        "cuda",
-        "python",
-        "toolset",
-        "gpu_name",
-        "jobs",
-        "driver",
-        "toolkit",
-        "status_program",
-        "program",
-        "windows_build",
-    ):
+    for name in _FACTS:
         value = getattr(facts, name)
         if value is not None:
             values[name] = str(value)
@@ -238,9 +244,9 @@ def _folders(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _cudnn_package(facts: Facts) -> dict[str, str]:
-    """By the torch that is there, else by the toolkit; 12 is what most have. There is none for a CUDA before 11."""
+    """By the libraries that are asked for, the torch that is there, or the toolkit; there is none before CUDA 11."""
     line = CudaLine.parse(facts.variant)
-    cuda = line.cuda if line else Version(facts.cuda or "12")
+    cuda = Version(facts.library_cuda) if facts.library_cuda else line.cuda if line else Version(facts.cuda or "12")
     return {"cudnn_package": f"nvidia-cudnn-cu{cuda.major}"} if cuda.major >= 11 else {}
 
 

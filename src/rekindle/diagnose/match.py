@@ -19,6 +19,8 @@ from rekindle.knowledge.tables import cached
 _SILENT = frozenset({LineKind.COMMAND, LineKind.QUOTE, LineKind.PROGRESS, LineKind.SUCCESS, LineKind.GOING})
 _GUARDED = frozenset({LineKind.WARNING, LineKind.PROBE, LineKind.WRAPPER})
 _LONGEST = 8_000
+# From this weight on a message has few other causes.
+SPECIFIC = 75
 _CUT, _NARROW, _FRAMES = 48, 32, 40
 _FRAME = re2.compile(
     r"""^File "?[^"]*(?:site|dist)-packages[/\\]([\w-]+)"""
@@ -76,8 +78,11 @@ def compiled(pattern: str) -> re2._Regexp:
     return re2.compile(pattern)
 
 
-def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
-    """Every signature that holds anywhere, each at the first event of each job that shows it."""
+def matches(events: Sequence[Event], facts: Facts, *, warned: bool = False) -> list[SignatureMatch]:
+    """Every signature that holds anywhere, each at the first event of each job that shows it.
+
+    `warned`: a warning of Python counts like any line, where the message has one cause only.
+    """
     held: dict[tuple[str, str], bool] = {}
     world = World(fields={}, values={}, facts=facts_of(facts))
     found: list[SignatureMatch] = []
@@ -87,7 +92,7 @@ def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
             continue
         text, found_here = _spoken(events, index)
         for row, signature in found_here:
-            if event.kind in _GUARDED and not signature.warns:
+            if event.kind in _GUARDED and not (signature.warns or (warned and _plain_warning(event, signature))):
                 continue
             key = (row.id, signature.id, event.job)
             if key in seen or (signature.when and not holds(signature.when, world)):
@@ -99,6 +104,11 @@ def matches(events: Sequence[Event], facts: Facts) -> list[SignatureMatch]:
             fields.setdefault("failing", failing_module(events, index))
             found.append(SignatureMatch(cause=row, signature=signature, event=event, index=index, fields=fields))
     return [_by_vendor(match) for match in found] if facts.vendor else found
+
+
+def _plain_warning(event: Event, signature: LogSignature) -> bool:
+    told = event.kind is LineKind.WARNING and event.tool == "python" and "Warning: " in event.text
+    return told and signature.weight >= SPECIFIC and not signature.vague
 
 
 def _by_vendor(match: SignatureMatch) -> SignatureMatch:

@@ -39,6 +39,9 @@ _SMI = "nvidia-smi"
 _OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d ")
 
 
+CUT = "The log ends inside a traceback: the line with the error is missing"
+
+
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What can be said without a cause. `lines` are the ones that look most like a failure."""
 
@@ -60,11 +63,25 @@ def judge(events: Sequence[Event]) -> Ending:
         return Ending(outcome=LogOutcome.NONE, summary="Nothing here failed")
     if well and not done and not last and _goes_on(spoken):
         return Ending(outcome=LogOutcome.NONE, summary="Nothing has failed so far; the log ends before the work does")
+    cut = _cut(spoken)
+    if cut:
+        return Ending(outcome=LogOutcome.UNKNOWN, summary=CUT, lines=tuple(cut))
     return Ending(
         outcome=LogOutcome.UNKNOWN,
         summary="No failure that I recognise",
         lines=tuple(_most_like_a_failure(spoken, [*errors, *reports])),
     )
+
+
+def _cut(spoken: Sequence[Event]) -> list[Event]:
+    """The last frame of a traceback that ends the log without its error, which stands at the margin."""
+    begun = max((at for at, event in enumerate(spoken) if event.text.startswith("Traceback (most")), default=None)
+    frames = list(spoken[begun + 1 :]) if begun is not None else []
+    margin = len(spoken[begun].raw) - len(spoken[begun].raw.lstrip()) if begun is not None else 0
+    if not frames or any(len(event.raw) - len(event.raw.lstrip()) <= margin for event in frames):
+        return []
+    last = max((at for at, event in enumerate(frames) if event.text.startswith("File ")), default=0)
+    return frames[last:]
 
 
 def complained(events: Sequence[Event]) -> bool:

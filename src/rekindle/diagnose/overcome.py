@@ -1,4 +1,4 @@
-"""Failures that the log itself overcomes: a passing test run that prints errors, a second try that worked."""
+"""What the log itself overcomes, or tried in vain: a passing test run that prints errors, a second try, a remedy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rekindle.core.command import Command
 from rekindle.core.regex import re2
 from rekindle.diagnose.events import Event, LineKind
 
@@ -23,6 +24,15 @@ _TRIED = re2.compile(
     r"|^(?i:retry(?:ing)? (?:attempt|with|the)|trying again|attempt [2-9])"
 )
 _SOON = 400
+# What somebody did, and what somebody only advises.
+_ATTEMPT = re2.compile(r"\b[A-Z][A-Z0-9_]{4,}=\S|\binstall ")
+_DID = re2.compile(
+    r"(?i)\b(?:tried|even (?:with|when|if|after)|already|I (?:have |had |also )?(?:set|added|ran|used|installed)|still"
+    r"|after (?:setting|running|installing|adding))\b|^\W*export |[$#>] ?\w"
+)
+_ADVISES = re2.compile(
+    r"(?i)\b(?:please|try|should|could|can|need|consider|recommend\w*|may|might|solution|instead|suggest\w*|hint)\b"
+)
 
 
 def passed_tests(events: Sequence[Event]) -> list[Event]:
@@ -50,3 +60,26 @@ def tried_again(events: Sequence[Event], failures: Sequence[int]) -> bool:
         return False
     # Other work may end well long after: what counts is the first success that follows the second try.
     return any(event.kind is LineKind.SUCCESS and again < event.number <= again + _SOON for event in events)
+
+
+def attempts(events: Sequence[Event]) -> tuple[str, ...]:
+    """The lines in which somebody says, or shows, what they set or installed."""
+    return tuple(event.raw for event in events if _ATTEMPT.search(event.raw) and _was_done(event))
+
+
+def _was_done(event: Event) -> bool:
+    return event.kind is not LineKind.ERROR and bool(_DID.search(event.raw) or not _ADVISES.search(event.raw))
+
+
+def tried(command: Command, done: Sequence[str]) -> bool:
+    """Whether one of these lines holds all that a command sets, or names what it installs."""
+    essential = [f"{name}={value}" for name, value in command.environment.items() if value is not None]
+    words = [str(word) for word in command.words if isinstance(word, str) and not word.startswith("-")]
+    asked = words[words.index("install") + 1 :] if "install" in words and words[0] != "rekindle" else []
+    essential += ["install", *asked] if asked else []
+    return bool(essential) and any(all(_holds(line, each) for each in essential) for line in done)
+
+
+def _holds(line: str, word: str) -> bool:
+    at = line.find(word)
+    return at >= 0 and not line[at + len(word) : at + len(word) + 1].isalnum()

@@ -34,6 +34,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         fitting = release_for(fields["companion"], fields["have_torch"])
         if fitting:
             found["companion_fits"] = fitting
+    found |= _parties(facts.demands)
     early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
     if early is not None:
         found["early_cuda"] = str(early)
@@ -41,11 +42,24 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return found | ({"index_story": story} if story else {})
 
 
+def _parties(demands: Sequence[str]) -> dict[str, str]:
+    """Packages that pin different releases of torch, and the set of the one that is no companion's."""
+    asked = {name: (version, torch) for name, version, torch in (each.split() for each in demands)}
+    others = [torch for name, (_, torch) in asked.items() if name not in companions.PROJECTS]
+    if len({torch for _, torch in asked.values()}) < 2 or not others:
+        return {}
+    said = [f"{name} {version} wants {torch}" for name, (version, torch) in asked.items()]
+    fitting = [(name, release_for(name, others[0])) for name in asked if name in companions.PROJECTS]
+    wanted = [f"torch=={others[0]}", *(f"{name}=={version}" for name, version in fitting if version)]
+    return {"parties": _listed(said), "parties_torch": others[0], "parties_set": " ".join(wanted)}
+
+
 def _belonging(torch: str) -> dict[str, str]:
     """The versions that go with a torch whose CUDA line is not known."""
     wanted = [(project, release_for(project, torch)) for project in companions.PROJECTS]
     named = [f"{project} {version}" for project, version in wanted if version]
-    return {"belonging": " and ".join(named)} if named else {}
+    vision = release_for("torchvision", torch)
+    return ({"belonging": " and ".join(named)} if named else {}) | ({"vision_fits": vision} if vision else {})
 
 
 def _pairing() -> str:

@@ -10,12 +10,10 @@ import msgspec
 from rekindle.diagnose.answer import LIKELY, POSSIBLE, VERY_LIKELY, LogOutcome
 from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.evidence import Judged
-from rekindle.diagnose.match import SignatureMatch
+from rekindle.diagnose.match import SPECIFIC, SignatureMatch
 from rekindle.diagnose.outcome import complained, judge
 
 _FAINT = 15
-# From here on a message has few other causes.
-_SPECIFIC = 75
 # A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
 _COMPILING = re.compile(
     r"\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|inl)(?:\(\d+(?:,\d+)?\)\s?|(?::\d+){1,2}): (?:fatal )?error"
@@ -61,8 +59,8 @@ def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequenc
         return entry
     errors = [event.number for event in events if event.kind is LineKind.ERROR]
     first = entry.first
-    last = first.event.kind is LineKind.ERROR and first.event.number >= max(errors, default=0)
-    last = last and first.signature.weight >= _SPECIFIC
+    told = first.event.kind is LineKind.ERROR or (first.event.kind is LineKind.WARNING and first.signature.warns)
+    last = told and first.event.number >= max(errors, default=0) and first.signature.weight >= SPECIFIC
     return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
 
 
@@ -81,7 +79,8 @@ def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCau
     """`agreed`: the things that the log names clash in just this way."""
     best = sorted(matches, key=lambda match: (-match.signature.weight, match.event.number))
     distinct = len({match.signature.id for match in matches})
-    plain = not best[0].signature.vague and best[0].event.kind is not LineKind.WARNING
+    told = best[0].event.kind is not LineKind.WARNING or best[0].signature.weight >= SPECIFIC
+    plain = not best[0].signature.vague and told
     twice = distinct > 1 and plain
     return RankedCause(
         label=label,

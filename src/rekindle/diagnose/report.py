@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rekindle.core.console import paint, wrap
 from rekindle.core.findings import Fix
 from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.diagnose.outcome import CUT
 
 _SHOWN_LINES = 4
 _FOLLOWING = 6
@@ -125,6 +126,8 @@ def _relation(cause: Cause, roots: Sequence[Cause]) -> str:
 
 
 def _unknown(diagnosis: Diagnosis) -> str:
+    if diagnosis.summary == CUT:
+        return "What failed stands below the last of these lines, and was not copied: add it, and ask again."
     if diagnosis.wrappers:
         return (
             "The log reports a failure, but not one that Rekindle knows. These lines look most like it; read what "

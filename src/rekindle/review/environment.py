@@ -25,14 +25,14 @@ from rekindle.review.document import LISTS
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
-from rekindle.review.trace import Image, Invocation
+from rekindle.review.trace import Image, Invocation, started
 
 _IMAGE = re.compile(
-    r"(?:^|/)(?:pytorch/pytorch|runpod/pytorch|anibali/pytorch|pytorch/pytorch-binary)"
+    r"(?:^|/)(?:(?:pytorch|runpod|anibali)/pytorch|pytorch/pytorch-binary)"
     r":v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\S*?-cu(?:da)?-?(\d{2}(?:\.?\d))"
 )
-_PLAIN_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch:(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)?")
-_OTHERS_IMAGE = re.compile(r"nvcr\.io/nvidia/(?:l4t-)?pytorch:|l4t-pytorch|/pytorch-(?:training|inference)|pytorch")
+_PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
+_PLAIN_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch:(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
 _WHEEL = re.compile(
     r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
 )
@@ -44,7 +44,7 @@ _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EX
 class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
     """The torch of an environment. `version` None: not known, and `question` says what is not.
 
-    `kind`: wheel, conda (PyTorch's channel), conda-forge, image, or other for a build of somebody else.
+    `kind`: wheel, conda (PyTorch's channel), conda-forge, image, program (its own image), or other: somebody else's.
     """
 
     line: int
@@ -114,11 +114,11 @@ class ScriptEnvironments:
         points: list[tuple[int, Image | Invocation]] = [(image.order, image) for image in self.subject.trace.images]
         points += [(item.order, item) for item in self.subject.trace.invocations]
         for _, point in sorted(points, key=lambda each: each[0]):
-            if isinstance(point, Image):
-                torch = _of_image(point)
-                if torch is not None:
-                    self._states[(point.scope, "")] = [torch]
-            else:
+            image = point if isinstance(point, Image) else started(point)
+            torch = _of_image(image) if image is not None else None
+            if torch is not None:
+                self._states[(point.scope, "" if image is point else str(torch.name))] = [torch]
+            if isinstance(point, Invocation):
                 self._command(point)
 
     def _command(self, item: Invocation) -> None:
@@ -427,10 +427,9 @@ def _by_apt(item: Invocation) -> ScriptTorch | None:
     found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)
     if found is None or item.program not in ("apt", "apt-get", "aptitude") or "install" not in item.arguments:
         return None
-    cuda = found.text.endswith("-cuda")
     question = f"which torch the package `{found.text}` of the distribution is"
     base = ScriptTorch(line=found.line, order=item.order, version=None, kind="other", question=question, by=found.text)
-    return base if cuda else msgspec.structs.replace(base, variant=CPU)
+    return base if found.text.endswith("-cuda") else msgspec.structs.replace(base, variant=CPU)
 
 
 def _of_image(image: Image) -> ScriptTorch | None:
@@ -442,12 +441,12 @@ def _of_image(image: Image) -> ScriptTorch | None:
     if match:
         return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))
     plain = _PLAIN_IMAGE.search(image.name)
-    if plain and plain[1]:
+    if plain:
         return msgspec.structs.replace(base, version=plain[1], question=f"which CUDA is in `{image.name[:80]}`")
-    if plain or _OTHERS_IMAGE.search(image.name):
-        words = f"which torch is in the image `{image.name[:80]}`"
-        return msgspec.structs.replace(base, kind="other", question=words)
-    return None
+    kind = "program" if _PROGRAM_IMAGE.search(image.name) else "other"
+    words = f"which torch is in the image `{image.name[:80]}`"
+    known = kind == "program" or "pytorch" in image.name
+    return msgspec.structs.replace(base, kind=kind, question=words) if known else None
 
 
 def _entered(item: Invocation) -> str | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rekindle.compat import driver_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
-from rekindle.compat.toolkit_card import compiles
+from rekindle.compat.toolkit_card import able_toolkits, compiles
 from rekindle.compat.torch_cuda import CPU, any_code
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.builds import programs
+from rekindle.knowledge.cuda.toolkits import toolkits
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
@@ -24,6 +27,7 @@ from rekindle.review.rules import architecture
 from rekindle.review.subject import Subject
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import window_of
+from rekindle.stack.programs import for_program
 from rekindle.stack.rules import Effect
 from rekindle.stack.situation import Situation, Wish
 
@@ -89,6 +93,8 @@ def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
         maker = "AMD" if torch.variant.startswith("rocm") else "Intel"
         sentence = f"{torch.spoken} is for the GPUs of {maker}: it has no code for NVIDIA's"
         return Clash(sentence=sentence, source="download.pytorch.org")
+    if torch.kind == "program":
+        return _program(torch, situation)
     found = [] if torch.kind == "other" or torch.version is None else _offers(torch, situation)
     if not found:
         return _otherwise(torch, situation)
@@ -124,9 +130,26 @@ def _considered(offer: offers.Offer, situation: Situation) -> Judgement:
     sure = [each for each in fatal if each.rule not in _UNKNOWN]
     if sure:
         return Clash(sentence=sure[0].sentence, source=sure[0].source)
+    if fatal and _only_old_ptx(offer):
+        words = f"{offer.label} reaches a card newer than its CUDA only through PTX for {_OLD_PTX} or older, in which"
+        return Clash(sentence=f"{words} torch's own kernels stop: it does not run there", source=_OLD_PTX_SEEN)
     if fatal or route is None:
         return Unknown(missing=fatal[0].sentence if fatal else f"what {offer.label} holds")
     return Fits(loses=tuple(each.sentence for each in broken if each.kind is Effect.COSTS))
+
+
+_OLD_PTX = Capability.parse("5.0")
+_OLD_PTX_SEEN = (
+    "TMElyralab/MuseTalk issue 375 (FATAL: this function is for sm80, but was built for sm370); RVC-Boss/GPT-SoVITS "
+    "issues 2205 and 2478"
+)
+
+
+def _only_old_ptx(offer: offers.Offer) -> bool:
+    """The Windows wheels of CUDA 11 carry PTX of compute_37 alone."""
+    targets = [Target.parse(each) for code in offer.code for each in code.targets]
+    ptx = [each.capability for each in targets if each.ptx]
+    return bool(ptx) and max(ptx) <= _OLD_PTX
 
 
 def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
@@ -135,6 +158,9 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
         answer = _early(torch, card) or any_code(torch.version, torch.variant, card)
         if isinstance(answer, Clash):
             return answer
+    monthly = _monthly(torch.name or "", situation)
+    if monthly is not None:
+        return monthly
     image = next((row for row in projects.images() if row.tag == torch.name), None)
     if image is not None:
         lacking = next((card for card in situation.capabilities if not image.serves(card)), None)
@@ -145,6 +171,51 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
     if answers and all(isinstance(each, Fits) for each in answers):
         return Fits()
     return Unknown(missing=torch.question or f"what {torch.spoken} holds is not in the tables")
+
+
+def _program(torch: ScriptTorch, situation: Situation) -> Judgement:
+    """The release of vLLM in its own image, as `plan --for` answers it. A row stands for those before it, too."""
+    tag = (torch.name or "").rpartition(":")[2] if ":" in (torch.name or "") else "latest"
+    rows = programs.releases("vllm")
+    asked = Version.find(rows[0].version if tag == "latest" else tag)
+    known = [(number, each) for each in reversed(rows) if (number := Version.find(each.version))]
+    row = next((each for number, each in known if asked is not None and number >= asked), None)
+    answer = for_program("vllm", situation)
+    against = next((each for each in answer.too_new if row and each.version == row.version), None)
+    if against is not None:
+        other = f"; {answer.version} is the newest that does" if answer.version else ""
+        return Clash(sentence=f"`{torch.name}` does not run here: {against.reason}{other}", source=against.source)
+    if row is not None and row.version == answer.version:
+        return Fits()
+    return Unknown(missing=f"whether `{torch.name}` runs on the card; of vLLM {answer.version} it is known")
+
+
+_MONTH = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d\.\d\d)")
+# NVIDIA's forward compatibility takes older drivers, and is not for these.
+_NO_CENTRE = re.compile(r"GeForce|TITAN")
+
+
+def _monthly(name: str, situation: Situation) -> Clash | None:
+    """NVIDIA's image of a month, by the rows around it: their CUDA and their oldest card only grow."""
+    asked = _MONTH.match(name)
+    months = {found[1]: row for row in projects.images() if (found := _MONTH.match(row.tag))}
+    before = [months[month] for month in sorted(months) if asked and month <= asked[1]]
+    after = [months[month] for month in sorted(months) if asked and month > asked[1]]
+    if not before:
+        return None
+    least, driver = before[-1], situation.driven_by
+    answer = driver_cuda.runs(driver, least.cuda) if driver is not None else None
+    for card in situation.cards:
+        if isinstance(answer, Clash) and _NO_CENTRE.search(card.name):
+            sentence = f"`{name}` is of CUDA {least.cuda} or newer, and {answer.sentence}"
+            return Clash(sentence=f"{sentence}; its forward compatibility is not for {card.name}", source=least.source)
+        if least.oldest is not None and max(card.capabilities) < least.oldest:
+            return Clash(sentence=f"`{name}` has no code for cards older than {least.oldest}", source=least.source)
+        first = min((able_toolkits(each)[0] for each in card.capabilities if able_toolkits(each)), default=None)
+        if after and first is not None and first > after[0].cuda:
+            sentence = f"`{name}` is older than CUDA {first}, the first that compiles for {card.name}"
+            return Clash(sentence=sentence, source=after[0].source)
+    return None
 
 
 @cached
@@ -180,6 +251,18 @@ def better(torch: ScriptTorch, situation: Situation) -> str:
     return ""
 
 
+def _taking(archs: Sequence[str]) -> str:
+    """The toolkits of the tables that compile for all of a list, as the end of a question."""
+    cards = [Capability.parse(each) for each in archs if each.startswith("sm_")]
+    able = set.intersection(*(set(able_toolkits(card)) for card in cards)) if cards else set()
+    if not cards or len(able) == len(toolkits()):
+        return ""
+    if not able:
+        return "; none that is known takes the whole list"
+    first, last = str(min(able)), str(max(able))
+    return f"; the whole list is taken by CUDA {first if first == last else f'{first} to {last}'} only"
+
+
 def questions(subject: Subject) -> Iterator[str]:
     """Each question that the named cards raise and nothing answers."""
     if not subject.gpus:
@@ -191,7 +274,7 @@ def questions(subject: Subject) -> Iterator[str]:
     for step in steps[:1]:
         cuda = subject.cuda_at(step.item)
         if cuda is None:
-            yield f"line {step.line}: which CUDA toolkit compiles {step.name or 'it'}"
+            yield f"line {step.line}: which CUDA toolkit compiles {step.name or 'it'}{_taking(archs)}"
         elif isinstance(compiles(cuda.version, min(subject.gpus), "the card"), Unknown):
             yield f"line {step.line}: what CUDA {cuda.version} compiles for is not in the tables"
         if not archs and subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB):

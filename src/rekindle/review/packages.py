@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 import msgspec
 
@@ -29,7 +30,7 @@ _FLAGS = """
 --no-python-version-warning --keyring-provider --hash --resume-retries --no-compile --reinstall --no-verify-hashes
 --all-extras --no-sources --no-build --exact --help --version --process-dependency-links --build
 """
-PIP_OPTIONS = (*_FLAGS.split(), *sorted(each for each in _VALUED if each.startswith("--")))
+_PIP_OPTIONS = (*_FLAGS.split(), *sorted(each for each in _VALUED if each.startswith("--")))
 _INDEXES = frozenset(
     {"-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links", "--source"}
 )
@@ -44,6 +45,13 @@ _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(
 def plain_name(text: str) -> str:
     """A package's name in the one spelling that the index compares."""
     return re.sub(r"[-_.]+", "-", text).lower()
+
+
+def option_meant(name: str) -> str:
+    """`--index-url` for `--inde-url`, at which pip stops: what the rest of the line means is read with it."""
+    if not name.startswith("--") or any(known.startswith(name) for known in _PIP_OPTIONS):
+        return name
+    return next(iter(get_close_matches(name, _PIP_OPTIONS, 1, 0.8)), name)
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +117,9 @@ def install_of(item: Invocation) -> Install | None:
     found = _split(list(item.words))
     if found is None:
         return None
-    tool, verb, rest = found
+    if found[0] == "pip":
+        item = msgspec.structs.replace(item, words=tuple(map(_meant, item.words)))
+    tool, verb, rest = _split(list(item.words)) or found
     wanted: list[Wanted] = []
     index: str | None = None
     index_line = item.line
@@ -155,6 +165,13 @@ def install_of(item: Invocation) -> Install | None:
         files=bool(lists), binary=binary, lists=tuple(lists), constraints=tuple(constraints), channels=tuple(channels),
         backend=backend, environment=environment, find=tuple(find),
     )  # fmt: skip
+
+
+def _meant(word: Word) -> Word:
+    """With the option that a misspelt one resembles."""
+    name, sign, value = word.text.partition("=")
+    meant = option_meant(name)
+    return word if meant == name else msgspec.structs.replace(word, text=f"{meant}{sign}{value}")
 
 
 def _options(words: list[Word], tool: str) -> Iterator[tuple[str, Word]]:

@@ -138,7 +138,9 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         generator=generator,
         by_rekindle=by_rekindle,
         questions=tuple(dict.fromkeys(questions(subject))) if not by_rekindle else (),
-        recognised=by_rekindle or bool(subject.builds or environments_of(subject).every or ordered) or any(facts),
+        recognised=by_rekindle
+        or bool(subject.builds or environments_of(subject).every or environments_of(subject).final or ordered)
+        or any(facts),
     )
 
 

@@ -193,6 +193,17 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     known: bool = True
 
 
+_IMAGE_NAME = re.compile(r"[a-z0-9][\w.-]*(?:/[\w.-]+)+(?::[\w.-]+)?\Z")
+
+
+def started(item: Invocation) -> Image | None:
+    """The image that a `docker run` starts."""
+    name = next((word for word in item.words if _IMAGE_NAME.match(word.text)), None)
+    if name is None or item.program not in ("docker", "podman") or item.arguments[:1] != ("run",):
+        return None
+    return Image(name=name.text, line=name.line, order=item.order, scope=item.scope)
+
+
 class Used(msgspec.Struct, frozen=True, kw_only=True):
     """An action that a workflow uses, with what it is given: name -> (value, line).
 

@@ -101,6 +101,10 @@ class ScriptLine(Row, frozen=True, kw_only=True):
     instead: str = ""
     unless: str = ""
     """Where this is anywhere in the script, the line is right."""
+    needs: str = ""
+    """The line counts only where this is in the script."""
+    below: Capability | None = None
+    """It is wrong for cards older than this."""
 
 
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
+
+import msgspec
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
@@ -147,6 +150,14 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         for found in subject.installs
         if (item := found.named("numpy")) is not None and found.verb != "uninstall"
     ]
+    if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
+        # torchvision asks for NumPy, in any version.
+        brought = ((found, found.named("torchvision")) for found in subject.installs if found.tool != "conda")
+        wanted = [
+            (found, msgspec.structs.replace(item, requirement=""))
+            for found, item in brought
+            if item is not None and item.wheel is None and found.verb == "install"
+        ][:1]
     if release is None or not wanted:
         return
     row, torch = release
@@ -244,11 +255,21 @@ def _pins(subject: Subject) -> Iterator[Raised]:
     for found in subject.installs:
         for item in found.wanted if found.verb == "install" else ():
             exact = exact_version(item.requirement)
+            dead = next((pin for pin in script_rules().pin if pin.package == item.name and not pin.versions), None)
+            if dead is not None and found.tool != "conda" and item.source is None and item.wheel is None:
+                line = subject.document.line(item.line)
+                yield raised(
+                    "dead-name", item.line, name=item.name, reason=dead.why, instead=dead.instead,
+                    source=dead.source, certain=False,
+                    corrected=re.sub(rf"(?<![\w-]){re.escape(item.raw)}(?![\w-])", dead.instead, line, count=1),
+                )  # fmt: skip
             if exact is None:
                 continue
             for pin in script_rules().pin:
-                if pin.package != item.name or (
-                    pin.system == "windows" and subject.system(found.item) != "windows" and not subject.notes
+                if (
+                    pin.package != item.name
+                    or not pin.versions
+                    or (pin.system == "windows" and subject.system(found.item) != "windows" and not subject.notes)
                 ):
                     continue
                 if not _admits(pin.versions, exact):
@@ -261,7 +282,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                 )  # fmt: skip
             tool = limits.bad_tool(item.name, exact, subject.system(found.item))
             if tool is not None and not any(
-                pin.package == item.name and _admits(pin.versions, exact) for pin in script_rules().pin
+                pin.package == item.name and pin.versions and _admits(pin.versions, exact) for pin in script_rules().pin
             ):
                 yield raised(
                     "bad-pin",
@@ -310,6 +331,10 @@ def _lists(subject: Subject) -> Iterator[Raised]:
     for found in subject.installs:
         names = [item.name for item in found.wanted if item.requirement is not None]
         installed |= set(names)
+        inner = next((pair for pair in pairwise(found.wanted) if _is_pip(*pair)), None)
+        if inner is not None:
+            yield raised("lost-and", inner[0].line, words=f"{inner[0].raw} {inner[1].raw}")
+            continue
         for name, count in Counter(names).items():
             if count > 1:
                 yield raised("requirement-twice", found.item.line, name=name)
@@ -324,6 +349,10 @@ def _lists(subject: Subject) -> Iterator[Raised]:
         ):
             yield raised("build-not-installed", step.line)
             return
+
+
+def _is_pip(first: Wanted, second: Wanted) -> bool:
+    return first.name in ("pip", "pip3") and second.name == "install" and not first.requirement
 
 
 def _questions(subject: Subject) -> Iterator[Raised]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
@@ -12,7 +11,7 @@ from rekindle.knowledge.builds.script_rules import ScriptLine, script_rules
 from rekindle.knowledge.tables import cached
 from rekindle.review.builds import image_system
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.packages import PIP_OPTIONS
+from rekindle.review.packages import option_meant
 from rekindle.review.pythons import image_of, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
@@ -46,6 +45,8 @@ def _rows(subject: Subject) -> Iterator[Raised]:
     kind = subject.document.dialect.value
     rows = [row for row in script_rules().line if kind in row.dialects]
     rows = [row for row in rows if not row.unless or not _compiled(row.unless).search(subject.document.text)]
+    rows = [row for row in rows if not row.needs or _compiled(row.needs).search(subject.document.text)]
+    rows = [row for row in rows if row.below is None or any(card < row.below for card in subject.gpus)]
     told: set[tuple[str, str]] = set()
     for number, line in enumerate(subject.document.lines, start=1) if rows else ():
         text = line[:1000]
@@ -73,11 +74,9 @@ def _options(item: Invocation) -> Iterator[Raised]:
         return
     for word in item.words[1:]:
         name = word.text.partition("=")[0]
-        if not name.startswith("--") or any(known.startswith(name) for known in PIP_OPTIONS):
-            continue
-        near = get_close_matches(name, PIP_OPTIONS, 1, 0.8)
-        if near:
-            yield raised("option-misspelt", word.line, option=name, near=near[0])
+        near = option_meant(name)
+        if near != name:
+            yield raised("option-misspelt", word.line, option=name, near=near)
 
 
 def _managed(subject: Subject, item: Invocation) -> Iterator[Raised]:

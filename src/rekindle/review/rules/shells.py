@@ -113,6 +113,8 @@ def _placeholders(subject: Subject) -> Iterator[Raised]:
             if number in told or re.match(r"(?i)\s*@?(?:echo|rem|#|::|write-|printf|cat )", line):
                 continue
             match = _PLACEHOLDER.search(line)
+            if match and re.search(rf"(?:-n|--name|activate)[= ]+{re.escape(match[0])}", line):
+                continue  # a name of an environment like any other
             if (
                 match
                 and "${{" not in line

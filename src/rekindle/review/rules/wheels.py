@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from rekindle.compat.companion import release_for
+from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import runs_on
@@ -41,6 +42,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _local(subject)
     yield from _hidden(subject)
     yield from _without_cards(subject)
+    yield from _shown(subject)
     yield from _drivers(subject)
 
 
@@ -63,7 +65,8 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             if torch.variant == CPU:
                 rule = "torch-cpu-only" if any(each.fits for each in answered(subject)) else "torch-no-cuda"
             note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
-            said, other = _of(torch, answer.sentence), better(torch, answers.situation)
+            said = _of(torch, answer.sentence)
+            other = better(torch, answers.situation) if torch.kind != "program" else ""
             yield raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
         for torch, sentence in answers.loses:
             yield raised("wheel-loses", torch.line, sentence=sentence, torch=torch.spoken)
@@ -71,7 +74,7 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
 
 def _of(torch: ScriptTorch, sentence: str) -> str:
     """The sentence with the torch that it is about, if it does not name it."""
-    return sentence if "torch" in sentence else f"{torch.spoken}: {sentence}"
+    return sentence if "torch" in sentence or torch.kind == "program" else f"{torch.spoken}: {sentence}"
 
 
 def _python(subject: Subject) -> Iterator[Raised]:
@@ -283,6 +286,22 @@ def _without_cards(subject: Subject) -> Iterator[Raised]:
         own = [each for final in environments_of(subject).final for each in final if each.order in service.orders]
         if any(each.variant != CPU for each in own):
             yield raised("service-without-cards", service.line, name=service.name)
+
+
+_WITH_TORCH = re.compile(r"(?:^|/)(?:pytorch/pytorch|nvidia/pytorch|vllm/vllm-openai|nvidia/cuda)(?::|$)")
+
+
+def _shown(subject: Subject) -> Iterator[Raised]:
+    """CUDA_VISIBLE_DEVICES that hides the cards without saying so, and a container that is started without them."""
+    for setting in subject.settings("CUDA_VISIBLE_DEVICES"):
+        answer = shows_cards(setting.value)
+        if setting.known and setting.value.strip("\"' ") not in ("", "-1") and isinstance(answer, Clash):
+            yield raised("cards-hidden", setting.line, sentence=answer.sentence)
+    for item in subject.trace.ran("docker", "podman"):
+        words = [item.program, *item.arguments]
+        with_torch = any(_WITH_TORCH.search(word) for word in words)
+        if words[1:2] == ["run"] and with_torch and isinstance(answer := gets_cards(words), Clash):
+            yield raised("run-without-cards", item.line, sentence=answer.sentence)
 
 
 def _drivers(subject: Subject) -> Iterator[Raised]:

@@ -1,0 +1,38 @@
+"""Does a container, or a process, get to see the cards of its machine?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+
+_GIVES = re.compile(
+    r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"
+)
+_NUMBER = re.compile(r"\d{1,3}\Z|(?:GPU|MIG)-[\w/-]+\Z")
+
+
+def gets_cards(words: Sequence[str]) -> Judgement:
+    """`words` of a `docker run` or `podman run`: does it hand over the cards?"""
+    if any(_GIVES.match(word) for word in words):
+        return Fits()
+    if any("$" in word for word in words):
+        return Unknown(missing="what its variables hold")
+    return Clash(
+        sentence=f"`{words[0]} run` without `--gpus` shows the container no card",
+        source="Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit",
+    )
+
+
+def shows_cards(value: str) -> Judgement:
+    """CUDA_VISIBLE_DEVICES: CUDA reads numbers and UUIDs up to the first word that is neither."""
+    first = value.strip("\"' ").split(",")[0].strip()
+    if "$" in first or "%" in first:
+        return Unknown(missing="what CUDA_VISIBLE_DEVICES holds")
+    if _NUMBER.match(first):
+        return Fits()
+    return Clash(
+        sentence=f"CUDA_VISIBLE_DEVICES={value} hides every card: CUDA takes numbers (`0,1`) and UUIDs only",
+        source="CUDA C++ programming guide: CUDA environment variables",
+    )
