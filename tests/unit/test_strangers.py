@@ -63,6 +63,34 @@ def test_secrets_are_still_found() -> None:
     assert token not in redact.secrets(f"got {token} back")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lines.log", '["a\\naaa' * 1500 + "\n"),
+        ("spaces.log", "- " + " " * 11_900 + '"\\\n'),
+        ("script", "\n" * 200_000 + "FROM x\n"),
+        ("Dockerfile", "FROM x\n" + "\n" * 50_000 + "SHELL [\n"),
+        ("METADATA", "Requires-Dist: torch == 1" + "\t" * 20_000 + "x\n"),
+        ("version.py", "cuda: " + " " * 200_000),
+    ],
+)
+def test_no_pattern_runs_away(tmp_path: Path, name: str, text: str) -> None:
+    """The first of these took hours, the others minutes."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    if path.suffix == ".log":
+        within(3, lambda: rekindle_command("diagnose", str(path)))
+    elif name in ("METADATA", "version.py"):
+        plain = {"demo-1.0.dist-info/METADATA": "Name: demo\nVersion: 1.0\n", "demo-1.0.dist-info/WHEEL": ""}
+        named = {"METADATA": "demo-1.0.dist-info/METADATA", "version.py": "torch/version.py"}[name]
+        with zipfile.ZipFile(tmp_path / "demo-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+            for member, content in {**plain, named: plain.get(named, "") + text}.items():
+                archive.writestr(member, content)
+        within(3, lambda: rekindle_command("inspect", str(tmp_path / "demo-1.0-py3-none-any.whl")))
+    else:
+        within(5, lambda: rekindle_command("review", str(path)))
+
+
 # --- build logs ------------------------------------------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ def build_requirements(source: Path) -> list[str]:
     file = source / "pyproject.toml"
     needed = ["setuptools", "wheel"]
     if file.is_file():
-        project: Any = codec.from_toml(file.read_bytes(), Any, name=f"`{file}`")
+        project: Any = codec.from_toml(files.read_bytes(file, limit=16 << 20), Any, name=f"`{file}`")
         table = project.get("build-system", {})
         needed = [str(entry) for entry in table.get("requires", needed)]
     kept = [entry for entry in needed if not re.match(r"(?i)torch(?![\w-])", entry)]

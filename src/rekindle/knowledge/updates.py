@@ -141,7 +141,7 @@ def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
 
 def _hash_beside(path: Path) -> str | None:
     beside = path.with_name(path.name + ".sha256")
-    words = beside.read_text(encoding="ascii", errors="replace").split() if beside.is_file() else []
+    words = files.read_bytes(beside, limit=4096).decode("ascii", "replace").split() if beside.is_file() else []
     return words[0] if words else None
 
 
