@@ -19,6 +19,7 @@ import pytest
 from rekindle.build.configure import cache_exchange
 from rekindle.core import fetch, files, redact
 from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.extension import wheel as extension_wheel
 from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
 from rekindle.web import report, timeline
@@ -156,6 +157,32 @@ def test_a_bundle_that_zipfile_cannot_read(tmp_path: Path, how: str) -> None:
         data[local + 30 + len("gpu/gpus.json")] = 0xFF
     path.write_bytes(data)
     refused(path, hashlib.sha256(data).hexdigest(), "not a whole zip")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_bundle_is_packed_as_ours_are(tmp_path: Path, method: int) -> None:
+    """A damaged one of these was an internal error."""
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("bundle.json", b"{}")
+    refused(path, hashlib.sha256(path.read_bytes()).hexdigest(), "is packed as no bundle")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "build-system = 5\n",
+        "[build-system]\nrequires = 5\n",
+        "[build-system]\nrequires = [1]\n",
+        '[build-system]\nrequires = ["--index-url=http://127.0.0.1:9"]\n',
+    ],
+)
+def test_a_project_gives_pip_no_options(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput):
+        extension_wheel.build_requirements(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["torch", "x>=1"]\n', encoding="utf-8")
+    assert extension_wheel.build_requirements(tmp_path) == ["x>=1", "ninja"]
 
 
 @pytest.mark.parametrize("day", ["9999-99-99", "2027-02-30", "２０２７-01-20", "2027-1-2"])
