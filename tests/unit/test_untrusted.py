@@ -23,6 +23,7 @@ from rekindle.fleet import matrix_file
 from rekindle.fleet.job import FleetJob
 from rekindle.fleet.order import JobOrder, JobResult
 from rekindle.install import conda
+from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.torch import releases, setup_py
 from rekindle.source import tree
 from rekindle.source.checkout import Mark
@@ -508,3 +509,18 @@ def test_the_hash_beside_a_bundle_is_short(tmp_path: Path) -> None:
     with (tmp_path / "b.zip.sha256").open("r+b") as stream:
         stream.truncate(1 << 40)
     assert run(["knowledge", "update", str(tmp_path / "b.zip")]) != 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"package": "--index-url=http://127.0.0.1:9"}, {"wheel": "../x"}, {"version": "-r"}, {"files": {"x": 1}}],
+)
+def test_a_row_of_a_bundle_is_no_option_of_pips(changes: dict[str, Any]) -> None:
+    """`repair` fetches `package==version`."""
+    row: dict[str, Any] = {
+        "wheel": "x-1-py3-none-any.whl", "package": "x", "version": "1", "size": 1, "yanked": False, "files": {},
+        "source": "x", "evidence": "binary", "observed_at": "2026-11-16",
+    }  # fmt: skip
+    assert codec.from_builtins(row, library_packages.DllWheel).package == "x"
+    with pytest.raises(BadInput):
+        codec.from_builtins(row | changes, library_packages.DllWheel)
