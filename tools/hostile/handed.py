@@ -51,7 +51,8 @@ from rekindle.wheels.verify import share
 
 NULLS = "0" * 64
 LIES: tuple[Any, ...] = (
-    "../../x", "../../../new", "..", "/etc/passwd", "..\\..\\x", "C:x", "C:\\x", "a:stream", "con", "x\0y", "x\ny", "", ".", "~/x",
+    "../../x", "../../../new", "..", "/etc/passwd", "..\\..\\x", "C:x", "C:\\x", "a:stream", "con", "x\0y", "x\ny",
+    "", ".", "~/x",
     "--index-url=http://127.0.0.1:9", "-r", "x y", "$(touch x)", "`id`", "${{ x }}", "x;id", "%PATH%", "\x1b[31m",
     "\u202e", "x @ http://127.0.0.1:9/x", "file:///etc/passwd", "\\\\host\\share", "9999-12-31", "1e999", NULLS,
     "g" * 64, "9" * 400, "2.7.1", "sm_99999999", -1, 0, 1 << 70, 1e308, True, None, [], {}, ["x"], {"x": "../x"},
