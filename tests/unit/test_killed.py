@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
-import re
-import shutil
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -15,16 +12,12 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.core import files
 from rekindle.knowledge import tables, updates
-from support.crashes import crash
+from support.crashes import ends_the_same
 from support.shelves import pure_wheel
 from support.small_wheels import make
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a copy of this process is made to die")
-
-TIME = re.compile(r'"seconds": [\d.e-]+|\d{8}T\d{6}(?:\d{6})?Z?(?:-\d+)?|\d{4}-\d\d-\d\dT[\d:]+Z')
-MOMENTS = 6
 
 
 def made(root: Path, make: Callable[[Path], Path]) -> Path:
@@ -86,17 +79,6 @@ def update(root: Path) -> list[str]:
 VERBS: tuple[Callable[[Path], list[str]], ...] = (repair, shelf_add, shelf_mend, undo, update)
 
 
-def contents(root: Path) -> dict[str, str]:
-    """Every file but locks, with what tells a time taken out of its name and its text."""
-    found = {}
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and path.name not in ("lock", ".lock"):
-            text = "" if path.name.endswith(".dsse.json") else path.read_bytes().decode("latin-1")  # signed with a time
-            data = TIME.sub("T", text).encode("latin-1")
-            found[TIME.sub("T", path.relative_to(root).as_posix())] = hashlib.sha256(data).hexdigest()
-    return found
-
-
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same path for every moment: some files name it."""
@@ -104,31 +86,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "root"
 
 
-def fresh(root: Path, prepare: Callable[[Path], list[str]]) -> list[str]:
-    """As for a process that has just begun."""
-    tables.forget()
-    files._SWEPT.clear()
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir()
-    return prepare(root)
-
-
 @pytest.mark.parametrize("prepare", VERBS, ids=lambda prepare: prepare.__name__)
 def test_killed_at_any_moment_it_ends_the_same(root: Path, prepare: Callable[[Path], list[str]]) -> None:
-    words = fresh(root, prepare)
-    assert run(words) == 0
-    undisturbed = contents(root)
-    limits = [1]
-    while crash(root, fresh(root, prepare), limits[-1] * 2, torn=True) == 77:
-        limits.append(limits[-1] * 2)
-    dice = random.Random(prepare.__name__)
-    chosen = sorted({1, *(dice.randrange(1, limits[-1] * 2) for _ in range(MOMENTS))})
-    died = 0
-    for limit in chosen:
-        words = fresh(root, prepare)
-        died += crash(root, words, limit, torn=True) == 77
-        files._SWEPT.clear()
-        assert run(words) in ((0, 14) if prepare is undo else (0,)), limit
-        assert contents(root) == undisturbed, limit
-    assert died
-    tables.forget()
+    ends_the_same(root, prepare, again=(0, 14) if prepare is undo else (0,))
