@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
+import re
+import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rekindle.cli.main import run
+from rekindle.core import files
+from rekindle.knowledge import tables
+
+TIME = re.compile(r'"seconds": [\d.e-]+|\d{8}T\d{6}(?:\d{6})?Z?(?:-\d+)?|\d{4}-\d\d-\d\dT[\d:]+Z')
+MOMENTS = 6
 
 
 def crash(root: Path, arguments: list[str], limit: int, torn: bool) -> int:
@@ -69,3 +79,45 @@ def dies_before(ending: str, *words: str) -> int:
     """Run the command line in a process that ends, without any clean-up, when a file so called is about to get its
     name; 77 if it did."""
     return subprocess.run([sys.executable, "-c", _DIES, ending, *words], capture_output=True, check=False).returncode
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Every file but locks, with what tells a time taken out of its name and its text."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.name not in ("lock", ".lock"):
+            text = "" if path.name.endswith(".dsse.json") else path.read_bytes().decode("latin-1")  # signed with a time
+            data = TIME.sub("T", text).encode("latin-1")
+            found[TIME.sub("T", path.relative_to(root).as_posix())] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def fresh(root: Path, prepare: Callable[[Path], list[str]]) -> list[str]:
+    """As for a process that has just begun."""
+    tables.forget()
+    files._SWEPT.clear()
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    return prepare(root)
+
+
+def ends_the_same(root: Path, prepare: Callable[[Path], list[str]], *, again: tuple[int, ...] = (0,)) -> None:
+    """What a verb leaves after it was killed at seeded moments and run again is what it leaves undisturbed.
+
+    `prepare` fills `root` and gives the words of the verb; `again` are the exit codes of the second run.
+    """
+    assert run(fresh(root, prepare)) == 0
+    undisturbed = contents(root)
+    most = 2
+    while crash(root, fresh(root, prepare), most, torn=True) == 77:
+        most *= 2
+    dice = random.Random(prepare.__name__)
+    died = 0
+    for limit in sorted({1, *(dice.randrange(1, most) for _ in range(MOMENTS))}):
+        words = fresh(root, prepare)
+        died += crash(root, words, limit, torn=True) == 77
+        files._SWEPT.clear()
+        assert run(words) in again, limit
+        assert contents(root) == undisturbed, limit
+    assert died
+    tables.forget()

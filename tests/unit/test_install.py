@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.cli.main import run
@@ -211,6 +212,7 @@ esac
     (tmp_path / "code").write_bytes(container("sm_60", "sm_70") * 2)
     monkeypatch.setenv("CONDA_EXE", str(conda))
     (Path(env.root) / "conda-meta").mkdir()
+    env = msgspec.structs.replace(env, kind="conda")
     verdict = resolve(named(["GTX 1080 Ti", "RTX 5070"], system="linux", python="3.11"), Wish())
     route = verdict.recommended
     assert route.route is RouteKind.CONDA_FORGE

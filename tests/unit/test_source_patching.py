@@ -211,7 +211,7 @@ def test_build_folders_and_git_are_left_alone(root: Path) -> None:
 def test_a_place_that_cannot_be_read_is_said_and_never_a_pass(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = patches.tree.read
+    real = files.plain_bytes
 
     def refuse(path: Path, **limits: int) -> bytes:
         if path.name == "locked.cmake":
@@ -219,7 +219,7 @@ def test_a_place_that_cannot_be_read_is_said_and_never_a_pass(
         return real(path, **limits)
 
     trees.write(root, {"locked.cmake": "", "odd.cmake": "cmake_minimum_required(VERSION ${X})\n"})
-    monkeypatch.setattr(patches.tree, "read", refuse)
+    monkeypatch.setattr(files, "plain_bytes", refuse)
     assert run(["patch", str(root)]) == 9
     said = capsys.readouterr().err
     assert "could not be read: locked.cmake: Permission denied" in said

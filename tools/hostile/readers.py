@@ -31,7 +31,8 @@ from rekindle.stack import plan
 from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.identity import read_binaries
-from tools.hostile import code, tars, texts, zips
+from rekindle.wheels.verify import share
+from tools.hostile import code, handed, tars, texts, zips
 from tools.hostile import elf as elves
 from tools.hostile import pe as pes
 
@@ -242,4 +243,27 @@ READERS: dict[str, Reader] = {
     "snapshot": Reader(snapshots, snapshot.read),
     "plan": Reader(plans, in_file(plan.read, "plan.toml")),
     "journal": Reader(texts.journal, in_file(build_journal.read, "journal.jsonl")),
+    "install record": Reader(
+        handed.as_json(handed.RECORD), handed.in_folder("env/.rekindle/undo-2027/record.json", handed.undo)
+    ),
+    "toolchain manifest": Reader(handed.as_json(handed.MANIFEST), handed.in_folder("m.json", handed.kits)),
+    "factory matrix": Reader(handed.as_toml(lambda: handed.MATRIX), handed.in_folder("matrix.toml", handed.matrix)),
+    "list of NVIDIA's archives": Reader(handed.as_json(handed.REDISTRIB), handed.redistributed),
+    "list of a conda channel": Reader(handed.as_json(handed.CHANNEL), handed.channel),
+    "entry of a shelf": Reader(
+        handed.as_json(handed.ENTRY), handed.in_folder(f"shelf/wheels/{handed.WHEEL}.shelf.json", handed.shelved)
+    ),
+    "list of a shelf": Reader(
+        handed.as_json({"schema": "rekindle.shelf/1", "wheels": [handed.ENTRY], "base": "x"}), handed.others_shelf
+    ),
+    "bundle of tables": Reader(handed.bundle, handed.in_folder("b.zip", handed.taken), 2),
+    "git configuration": Reader(handed.git_settings, handed.tree_settings, 2),
+    "Debian package": Reader(handed.deb, in_file(parts_of_a_toolkit, "part.deb")),
+    "packed log": Reader(handed.packed_log, in_file(handed.logged, "build.log.gz"), 2),
+    "cache of objects": Reader(handed.cache, handed.in_folder("c.tar", handed.brought)),
+    "plan with lies": Reader(handed.as_toml(handed.a_plan), handed.in_folder("plan.toml", handed.planned)),
+    "index of plans": Reader(handed.as_toml(lambda: handed.LAB), handed.in_folder("nodes.toml", handed.nodes)),
+    "plan of a fleet": Reader(handed.as_json(handed.FLEET), handed.in_folder("fleet/plan.json", handed.fleet)),
+    "message of a worker": Reader(handed.as_json(handed.MESSAGE), handed.message),
+    "field report": Reader(handed.as_json(handed.FIELD_REPORT), in_file(share.read, "report.json")),
 }

@@ -9,6 +9,7 @@ from rekindle.audit.answer import Audit, AuditedCard, AuditedModule, Torch
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.symbols import Offered, uses_torch
+from rekindle.core import files
 from rekindle.core.findings import Finding, worst
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
@@ -69,7 +70,7 @@ def installed_torch(environment: Environment) -> Torch | None:
     folder = torch_of(environment)
     if folder is None:
         return None
-    version, cuda = parse_torch((folder / "version.py").read_text(encoding="utf-8", errors="replace"))
+    version, cuda = parse_torch(files.plain_text(folder / "version.py", errors="replace"))
     return Torch(version=version, cuda=cuda, root=str(folder))
 
 

@@ -255,7 +255,7 @@ def _read_distribution(folder: Path, stamp: int) -> InstalledDistribution:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return files.plain_text(path, errors="replace").splitlines()
     except OSError:
         return []
 

@@ -15,6 +15,7 @@ from rekindle.audit.symbols import uses_torch
 from rekindle.compat import driver_cuda
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash, Unknown
+from rekindle.core import files
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
@@ -243,7 +244,7 @@ def looked_in() -> list[str]:
 def _loader_lines() -> Iterator[str]:
     for path in sorted(Path(_LOADER).glob("*.conf")):
         try:
-            yield from (line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("/"))
+            yield from (line.strip() for line in files.plain_text(path).splitlines() if line.startswith("/"))
         except OSError:
             continue
 

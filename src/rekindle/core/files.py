@@ -152,6 +152,24 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
     return data
 
 
+def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
+    """The bytes of a plain file of somebody's folder. OSError says why not, for whoever reports it or goes without."""
+    # Without O_NONBLOCK, opening a fifo waits for a writer that never comes.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as stream:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(None, "not a regular file")
+        if status.st_size > limit:
+            raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file of its kind")
+        return stream.read()
+
+
+def plain_text(path: Path, *, errors: str = "strict") -> str:
+    """The same as text: a small file that a person or a program wrote, UTF-8."""
+    return plain_bytes(path, limit=64 * 1024 * 1024).decode("utf-8", errors)
+
+
 def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
     """Windows refuses to open a file in the moment in which another one is renamed over it: a reader waits for that."""
     give_up = time.monotonic() + patience

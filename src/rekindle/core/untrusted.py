@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from rekindle.core.errors import BadInput
 
@@ -42,19 +42,67 @@ class Sha256(str):
         return cls(text)
 
 
-class Commit(str):
-    """The hash of a commit of git's, whole."""
+class _Spelled(str):
+    """A text of one shape."""
 
     __slots__ = ()
+    SHAPE: ClassVar[str]
+    WHAT: ClassVar[str]
 
-    def __new__(cls, text: str) -> Commit:
-        if not re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", text, re.ASCII):
-            raise ValueError(f"`{printable(text)}` is not a commit")
+    def __new__(cls: type[S], text: str) -> S:
+        if not re.fullmatch(cls.SHAPE, text, re.ASCII):
+            raise ValueError(f"`{printable(text)}` is not {cls.WHAT}")
         return super().__new__(cls, text)
 
     @classmethod
-    def parse(cls, text: str) -> Commit:
+    def parse(cls: type[S], text: str) -> S:
         return cls(text)
+
+
+S = TypeVar("S", bound=_Spelled)
+
+
+class Commit(_Spelled):
+    """The hash of a commit of git's, whole."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[0-9a-f]{40}(?:[0-9a-f]{24})?", "a commit"
+
+
+class PipVersion(_Spelled):
+    """A version as pip writes it behind `==`, and nothing that pip would read otherwise."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[0-9][0-9A-Za-z.!_-]{0,60}(?:\+[0-9A-Za-z._-]{1,60})?", "a version of a package"
+
+
+class LocalLabel(_Spelled):
+    """What stands behind the `+` of a version, `cu126`."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[0-9A-Za-z._]{0,60}", "the label of a version"
+
+
+class PipRequirement(_Spelled):
+    """A package by its name, with the versions that will do: no option, path, address or marker."""
+
+    __slots__ = ()
+    _ONE = r"(?:===?|[<>!~]=|[<>])[ ]?[0-9A-Za-z.*+!_-]{1,60}"
+    SHAPE, WHAT = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,100}}[ ]?(?:{_ONE}(?:,[ ]?{_ONE}){{0,8}})?", "a requirement"
+
+
+class CondaPin(_Spelled):
+    """A package of conda's, `pytorch=2.4.1=cuda*`: no option, file, address or other channel."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[a-z0-9_][a-z0-9._-]{0,100}(?:[<>=!]{1,2}[0-9A-Za-z.*_]{1,60}){0,2}", "a package of conda's"
+
+
+class ProjectName(_Spelled):
+    """What a project is called, by the rules of the package index: it stands in file names and workflows."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", "the name of a project"
 
 
 class PlainFileName(str):
@@ -110,7 +158,7 @@ def checked(kind: Callable[[str], T], text: str, name: str) -> T:
     try:
         return kind(text)
     except ValueError as error:
-        raise BadInput(f"{name} holds {error}", hint="do not use it; get it again") from error
+        raise BadInput(f"{name}: {error}", hint="do not use it; get it again") from error
 
 
 def leads_inside(place: Path, root: Path) -> bool:

@@ -49,10 +49,12 @@ _PREFIXES = re2.compile(
 )
 
 # One line of a notebook or of YAML that holds what a program printed, and a list of lines as Python shows it.
-_QUOTED = re.compile(r"""\s*(?:-\s+)?(?:"?[\w ./-]{1,60}"?:\s*)?\[?\s*("(?:[^"\\]|\\.)*")[\]},\s]*\Z""")
+_QUOTED = re.compile(
+    r"""\s{0,99}(?:-\s{1,9})?(?:"?[\w./-][\w ./-]{0,59}"?:\s{0,9})?\[?\s{0,9}("(?:[^"\\]|\\.)*")[\]},\s]*\Z"""
+)
 # A path of Windows as it is: what looks like escapes there is none.
 _AS_IT_IS = re.compile(r"""[A-Za-z]:\\[^\\"]""")
-_SHOWN = re.compile(r"""(?:\bb|\[)(['"])(.*\\n.*)\1[\])},.\s]*\Z""")
+_SHOWN = {quote: re.compile(rf"(?:\bb|\[){quote}") for quote in "'\""}
 _BETWEEN = re.compile(r"""(?:\\r)?\\n(?:['"], ?['"])?""")
 # Colours whose first character was lost or is shown, and the entities of a web page.
 _COLOUR = re.compile(r"(?:[\x1b\u2190]|\\(?:u001b|x1b|033))?\[\d{1,2}(?:;\d{1,3})*m")
@@ -173,12 +175,14 @@ def unquoted(text: str) -> Iterator[str]:
             return
         yield from _COLOUR.sub("", inside).rstrip().splitlines() or [""]
         return
-    shown = _SHOWN.search(text) if "\\n" in text else None
-    if shown is None:
+    # Step by step, not by one pattern: with a quote at every second letter that took hours.
+    end = text.rstrip("])},. \t") if "\\n" in text else ""
+    shown = _SHOWN[end[-1]].search(end, 0, len(end) - 1) if end.endswith(("'", '"')) else None
+    if shown is None or "\\n" not in end[shown.end() : -1]:
         yield text
         return
     yield text[: shown.start()]
-    for part in _BETWEEN.split(shown[2]):
+    for part in _BETWEEN.split(end[shown.end() : -1]):
         yield part.replace("\\'", "'").replace('\\"', '"').replace("\\\\", "\\")
 
 

@@ -9,7 +9,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from packaging.requirements import Requirement
@@ -21,9 +20,9 @@ from rekindle.build.governor.server import Governor
 from rekindle.build.run import fixes, program
 from rekindle.build.run.journal import Journal
 from rekindle.compat.feature_card import has
-from rekindle.core import codec, files, python
+from rekindle.core import codec, files, python, untrusted
 from rekindle.core.command import rekindle
-from rekindle.core.errors import StepFailed
+from rekindle.core.errors import BadInput, StepFailed
 from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.diagnose import report
@@ -86,14 +85,23 @@ def keep(wheel: Path, output: Path) -> Path:
     return target
 
 
+class _BuildSystem(msgspec.Struct, frozen=True):
+    requires: tuple[str, ...] = ("setuptools", "wheel")
+
+
+class _Project(msgspec.Struct, frozen=True):
+    build: _BuildSystem | None = msgspec.field(default=None, name="build-system")
+
+
 def build_requirements(source: Path) -> list[str]:
     """What the project needs to be built, without torch, which is there."""
     file = source / "pyproject.toml"
     needed = ["setuptools", "wheel"]
     if file.is_file():
-        project: Any = codec.from_toml(file.read_bytes(), Any, name=f"`{file}`")
-        table = project.get("build-system", {})
-        needed = [str(entry) for entry in table.get("requires", needed)]
+        project = codec.from_toml(files.read_bytes(file, limit=16 << 20), _Project, name=f"`{file}`")
+        needed = list(project.build.requires) if project.build else needed
+        if option := next((entry for entry in needed if entry.lstrip().startswith("-")), None):
+            raise BadInput(f"`{file}` requires `{untrusted.printable(option)}`", hint="that is an option, no package")
     kept = [entry for entry in needed if not re.match(r"(?i)torch(?![\w-])", entry)]
     return [*kept, "ninja"]
 

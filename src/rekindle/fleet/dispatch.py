@@ -84,7 +84,7 @@ class Dispatcher:
         self.workers: dict[str, Announcement] = {}
         self.seen: dict[str, Announcement] = {}
         """Every worker that was ever there, by name: it may come back."""
-        self.jobs = {job.key: job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
+        self.jobs = {str(job.key): job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
         self.ended = self._ended()
         self.waiting = [key for key in self.jobs if key not in self.ended]
         self._with_needs = [key for key, job in self.jobs.items() if job.needs]

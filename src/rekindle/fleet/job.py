@@ -94,14 +94,14 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: JobState
     reason: str = ""
-    key: str | None = None
+    key: Sha256 | None = None
     cells: tuple[MatrixCell, ...]
     """The combinations that this one wheel serves."""
     lock: FleetLock | None = None
     cards: tuple[str, ...] = ()
     wheel: str | None = None
     """On the shelf, when it is done."""
-    needs: tuple[str, ...] = ()
+    needs: tuple[Sha256, ...] = ()
     """The keys of jobs that come before it."""
     order: int | None = None
     estimate: JobEstimate = JobEstimate()

@@ -100,7 +100,7 @@ def event(kind: str, **values: Any) -> FleetEvent:
 
 def read(path: Path) -> list[FleetEvent]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = files.read_bytes(path).split(b"\n") if path.exists() else []
     except FileNotFoundError:
         return []
     return list(_events(lines, path))

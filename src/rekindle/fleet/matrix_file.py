@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core import codec, files
+from rekindle.core import codec, files, untrusted
 from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.untrusted import ProjectName
 
 SCHEMA = "rekindle.matrix-file/1"
 CPU = "cpu"
@@ -120,6 +121,7 @@ def _check(matrix: MatrixFile, name: str) -> None:
             message = f"{name}: {what} names no axis of the matrix"
             raise BadInput(message, hint=f"the axes are {', '.join(_NAMED)}")
     for project, entry in matrix.projects.items():
+        untrusted.checked(ProjectName, project, name)
         if (entry.build is None) is (entry.source is None):
             message = f"{name}: project `{project[:60]}` needs either `build` or `source`"
             hint = "`build` is the build file of a CMake project, `source` the folder of a torch extension"

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from rekindle.core import untrusted
+from rekindle.core import files, untrusted
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.formats import binary
 from rekindle.formats.access import File
@@ -202,7 +202,7 @@ def _open_folder(path: Path) -> Folder:
 def _tops(record: Path) -> set[str]:
     """The folders beside it that the same distribution installed: torch comes with functorch and torchgen."""
     try:
-        lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = files.plain_text(record, errors="replace").splitlines()
     except OSError:
         return set()
     tops = {line.split("/", 1)[0] for line in lines if "/" in line}

@@ -153,7 +153,7 @@ def undo(environment: Environment) -> InstallReport:
         kind = record.read(environment, folder).route
         changes = record.restore(environment, folder)
     _forget_if_empty(environment)
-    return InstallReport(state="undone", environment=environment, route=RouteKind(kind), changes=changes)
+    return InstallReport(state="undone", environment=environment, route=kind, changes=changes)
 
 
 def _install(
@@ -177,7 +177,7 @@ def _install(
         replaced = [before[name] for name in sorted(coming) if name in before]
         configuration = [keeping.constraints_file(environment), keeping.pip_configuration(environment)]
         configuration += hook.hook_files(environment)
-        folder = record.begin(environment, route.route.value, replaced, configuration)
+        folder = record.begin(environment, route.route, replaced, configuration)
         try:
             installer.install(request, wheels)
             after = distributions.installed(site)
@@ -226,7 +226,7 @@ def _by_conda(
     with _alone(environment):
         before = distributions.installed(site)
         number = conda.revision(environment)
-        folder = record.begin(environment, route.route.value, [], [conda.pinned(environment)], number)
+        folder = record.begin(environment, route.route, [], [conda.pinned(environment)], number)
         try:
             conda.install(environment, route)
         except BaseException:

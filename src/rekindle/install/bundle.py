@@ -11,6 +11,7 @@ from rekindle.core import codec, files, python, run
 from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import FetchFailed
 from rekindle.core.paths import sha256_of
+from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.install.apply import request_of
 from rekindle.install.installer import last_words
 from rekindle.stack import plan as lock
@@ -22,9 +23,9 @@ _TAGS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "many
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
+    name: PlainFileName
     size: int
-    sha256: str
+    sha256: Sha256
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
             _download(plan, request.first, None, wheels)
         _download(plan, request.requirements, request.index_url, wheels)
     found = tuple(
-        BundledFile(name=path.name, size=path.stat().st_size, sha256=sha256_of(path))
+        BundledFile(name=PlainFileName(path.name), size=path.stat().st_size, sha256=sha256_of(path))
         for path in sorted(wheels.glob("*"))
     )
     pins = tuple(lock.PinnedWheel(name=each.name, sha256=each.sha256) for each in found)

@@ -104,8 +104,13 @@ def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Rout
     situation = Situation(
         system=plan.system, arch=plan.machine, cards=plan.cards, python=environment.version, here=True
     )
+    if plan.route is RouteKind.SHELF:
+        message = f"the plan's wheel, `{plan.wheel}`, lies on a shelf"
+        raise UsageError(message, hint="`rekindle install --shelf DIR` takes it from there")
+    # Commands of a file that others wrote are not shown as our advice.
+    by_pip = plan.route is RouteKind.OFFICIAL_WHEEL
     route = Route(
-        **plan.facts(),
+        **{**plan.facts(), "commands": () if by_pip else lock.again(plan).commands},
         on_configured_index=plan.index_url is None,
         hashes={wheel.name: wheel.sha256 for wheel in plan.wheels},
         summary=f"the plan's torch {plan.torch}",

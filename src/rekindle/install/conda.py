@@ -53,7 +53,7 @@ def pinned(environment: Environment) -> Path:
 
 def pin(environment: Environment, route: Route) -> Path:
     path = pinned(environment)
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    before = files.plain_text(path) if path.is_file() else ""
     others = [line for line in before.splitlines() if not line.startswith("pytorch ")]
     files.write_text(path, "\n".join([*others, f"pytorch =={route.torch}=cuda*"]) + "\n")
     return path

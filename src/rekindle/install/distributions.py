@@ -6,6 +6,7 @@ Nothing is imported and no pip is needed: a distribution is the files that its R
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import os
 import re
@@ -15,10 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.errors import BadInput, NotWritable
 from rekindle.core.files import told
 from rekindle.core.untrusted import leads_inside
 
+_LARGEST = 64 << 20
 _INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
 
 
@@ -54,8 +57,12 @@ def files_of(distribution: Distribution, site: Path, prefix: Path) -> list[Path]
     record = site / distribution.info / "RECORD"
     named: list[Path] = []
     if record.is_file():
-        rows = csv.reader(io.StringIO(record.read_text(encoding="utf-8")))
-        named = [Path(os.path.normpath(site / row[0])) for row in rows if row and row[0]]
+        text = files.read_bytes(record, limit=_LARGEST).decode("utf-8", "surrogateescape")
+        rows = csv.reader(io.StringIO(text.replace("\0", "")))
+        try:
+            named = [Path(os.path.normpath(site / row[0])) for row in rows if row and row[0]]
+        except csv.Error as error:
+            raise BadInput(f"`{record}` is not a list of files: {error}", hint="install the package again") from error
     own = [path for path in (site / distribution.info).rglob("*") if path.is_file()]
     inside = [path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix)]
     folders = {folder for folder in {path.parent for path in inside} if leads_inside(folder, prefix)}
@@ -90,7 +97,9 @@ def remove(distribution: Distribution, site: Path, prefix: Path) -> None:
     for path in files_of(distribution, site, prefix):
         path.unlink(missing_ok=True)
         folders.add(path.parent)
-        for compiled in path.parent.joinpath("__pycache__").glob(f"{path.stem}.*.pyc") if path.suffix == ".py" else ():
+        beside = path.parent / "__pycache__"
+        kept = path.suffix == ".py" and not files.is_link(beside)
+        for compiled in beside.glob(f"{glob.escape(path.stem)}.*.pyc") if kept else ():
             compiled.unlink(missing_ok=True)
             folders.add(compiled.parent)
     shutil.rmtree(site / distribution.info, ignore_errors=True)

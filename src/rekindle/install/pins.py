@@ -39,7 +39,7 @@ def name_in_pip(environment: Environment, constraints: Path) -> Path:
     path = pip_configuration(environment)
     settings = configparser.RawConfigParser()
     if path.is_file():
-        settings.read_string(path.read_text(encoding="utf-8"))
+        settings.read_string(files.plain_text(path))
     if not settings.has_section("install"):
         settings.add_section("install")
     # pip splits the value at spaces, so a path that may have some is named as an address.

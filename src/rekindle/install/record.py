@@ -6,7 +6,7 @@ import os
 import shutil
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from rekindle.core.untrusted import InsidePath, leads_inside
 from rekindle.install import conda, distributions
 from rekindle.install.distributions import Distribution
 from rekindle.model.environment import Environment
+from rekindle.stack.rules import RouteKind
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,11 +32,11 @@ class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = "rekindle.install-record/1"
     when: str
-    route: str
+    route: RouteKind
     freeze: tuple[str, ...]
     kept: tuple[Distribution, ...]
     changes: tuple[Replaced, ...] = ()
-    conda_revision: int | None = None
+    conda_revision: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """For conda's own way back."""
     files: dict[InsidePath, str | None] = {}
     entries: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def begin(
     environment: Environment,
-    route: str,
+    route: RouteKind,
     replaced: list[Distribution],
     configuration: list[Path],
     conda_revision: int | None = None,
@@ -94,7 +95,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     site, prefix = environment.site, Path(environment.root)
     _check_links(environment)
     record = read(environment, folder)
-    if record.conda_revision is not None:
+    if record.conda_revision is not None and environment.kind == "conda":
         return _restore_conda(environment, folder, record)
     before = {name: version for name, _, version in (line.partition("==") for line in record.freeze)}
     touched = {each.name for each in record.changes} | {each.name for each in record.kept}
@@ -110,7 +111,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
             undone.append(Replaced(name=name, before=have.version if have else None, after=before.get(name)))
     if not record.changes:
         _remove_new(environment, record)
-    if (folder / "files").is_dir():
+    if (folder / "files").is_dir() and leads_inside(folder / "files", folder):
         distributions.put_back(folder / "files", prefix)
     _put_back_files(prefix, record)
     again = distributions.installed(site)
@@ -131,7 +132,7 @@ def _check_links(environment: Environment) -> None:
 
 
 def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    return files.plain_text(path) if path.is_file() else None
 
 
 def _entries(environment: Environment) -> set[str]:

@@ -29,6 +29,7 @@ SCHEMA = "rekindle.knowledge-bundle/1"
 _MANIFEST = "bundle.json"
 _LARGEST = 64 << 20
 _MOST_MEMBERS = 1000
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class TableBundle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,6 +119,8 @@ def _unzipped(source: Path) -> dict[str, bytes]:
             if sum(member.file_size for member in members) > _LARGEST or len(members) > _MOST_MEMBERS:
                 message = f"`{source}` unpacks to more than {_LARGEST >> 20} MB"
                 raise BadInput(message, hint="this is no bundle of tables")
+            if any(member.compress_type not in _PACKED for member in members):
+                raise BadInput(f"`{source}` is packed as no bundle of tables is", hint="download it again")
             return {member.filename: archive.read(member) for member in members if not member.is_dir()}
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
         message = f"`{source}` is not a whole zip: {error}"
@@ -141,7 +144,7 @@ def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
 
 def _hash_beside(path: Path) -> str | None:
     beside = path.with_name(path.name + ".sha256")
-    words = beside.read_text(encoding="ascii", errors="replace").split() if beside.is_file() else []
+    words = files.read_bytes(beside, limit=4096).decode("ascii", "replace").split() if beside.is_file() else []
     return words[0] if words else None
 
 

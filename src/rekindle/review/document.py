@@ -192,7 +192,7 @@ def _guessed(text: str) -> Dialect | None:
     first = text.lstrip().split("\n", 1)[0]
     if first.startswith("#!"):
         return Dialect.SHELL if re.search(r"\b(?:ba|da|z|k)?sh\b", first) else None
-    if re.search(r"(?m)^\s*```", text):
+    if re.search(r"(?m)^[ \t]*```", text):
         return Dialect.NOTES
     if re.search(r"(?m)^FROM\s+\S+", text) and re.search(r"(?m)^(?:RUN|ENV|CMD|COPY)\s", text):
         return Dialect.DOCKERFILE
@@ -201,14 +201,16 @@ def _guessed(text: str) -> Dialect | None:
 
 def guessed_shell(text: str) -> Dialect | None:
     """The shell that a piece without a name is written for."""
-    if re.search(r"(?im)^\s*\$env:\w|^\s*\$\w+\s*=|^\s*(?:Write-Host|Set-Location|param\s*\()", text):
+    if re.search(r"(?im)^[ \t]*\$env:\w|^[ \t]*\$\w+\s*=|^[ \t]*(?:Write-Host|Set-Location|param\s*\()", text):
         return Dialect.POWERSHELL
-    if re.search(r"(?im)^\s*(?:@?echo off|set \"?\w+=|rem |call |::)|%\w+%|\.bat\b", text):
+    if re.search(r"(?im)^[ \t]*(?:@?echo off|set \"?\w+=|rem |call |::)|%\w+%|\.bat\b", text):
         return Dialect.BATCH
-    if re.search(r"(?i)(?:^|[\s\"'=])[A-Z]:[\\/]", text) and not re.search(r"(?m)^\s*(?:export|sudo|source)\s", text):
+    if re.search(r"(?i)(?:^|[\s\"'=])[A-Z]:[\\/]", text) and not re.search(
+        r"(?m)^[ \t]*(?:export|sudo|source)\s", text
+    ):
         return Dialect.BATCH
     if re.search(
-        r"(?m)^\s*(?:[$#>]\s)?(?:export|sudo|source|set -|if \[|git|pip3?|python3?|conda|cmake|nvcc|cd|apt|apt-get"
+        r"(?m)^[ \t]*(?:[$#>]\s)?(?:export|sudo|source|set -|if \[|git|pip3?|python3?|conda|cmake|nvcc|cd|apt|apt-get"
         r"|mkdir|module|uv|ninja|make|\w+=\S)(?:\s|$)",
         text,
     ):

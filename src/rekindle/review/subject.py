@@ -96,7 +96,7 @@ class Subject(ScriptBuilds):
 
     @cached_property
     def _adds_indexes(self) -> bool:
-        told = r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^\s*-f\s)"
+        told = r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)"
         return re.search(told, self.document.text) is not None
 
     def lies_beside(self, name: str, item: Invocation) -> bool:

@@ -149,7 +149,7 @@ def forget_left_out(copy: Path) -> None:
     listed = copy / ".gitmodules"
     if mark is None or not mark.without or not listed.exists():
         return
-    text = listed.read_bytes().decode("utf-8", errors="surrogateescape")
+    text = files.plain_text(listed, errors="surrogateescape")
     kept = submodules.without(text, mark.without)
     if kept != text:
         files.write_bytes(listed, kept.encode("utf-8", errors="surrogateescape"))
@@ -273,7 +273,7 @@ def edited(root: Path, commit: str) -> list[str]:
 
     def ours(path: str) -> bool:
         try:
-            data = journal.original(path, tree.read(tree.place(root, path)))
+            data = journal.original(path, files.plain_bytes(tree.place(root, path)))
         except OSError:
             return False
         return blobs[path] in (_blob(data, blobs[path]), _blob(data.replace(b"\r\n", b"\n"), blobs[path]))
@@ -386,7 +386,7 @@ def _hand_over(ours: Path, job: _Job) -> None:
             files.rename_over(path, target)
     # History ends here: git does not look for the parents that were not brought.
     shallow = job.git_dir / "shallow"
-    known = shallow.read_text(encoding="ascii") if shallow.exists() else ""
+    known = files.plain_text(shallow) if shallow.exists() else ""
     if job.commit not in known:
         files.write_text(shallow, f"{known}{job.commit}\n")
 
@@ -408,7 +408,7 @@ def _linked(job: _Job, work: Path) -> bool:
     if job.parent is None:
         return True
     try:
-        text = (work / ".git").read_text(encoding="utf-8").strip()
+        text = files.plain_text(work / ".git").strip()
     except OSError:
         return False
     return (work / text.removeprefix("gitdir: ")).resolve() == job.git_dir.resolve()
@@ -426,7 +426,7 @@ def _register(jobs: list[_Job]) -> None:
 
 def mark_of(root: Path) -> Mark | None:
     try:
-        data = (root / STATE_FOLDER / "source.json").read_bytes()
+        data = files.plain_bytes(root / STATE_FOLDER / "source.json")
     except FileNotFoundError:
         return None
     return codec.from_json(data, Mark, name="the mark of an earlier run")

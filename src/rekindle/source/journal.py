@@ -100,7 +100,7 @@ class PatchJournal:
         originals: dict[str, bytes] = {}
         entries = dict(self._entries)
         for path, (data, patches) in wanted.items():
-            now = tree.read(tree.place(self.root, path))
+            now = files.plain_bytes(tree.place(self.root, path))
             original = self.original(path, now)
             originals[path] = now
             known = self._entries.get(path)
@@ -142,7 +142,7 @@ class PatchJournal:
         kept: dict[str, PatchedFile] = {}
         for path, entry in self._entries.items():
             try:
-                now = _hash(tree.read(tree.place(self.root, path)))
+                now = _hash(files.plain_bytes(tree.place(self.root, path)))
             except (OSError, BadInput):
                 kept[path] = entry
                 continue
@@ -197,7 +197,7 @@ class PatchJournal:
     def _stored(self, entry: PatchedFile) -> bytes:
         path = self.folder / "originals" / entry.original
         try:
-            data = path.read_bytes()
+            data = files.plain_bytes(path)
         except OSError as error:
             message = f"the original of `{entry.path}` is gone from `{path}`"
             raise BadInput(message, hint=f"restore it with `git checkout -- {entry.path}`") from error
@@ -208,7 +208,7 @@ class PatchJournal:
 
     def _read(self) -> PatchRecord:
         try:
-            data = self._path.read_bytes()
+            data = files.plain_bytes(self._path)
         except FileNotFoundError:
             return PatchRecord()
         return codec.from_json(data, PatchRecord, name=f"`{self._path}`")

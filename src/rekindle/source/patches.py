@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.errors import PatchMismatch
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.patches import Judgement, Need, Patch, PatchSetting
@@ -228,11 +229,11 @@ class _Desk:
         )
 
     def _cmake(self, path: str) -> bytes:
-        return tree.read(self.root / path, largest=tree.LARGEST_CMAKE)
+        return files.plain_bytes(self.root / path, limit=tree.LARGEST_CMAKE)
 
     def _read(self, path: str) -> bytes:
         if path not in self._after:
-            data = tree.read(tree.place(self.root, path))
+            data = files.plain_bytes(tree.place(self.root, path))
             self._before[path] = self._after[path] = data
         return self._after[path]
 

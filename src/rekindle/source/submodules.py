@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rekindle.core import untrusted
+from rekindle.core import files, untrusted
 from rekindle.core.errors import BadInput
 from rekindle.core.untrusted import InsidePath
 from rekindle.source import git
@@ -66,11 +66,11 @@ def outside(path: str, without: Sequence[str]) -> bool:
 def empty(root: Path, without: Sequence[str] = ()) -> tuple[str, ...]:
     """The folders that `.gitmodules` of this tree names and that hold nothing, but for those left out on purpose."""
     try:
-        text = (root / ".gitmodules").read_text(encoding="utf-8")
+        text = files.plain_text(root / ".gitmodules")
     except (OSError, UnicodeDecodeError):
         return ()
     found = []
-    for path in sorted(re.findall(r"^\s*path\s*=\s*(\S+)\s*$", text, re.MULTILINE)):
+    for path in sorted(re.findall(r"^[ \t]*path[ \t]*=[ \t]*(\S+)[ \t]*$", text, re.MULTILINE)):
         if ".." in path.split("/") or path.startswith("/") or outside(path, without):
             continue
         folder = root / path

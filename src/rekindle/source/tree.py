@@ -14,7 +14,6 @@ from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 
-LARGEST = 128 * 1024 * 1024
 LARGEST_CMAKE = 16 * 1024 * 1024  # the largest of PyTorch and its submodules has 0.5 MB
 _SKIPPED = {".git", STATE_FOLDER}
 _MOST_STATE = 100_000
@@ -34,7 +33,7 @@ def release(root: Path, stated: str | None = None) -> Version:
     if stated is not None:
         return Version(stated)
     try:
-        text = (root / "version.txt").read_text(encoding="utf-8").strip()
+        text = files.plain_text(root / "version.txt").strip()
     except (OSError, UnicodeDecodeError):
         text = ""
     found = _RELEASE.match(text)
@@ -49,7 +48,7 @@ def head(root: Path) -> str | None:
     git_dir = root / ".git"
     try:
         if git_dir.is_file():
-            git_dir = root / git_dir.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")
+            git_dir = root / files.plain_text(git_dir).strip().removeprefix("gitdir: ")
     except (OSError, UnicodeDecodeError):
         return None
     return head_of(git_dir)
@@ -58,9 +57,9 @@ def head(root: Path) -> str | None:
 def head_of(git_dir: Path) -> str | None:
     """The commit that a repository is at, read off its files."""
     try:
-        text = (git_dir / "HEAD").read_text(encoding="ascii").strip()
+        text = files.plain_text(git_dir / "HEAD").strip()
         common = git_dir / "commondir"
-        shared = git_dir / common.read_text(encoding="utf-8").strip() if common.is_file() else git_dir
+        shared = git_dir / files.plain_text(common).strip() if common.is_file() else git_dir
         if text.startswith("ref: "):
             text = ref(git_dir, text[5:]) or ref(shared, text[5:])
     except (OSError, UnicodeDecodeError):
@@ -74,9 +73,9 @@ def ref(git_dir: Path, name: str) -> str:
         return ""
     loose = git_dir / name
     if loose.is_file():
-        return loose.read_text(encoding="ascii").strip()
+        return files.plain_text(loose).strip()
     packed = git_dir / "packed-refs"
-    lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else []
+    lines = files.plain_text(packed).splitlines() if packed.is_file() else []
     return next((line.split(" ")[0] for line in lines if line.endswith(f" {name}")), "")
 
 
@@ -127,19 +126,6 @@ def check_state(root: Path) -> None:
         if files.is_link(path):
             message = f"`{path}` is a link, and Rekindle never makes one there"
             raise BadInput(message, hint=f"remove `{top}`: this tree came from someone else")
-
-
-def read(path: Path, *, largest: int = LARGEST) -> bytes:
-    """The bytes of a regular file of the tree. OSError says why not, for whoever reports it."""
-    # Without O_NONBLOCK, opening a fifo waits for a writer that never comes.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(None, "not a regular file")
-        if status.st_size > largest:
-            raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file that a person wrote")
-        return stream.read()
 
 
 def _junction(entry: os.DirEntry[str]) -> bool:

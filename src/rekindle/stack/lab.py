@@ -89,7 +89,8 @@ def own_plan(folder: Path, host: str | None = None) -> Path:
         raise NotFound(message, hint="name a plan's file, or a folder of `rekindle plan --machine FOLDER -o DIR`")
     lab = codec.from_toml(files.read_bytes(index, limit=4 * 1024 * 1024), Lab, name=f"`{index}`")
     if lab.schema != SCHEMA:
-        raise BadInput(f"`{index}` is not an index of plans: its schema is `{lab.schema[:60]}`, not `{SCHEMA}`")
+        message = f"`{index}` is not an index of plans: its schema is `{lab.schema[:60]}`, not `{SCHEMA}`"
+        raise BadInput(message, hint="`rekindle plan --machine FOLDER -o DIR` writes one")
     here = host or socket.gethostname()
     mine = {lab.hosts[name] for name in _called(lab.hosts, here)}
     if len(mine) == 1:
@@ -101,7 +102,8 @@ def own_plan(folder: Path, host: str | None = None) -> Path:
         message = f"`{index}` has several machines called `{here}`, with different plans"
         raise UsageError(message, hint=f"name one: {', '.join(f'`{folder / name}`' for name in sorted(mine)[:4])}")
     for name in _called(lab.without, here):
-        raise NoRoute(f"`{index}` has no plan for `{here}`: {lab.without[name][:400]}")
+        message = f"`{index}` has no plan for `{here}`: {lab.without[name][:400]}"
+        raise NoRoute(message, hint="`rekindle plan` here says what would change that")
     message = f"this machine, `{here}`, is not in `{index}`"
     hint = f"`rekindle doctor --save {here}.json` here, then `rekindle plan --machine FOLDER -o DIR` with it"
     raise NotFound(message, hint=f"{hint}; or name the plan's file itself")

@@ -193,7 +193,7 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
             code=(listed(row.targets),),
             builder=row.builder,
             location=row.link or row.page,
-            beside=tuple(word for word in (row.numpy, *(row.mkl or "").split()) if word),
+            beside=tuple(word for word in (row.numpy, *row.mkl) if word),
             cpu_floor=row.cpu_floor,
             note=row.note,
             source=row.source,

@@ -15,15 +15,17 @@ from urllib.parse import unquote
 import msgspec
 
 from rekindle import __version__
-from rekindle.core import codec, files
+from rekindle.core import codec, files, untrusted
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
+from rekindle.core.untrusted import Commit, CondaPin, LocalLabel, PipRequirement, PipVersion, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch import patches, releases, setup_py
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.cuda_line import index_of
 from rekindle.stack.offers import opened_wheels
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
@@ -84,14 +86,14 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     """A patch by name and by what it does."""
 
     id: str
-    sha256: str
+    sha256: Sha256
 
 
 class PinnedWheel(msgspec.Struct, frozen=True, kw_only=True):
     """A wheel by its file name and its bytes."""
 
-    name: str
-    sha256: str
+    name: PlainFileName
+    sha256: Sha256
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +105,10 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(Stack, frozen=True, kw_only=True):
-    """The stack, what builds or installs it, and what it was made from."""
+    """The stack, what builds or installs it, and what it was made from.
+
+    People hand it to each other: what becomes a word of pip's, conda's or git's is of a type that is nothing else.
+    """
 
     schema: str = SCHEMA
     made_by: str = f"rekindle {__version__}"
@@ -113,16 +118,21 @@ class Plan(Stack, frozen=True, kw_only=True):
     machine: str
     cards: tuple[Card, ...]
     wish: Wish
-    torch: str
+    torch: PipVersion
+    variant: LocalLabel | None = None
+    torchvision: PipVersion | None = None
+    torchaudio: PipVersion | None = None
+    numpy: PipRequirement | None = None
+    conda: tuple[CondaPin, ...] = ()
     profile: str = "fast"
     cpu: str | None = None
     """The least processor a build runs on: `avx`, or the x86-64 level `v1`."""
     backend: str | None = None
-    commit: str | None = None
+    commit: Commit | None = None
     """The commit of PyTorch's tag."""
     wheel: str
     """The name of the wheel that comes out, or that is installed."""
-    requires: tuple[str, ...] = ()
+    requires: tuple[PipRequirement, ...] = ()
     """What the build's own environment gets, as pip requirements: `build` installs exactly these."""
     wheels: tuple[PinnedWheel, ...] = ()
     """The wheels that are installed, where their bytes are known: another file of that name is refused."""
@@ -169,7 +179,7 @@ def plan_of(verdict: Verdict) -> Plan:
         profile=profile,
         cpu=cpu_level(profile, situation.arch) if building else None,
         backend=release.backend if building else None,
-        commit=release.git_version if building and route.torch == release.newest else None,
+        commit=_commit(route.torch) if building else None,
         wheel=wheel_name(route, situation),
         wheels=_wheels(route, situation),
         requires=_requirements(route.torch, profile, situation) if building else (),
@@ -207,6 +217,9 @@ def read(path: Path) -> Plan:
     if plan.schema != SCHEMA:
         message = f"`{path}` is not a plan: its schema is `{plan.schema[:60]}`, not `{SCHEMA}`"
         raise BadInput(message, hint="`rekindle plan -o plan.toml` writes one")
+    if plan.index_url not in (None, index_of(plan.variant or "")):
+        message = f"`{path}` names another index than PyTorch's own: `{untrusted.printable(str(plan.index_url))}`"
+        raise BadInput(message, hint="do not use it; to install from a mirror, configure pip for it")
     return plan
 
 
@@ -246,15 +259,15 @@ def wheel_name(route: Route, situation: Situation) -> str:
 def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:
     """The torch wheel of a route that installs one: from the shelf's own file, or as it was opened for the tables."""
     if route.route is RouteKind.SHELF and route.location and Path(route.location).is_file():
-        return (PinnedWheel(name=Path(route.location).name, sha256=sha256_of(Path(route.location))),)
+        return (PinnedWheel(name=PlainFileName(Path(route.location).name), sha256=sha256_of(Path(route.location))),)
     if route.route is RouteKind.SHELF and route.location and "#sha256=" in route.location:
         address, _, digest = route.location.partition("#sha256=")
-        return (PinnedWheel(name=unquote(address.rpartition("/")[2]), sha256=digest),)
+        return (PinnedWheel(name=PlainFileName(unquote(address.rpartition("/")[2])), sha256=Sha256(digest)),)
     if route.route is not RouteKind.OFFICIAL_WHEEL or not route.on_configured_index:
         return ()
     tag = f"-cp{(route.python or '').replace('.', '')}-"
     return tuple(
-        PinnedWheel(name=row.wheel, sha256=row.sha256)
+        PinnedWheel(name=PlainFileName(row.wheel), sha256=Sha256(row.sha256))
         for row in opened_wheels()
         if row.version == route.torch and tag in row.wheel
         and (row.system, row.machine) == (situation.system, situation.arch)
@@ -309,21 +322,26 @@ def check_patches(plan: Plan) -> None:
 
 def check_commit(plan: Plan) -> None:
     """The commit that a plan pins is the one of its release, as far as the tables know it."""
-    release = releases.torch_release(plan.torch)
-    known = release.git_version if plan.torch == release.newest else None
+    known = _commit(plan.torch)
     if plan.commit is not None and known is not None and plan.commit != known:
         message = f"the plan pins commit {plan.commit[:12]}, but PyTorch {plan.torch} is {known[:12]}"
         raise BadInput(message, hint=_AGAIN)
+
+
+def _commit(torch: str) -> Commit | None:
+    """The commit of a release's tag, as far as the tables know it."""
+    release = releases.torch_release(torch)
+    return Commit(release.git_version) if release.git_version and torch == release.newest else None
 
 
 def _known(id: str) -> bool:
     return any(one.id == id for one in patches.patches())
 
 
-def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:
+def _requirements(torch: str, profile: str, situation: Situation) -> tuple[PipRequirement, ...]:
     """What the build's own environment gets: the list that `build` installs and a bundle downloads."""
     mkl = setup_py.with_mkl(profile=profile, system=situation.system, arch=situation.arch)
-    return setup_py.requirements(torch, mkl=mkl)
+    return tuple(map(PipRequirement, setup_py.requirements(torch, mkl=mkl)))
 
 
 @tables.cached
@@ -345,7 +363,7 @@ def _patches(route: Route, situation: Situation) -> tuple[Pinned, ...]:
         python=Version(route.python) if route.python else None,
         targets=tuple((route.arch_list or "").split(";")),
     )
-    return tuple(Pinned(id=patch.id, sha256=patch.hash) for patch in patches.needed(setting))
+    return tuple(Pinned(id=patch.id, sha256=Sha256(patch.hash)) for patch in patches.needed(setting))
 
 
 def _without_none(value: Any) -> Any:

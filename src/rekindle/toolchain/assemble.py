@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from rekindle.core import untrusted
 from rekindle.core.console import plural
 from rekindle.core.errors import BadInput
 from rekindle.formats import unpacking as packages
@@ -44,6 +45,9 @@ def assemble(
     say(f"unpacked {plural(len(files), 'file')}, {sum(done) / 1e6:,.0f} MB")
     for file in finish.written(store, offering, files):
         files[file.path] = file
+    if clash := untrusted.conflict(files):
+        message = f"the archives hold `{clash[1]}` below `{clash[0]}`, which is no folder"
+        raise BadInput(message, hint="do not use them; nothing of them was installed")
     made = _link_names(files)
     dangling = _without_dangling(files)
     return Kit(

@@ -20,7 +20,9 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DECLARED = re.compile(r"\bCUDAAPI\s+(cu[A-Z]\w*)\s*\(")
 # `#define cuMemAlloc cuMemAlloc_v2`; within __CUDA_API_PTSZ() or __CUDA_API_PTDS() for default streams per thread.
 _RENAMED = re.compile(
-    r"^\s*#\s*define\s+cu[A-Z]\w*\s+(?:__CUDA_API_(PTSZ|PTDS)\()?\s*(cu[A-Z]\w*)\s*\)?\s*$", re.MULTILINE
+    r"^[ \t]*#[ \t]*define[ \t]+cu[A-Z]\w*[ \t]{1,99}(?:__CUDA_API_(PTSZ|PTDS)\([ \t]{0,9})?"
+    r"(cu[A-Z]\w*)[ \t]{0,9}\)?[ \t\r]{0,9}$",
+    re.MULTILINE,
 )
 
 

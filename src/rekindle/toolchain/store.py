@@ -163,7 +163,7 @@ class Store:
         try:
             os.link(source, target)
         except OSError as error:
-            if isinstance(error, FileNotFoundError):
+            if isinstance(error, (FileNotFoundError, FileExistsError)):
                 raise
             # A disk without hard links, or too many names of one file: a copy serves.
             shutil.copy2(source, target)

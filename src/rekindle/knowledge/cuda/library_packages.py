@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, observed
 
@@ -14,9 +15,9 @@ class DllWheel(Row, frozen=True, kw_only=True):
     `pythons` are the tags for which this version has a wheel; none where one wheel is for every Python.
     """
 
-    wheel: str
-    package: str
-    version: str
+    wheel: PlainFileName
+    package: ProjectName
+    version: PipVersion
     size: int
     yanked: bool
     files: dict[str, tuple[int, str]]

@@ -5,6 +5,7 @@ A shared wheel is listed with who built it, and never recommended silently.
 
 from __future__ import annotations
 
+from rekindle.core.untrusted import PipRequirement
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.tables import Row, cached, decided, observed
@@ -51,9 +52,9 @@ class CommunityWheel(Row, frozen=True, kw_only=True):
     sha256: str | None = None
     cudnn: Version | None = None
     """What it was built with; its DLLs are not in the wheel."""
-    mkl: str | None = None
+    mkl: tuple[PipRequirement, ...] = ()
     """As pip installs it: the wheel loads MKL's and OpenMP's DLLs and does not bring them."""
-    numpy: str | None = None
+    numpy: PipRequirement | None = None
     note: str | None = None
 
 

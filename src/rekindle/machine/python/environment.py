@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rekindle.core import paths
+from rekindle.core import files, paths
 from rekindle.core.errors import NotFound
 from rekindle.core.processes import may_run, which
 from rekindle.core.version import Version
@@ -167,7 +167,7 @@ def _systems_site(config: dict[str, str], *, windows: bool) -> list[Path]:
 
 def _config(root: Path) -> dict[str, str]:
     try:
-        text = (root / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
+        text = files.plain_text(root / "pyvenv.cfg", errors="replace")
     except OSError:
         return {}
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)

@@ -13,7 +13,7 @@ from rekindle.machine.toolchain import gpu_code, private, toolkits
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
 _CUDA_FOLDER = re.compile(r"\d+\.\d+")
-_DEFINED = re.compile(r"^\s*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
+_DEFINED = re.compile(r"^[ \t]*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
 _LIBRARY = re.compile(
     r"(?:lib)?(cudnn(?:_[a-z_]+?)?)(?:64_(\d+)\.dll|\.so(?:\.(\d+)(?:\.[\d.]*)?)?|64_\d+\.lib)\Z", re.IGNORECASE
 )

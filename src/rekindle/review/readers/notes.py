@@ -82,7 +82,7 @@ def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None
     if language not in _UNSAID:
         return None
     guess = guessed_shell(text)
-    if guess is Dialect.SHELL and windows and not re.search(r"(?m)^\s*(?:export|sudo|source|\./|apt)", text):
+    if guess is Dialect.SHELL and windows and not re.search(r"(?m)^[ \t]*(?:export|sudo|source|\./|apt)", text):
         return Dialect.BATCH
     return guess or (Dialect.BATCH if windows else Dialect.SHELL)
 

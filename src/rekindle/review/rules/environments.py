@@ -116,7 +116,7 @@ def _by_path(item: Invocation, env: str, short: str) -> bool:
 def _runs_in(subject: Subject, later: list[Invocation]) -> bool:
     """Something else enters it: `conda run`, uv, or the SHELL of a Dockerfile."""
     if subject.document.dialect is Dialect.DOCKERFILE and re.search(
-        r"(?m)^\s*SHELL\s*\[.*(?:conda|mamba)\W+run|^\s*SHELL\s*\[.*activate", subject.document.text
+        r"(?m)^[ \t]*SHELL\s*\[.*(?:conda|mamba)\W+run|^[ \t]*SHELL\s*\[.*activate", subject.document.text
     ):
         return True
     return any(

@@ -170,7 +170,7 @@ def _not_exported(subject: Subject) -> Iterator[Raised]:
             value = subject.visible(item.name, step.item)
             if value is None or value.exported or value.order != item.order or not item.value:
                 continue
-            if re.search(rf"(?m)^\s*(?:set -a\b|set -o allexport|export\b.*\b{item.name}\b)", subject.document.text):
+            if re.search(rf"(?m)^[ \t]*(?:set -a\b|set -o allexport|export\b.*\b{item.name}\b)", subject.document.text):
                 continue
             if re.search(rf"\$\{{?{item.name}\b", subject.document.text) and not item.name.startswith(
                 ("TORCH_CUDA", "MAX_JOBS")

@@ -5,15 +5,15 @@ No account is needed, no environment is made, nothing of conda's is run.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from rekindle.core import codec, files, untrusted
 from rekindle.core import fetch as fetching
-from rekindle.core import files, untrusted
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
@@ -28,7 +28,21 @@ _SUBDIR = {
     ("linux", "aarch64"): "linux-aarch64",
     ("windows", "x86_64"): "win-64",
 }
-Record = dict[str, Any]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A package as the channel's list tells of it."""
+
+    name: str
+    version: str
+    build_number: int = 0
+    size: int = 0
+    sha256: Sha256 | None = None
+
+
+class _Channel(msgspec.Struct, frozen=True, kw_only=True):
+    packages: dict[str, Record] | None = None
+    conda: dict[str, Record] | None = msgspec.field(default=None, name="packages.conda")
 
 
 def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
@@ -65,28 +79,22 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
 
 def read(data: bytes, name: str) -> dict[str, Record]:
     """A channel's packages by file name, both formats."""
-    try:
-        table = json.loads(data)
-        found = {**table.get("packages", {}), **table.get("packages.conda", {})}
-        if not isinstance(found, dict) or not ("packages" in table or "packages.conda" in table):
-            raise TypeError("it lists no packages")
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        message = f"`{name}` is not the list of a conda channel: {error}"
-        raise BadInput(
-            message, hint="check the address; `--mirror` must name the folder that holds the channels"
-        ) from error
-    return found
+    found = codec.from_json(data, _Channel, name=f"`{name}`, the list of a conda channel,")
+    if found.packages is None and found.conda is None:
+        message = f"`{name}` is not the list of a conda channel: it lists no packages"
+        raise BadInput(message, hint="check the address; `--mirror` must name the folder that holds the channels")
+    return {**(found.packages or {}), **(found.conda or {})}
 
 
 def choose(records: dict[str, Record], package: str, version: Version | None) -> str | None:
     """The file of the newest build of a package, the newer format first; only of `version` where that is given."""
     fitting = [
-        (number, int(record.get("build_number", 0)), file.endswith(".conda"), file)
+        (number, record.build_number, file.endswith(".conda"), file)
         for file, record in records.items()
-        if record.get("name") == package
-        and (number := Version.find(str(record.get("version", "")) + ".0"))
+        if record.name == package
+        and (number := Version.find(record.version + ".0"))
         and (version is None or number.starts_with(version))
-        and record.get("sha256")
+        and record.sha256
         and re.fullmatch(r"[\w.+-]+\.(conda|tar\.bz2)", file)
     ]
     return max(fitting)[3] if fitting else None
@@ -135,12 +143,13 @@ def _found(
 
 
 def _part(row: CondaSet, folder: str, file: str, record: Record) -> Part:
+    assert record.sha256 is not None
     return Part(
-        name=str(record["name"]),
-        version=str(record["version"]),
+        name=record.name,
+        version=record.version,
         file=untrusted.checked(PlainFileName, file, "the list of the channel"),
-        size=int(record.get("size", 0)),
-        sha256=untrusted.checked(Sha256, str(record["sha256"]), "the list of the channel"),
+        size=record.size,
+        sha256=record.sha256,
         origin=f"conda:{folder}/{file}",
         licence=row.licence,
     )

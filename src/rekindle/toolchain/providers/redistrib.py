@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from rekindle.core import codec, untrusted
 from rekindle.core import fetch as fetching
-from rekindle.core import untrusted
 from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
@@ -26,6 +26,7 @@ from rekindle.toolchain.providers.contract import FoundOffering, ProviderSetting
 
 NAME = "redistrib"
 GROUP = 1
+_DIGITS = 16
 _ABOUT = ("release_date", "release_label", "release_product")
 
 
@@ -125,15 +126,11 @@ def _archives(component: str, about: dict[str, Any]) -> Iterator[RedistribArchiv
 
 def _archive(common: dict[str, str], platform: str, variant: str | None, value: dict[str, str]) -> RedistribArchive:
     path = InsidePath(value["relative_path"])
-    return RedistribArchive(
-        platform=platform,
-        variant=variant,
-        path=path,
-        file=PlainFileName(path.name),
-        sha256=Sha256(value["sha256"]),
-        size=int(value["size"]),
-        **common,
-    )
+    told = {"platform": platform, "variant": variant, "path": path, "file": path.name, "sha256": value["sha256"]}
+    size = str(value["size"])
+    if not (size.isascii() and size.isdigit() and len(size) < _DIGITS):
+        raise ValueError(f"`{size[:40]}` is no size")
+    return codec.from_builtins({**common, **told, "size": int(size)}, RedistribArchive, name="an archive")
 
 
 def _listed(row: RedistribSet, label: str, settings: ProviderSettings) -> bytes:

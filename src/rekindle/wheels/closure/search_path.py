@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from rekindle.core import files
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.formats import binary
@@ -140,7 +141,7 @@ def _cuda_folder(cuda: Version | None, environ: Mapping[str, str], program_files
 def _base_of(prefix: Path) -> Path | None:
     """The Python that a virtual environment was made from."""
     try:
-        lines = (prefix / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = files.plain_text(prefix / "pyvenv.cfg", errors="replace").splitlines()
     except OSError:
         return None
     for line in lines:

@@ -18,9 +18,9 @@ from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import is_torch_symbol
 
-_ASSIGNED = re.compile(r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*['\"]([^'\"\n]*)['\"]", re.MULTILINE)
+_ASSIGNED = re.compile(r"^(\w{1,60})(?:\s{0,9}:[^=\n]{1,99})?\s{0,9}=\s{0,9}['\"]([^'\"\n]*)['\"]", re.MULTILINE)
 _CUDNN_PIN = re.compile(r"nvidia[-_]cudnn[-_]cu\d+\s*\(?==\s*([\d.]+)")
-_TORCH_PIN = re.compile(r"torch\s*\(?\s*===?\s*(\d[\w.+!]*)\s*\)?\s*(?:;|\Z)")
+_TORCH_PIN = re.compile(r"torch\s{0,9}\(?\s{0,9}===?\s{0,9}(\d[\w.+!]{0,60})\s{0,9}\)?\s{0,9}(?:;|\Z)")
 _CUDNN_FILE = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 _EXTENSION = re.compile(r"\.(?:cpython-|cp)(\d)(\d+)[-.]")
 # NumPy 2's headers look for the C API under its new name first; NumPy 1's know only the old one.

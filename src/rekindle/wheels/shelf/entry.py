@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.findings import Finding, State
-from rekindle.core.untrusted import PlainFileName, Sha256
+from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName, Sha256
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.wheel import WheelIdentity
 
@@ -19,8 +19,8 @@ class ShelvedWheel(WheelIdentity, frozen=True, kw_only=True):
     another version (its local label), `signed_by` the key of its statement.
     """
 
-    project: str
-    version: str
+    project: ProjectName
+    version: PipVersion
     file: PlainFileName
     sha256: Sha256
     size: int
