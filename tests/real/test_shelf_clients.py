@@ -20,7 +20,7 @@ import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.wheels.shelf import shelf
-from rekindle.wheels.shelf.report import install_command
+from rekindle.wheels.shelf.entry import install_command
 from rekindle.wheels.shelf.serve import ShelfServer
 from support import small_wheels
 from support.artefacts import unverified
