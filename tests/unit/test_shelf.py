@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.core import codec
+from rekindle.core import codec, web_server
 from rekindle.core.findings import State
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.shelf import serve, shelf
@@ -176,7 +176,7 @@ def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served
 def served(tmp_path: Path) -> Iterator[str]:
     shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
     (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
-    with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
+    with serve.server(tmp_path / "shelf", "127.0.0.1", 0) as address:
         yield address
 
 
@@ -243,9 +243,9 @@ def test_inspect_reads_a_wheel_on_our_own_server(served: str, tmp_path: Path) ->
 
 
 def test_half_open_clients_hold_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(web_server, "REQUEST_SECONDS", 1.0)
     shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
-    with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
+    with serve.server(tmp_path / "shelf", "127.0.0.1", 0) as address:
         host, port = address.removeprefix("http://").split(":")
         before = threading.active_count()
         clients = [socket.create_connection((host, int(port))) for _ in range(300)]

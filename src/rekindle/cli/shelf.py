@@ -127,9 +127,10 @@ def find(
 @options.shelf
 def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
-    from rekindle.wheels.shelf.serve import ShelfServer
+    options.need_extra("serve", "starlette", "uvicorn")
+    from rekindle.wheels.shelf import serve as serving
 
-    server = ShelfServer(_place(shelf), host, port)
+    server = serving.server(_place(shelf), host, port)
     console.out(f"{server.address}/simple/")
     console.say("press Ctrl-C to stop")
     with contextlib.suppress(KeyboardInterrupt):

@@ -26,11 +26,6 @@ class Shelves(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool = False
 
 
-def on_shelf(folder: Path | None = None) -> tuple[Offer, ...]:
-    """The torch wheels of one shelf; of the default one, if there is any, when none is named."""
-    return on_shelves(Shelves(addresses=(str(folder),) if folder else ()))
-
-
 def on_shelves(asked: Shelves) -> tuple[Offer, ...]:
     """The torch wheels of every shelf asked for. What cannot be used is said, and why."""
     keys = tuple(signing.public_key(text) for text in asked.trust)

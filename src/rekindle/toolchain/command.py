@@ -219,11 +219,6 @@ def show(name: str) -> report.KitLine:
     return report.line(store, store.required(ToolSpec.parse(name)))
 
 
-def folder_of(name: str) -> Path:
-    store = Store()
-    return store.folder(store.required(ToolSpec.parse(name)))
-
-
 def verify(names: Sequence[str]) -> report.Toolchain:
     """Every kit, or those named, against its record."""
     store = Store()
