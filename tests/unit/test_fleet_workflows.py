@@ -42,6 +42,7 @@ def test_extensions_come_after_the_torch_they_need_and_know_its_key(tmp_path: Pa
     assert {entry["needs"] for entry in second[1]["strategy"]["matrix"]["include"]} == torches
 
 
+@pytest.mark.long
 def test_more_jobs_than_a_matrix_may_have_are_divided_and_none_is_lost(tmp_path: Path) -> None:
     cards = ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"]
     sets = [";".join(each) for size in (1, 2, 3, 4) for each in itertools.combinations(cards, size)][:300]

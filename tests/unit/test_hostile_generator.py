@@ -15,6 +15,7 @@ from tools.hostile import elf
 from tools.hostile.readers import READERS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_every_reader_answers_or_says_what_is_wrong(name: str) -> None:
     for number in range(4):

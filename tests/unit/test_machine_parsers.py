@@ -305,6 +305,7 @@ def damaged(text: str) -> st.SearchStrategy[str]:
     return st.integers(0, 2**48).map(apply)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PARSERS)
 def test_a_damaged_output_is_answered_or_not_read(name: str) -> None:
     text, parse = PARSERS[name]

@@ -106,6 +106,7 @@ def test_a_damaged_wheel_is_refused_whatever_its_report_says(tmp_path: Path) -> 
     assert (seen.code, "record" in seen.err) == (8, True)
 
 
+@pytest.mark.long
 def test_what_the_owner_ran_and_signed_is_believed(tmp_path: Path) -> None:
     needs_environments()
     wheel = pure_wheel(tmp_path / "in")
@@ -160,6 +161,7 @@ def test_neither_server_nor_export_follows_a_link_out(tmp_path: Path, served: st
     assert not (tmp_path / "out/wheels" / wheel).exists()
 
 
+@pytest.mark.long
 def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served: str) -> None:
     for number, index in enumerate(((tmp_path / "shelf" / "simple").as_uri(), f"{served}/simple/")):
         target = tmp_path / f"site{number}"

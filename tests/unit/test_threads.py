@@ -10,6 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rekindle"
 DECODING = re.compile(r"msgspec\.(convert|inspect|\w+\.(decode|Decoder))")

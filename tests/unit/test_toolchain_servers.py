@@ -197,6 +197,7 @@ def test_a_cudnn_is_taken_for_its_cuda() -> None:
     assert not found.of("windows-x86_64", "cuda11") and found.label == "8.7.0"
 
 
+@pytest.mark.long
 @linux_kit
 def test_thirty_cuts_at_random_places_are_resumed(store: Store, nvidia: str, trouble: Trouble) -> None:
     offering = offered(store, nvidia)
