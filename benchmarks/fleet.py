@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from rekindle.core import codec
-from rekindle.fleet import dispatch, local, planning, shelved, work
+from rekindle.fleet import dispatch, planning, run, shelved, work
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, call
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import JobState
@@ -92,7 +92,7 @@ async def coordinate(folder: Path, jobs: int) -> tuple[Cost, Cost]:
     dispatcher = Dispatcher(planned, state, FleetJournal(state.journal), intake, rules, lambda _: None)
     module = folder / "answers.py"
     module.write_text(ANSWER, encoding="utf-8")
-    async with local.fleet(folder / "w", workers=1, slots=SLOTS, memory_gb=8, cache=None) as (address, place):
+    async with run.local_fleet(folder / "w", workers=1, slots=SLOTS, memory_gb=8, cache=None) as (address, place):
         client = await _client(address, place)
         while not (await client.scheduler.identity())["workers"]:
             await asyncio.sleep(0.1)

@@ -65,7 +65,8 @@ def tests(python: WindowsPython, words: list[str], timeout: float) -> int:
     workers = str(min(os.cpu_count() or 1, 4))
     chosen = words or ["tests/unit", "tests/windows", "-n", workers, "--dist=worksteal", "--durations=25"]
     report = python.bench.folder / f"report-{os.getpid()}.xml"
-    command = [python.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={windows_path(report)}"]
+    command = [python.executable, "-m", "pytest", "-q", "-m", "long or not long", "-p", "no:cacheprovider"]
+    command.append(f"--junitxml={windows_path(report)}")
     try:
         done = _carried_out(python, [*command, *chosen], report, timeout)
         if not report.is_file():

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.core import codec
-from rekindle.fleet import pythons, shelved
+from rekindle.fleet import announcement, shelved
 from rekindle.fleet.state import FleetState, status_of
 from rekindle.wheels.shelf import shelf as shelves
 from support.artefacts import unverified
@@ -111,7 +111,7 @@ def test_twenty_four_jobs_over_four_machines(tmp_path: Path) -> None:
     matrix.write_text(matrix_text(tmp_path), encoding="utf-8")
     if shutil.which("redis-server") is None:
         unverified("redis-server is not installed")
-    if missing := set(PYTHONS) - set(pythons.here(machine())):
+    if missing := set(PYTHONS) - set(announcement.pythons_here(machine())):
         unverified(f"no Python {', '.join(sorted(missing))} on PATH")
     names = ["one", "two", "three"]
     fleet = Fleet(tmp_path, hosts=(HOST,))
@@ -161,8 +161,7 @@ def test_twenty_four_jobs_over_four_machines(tmp_path: Path) -> None:
     assert set(where.values()) == {*names, "four"}
     assert any(each.name.startswith(f"cuda-{NEW_KIT}.") for each in (kits / "kits").iterdir())
     for job in shelved.jobs_on(tmp_path / "shelf").values():
-        entry = shelved.entry_of(tmp_path / "shelf", job)
-        assert entry is not None
+        (entry,) = (each for each in shelves.entries(tmp_path / "shelf") if each.file == job.wheel)
         wanted = {str(target) for target in job.lock.targets}
         assert set(entry.targets) == wanted, (entry.file, entry.targets)
         assert entry.signed_by

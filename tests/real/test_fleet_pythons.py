@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.fleet import pythons
+from rekindle.fleet import announcement
 from rekindle.machine.probe import look
 from support.artefacts import unverified
 from support.command import rekindle_command
@@ -19,7 +19,7 @@ from support.cuda import project
 
 @pytest.mark.skipif(sys.platform != "linux", reason="UNVERIFIED: a compiler is on PATH on Linux only")
 def test_each_python_gets_its_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pythons.here(look())
+    found = announcement.pythons_here(look())
     wanted = sorted((each for each in found if int(each[2:]) >= 10), key=lambda each: int(each[2:]))[:2]
     if len(wanted) < 2:
         unverified("there is only one Python of 3.10 or newer on PATH")

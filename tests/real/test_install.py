@@ -17,7 +17,7 @@ from filelock import FileLock
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
 from rekindle.install import apply, distributions
 from rekindle.install import command as verb
-from rekindle.install.environment import locate
+from rekindle.install.command import locate_environment
 from rekindle.install.installer import Pip, Request
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def env(made: Path) -> Iterator[Environment]:
     """The environment, and a check that the test left nothing behind in it."""
-    environment = locate(made)
+    environment = locate_environment(made)
     before = _everything(made)
     yield environment
     while list(environment.folder.glob("undo-*")):
@@ -211,9 +211,9 @@ def test_a_route_that_must_be_built_says_how(env: Environment) -> None:
 
 def test_where_there_is_no_environment(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no Python environment"):
-        locate(tmp_path / "nothing")
+        locate_environment(tmp_path / "nothing")
     with pytest.raises(UsageError, match="system's Python"):
-        locate(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
+        locate_environment(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
 
 
 def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     card, capability = ("Tesla V100-PCIE-16GB", "7.0") if platform.machine() in ("x86_64", "AMD64") else ("H200", "9.0")
     folder = tmp_path / "env"
     venv.create(folder, with_pip=True)
-    environment = locate(folder)
+    environment = locate_environment(folder)
     before = distributions.freeze(distributions.installed(environment.site))
     report = verb.install(folder, verb.InstallRequest(wish=Wish(configured_index=True), gpus=(card,)))
     assert report.coverage == {capability: "SERVES"}
@@ -328,7 +328,7 @@ def test_an_environment_without_pip_is_served_by_uv(
     report = verb.install(folder, wanted)
     assert (report.torch, report.coverage) == ("2.7.1+cu118", {"3.7": "SERVES"})
     assert [each.after for each in verb.undo(folder).changes] == [None]
-    assert "torch" not in versions(locate(folder))
+    assert "torch" not in versions(locate_environment(folder))
 
 
 def test_files_that_a_stopped_installer_left_without_a_name_are_removed(

@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.wheels.shelf import shelf
-from rekindle.wheels.shelf.report import install_command
-from rekindle.wheels.shelf.serve import ShelfServer
+from rekindle.wheels.shelf import serve, shelf
+from rekindle.wheels.shelf.entry import install_command
 from support import small_wheels
 from support.artefacts import unverified
 from support.cuda import machine
@@ -81,7 +80,7 @@ def index(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.T
     if request.param == "folder":
         yield (root / "simple").as_uri()
     elif request.param == "shelf serve":
-        with ShelfServer(root, "127.0.0.1", 0).in_background() as address:
+        with serve.server(root, "127.0.0.1", 0) as address:
             yield f"{address}/simple/"
     else:
         yield from _nginx(root, tmp_path_factory.mktemp("nginx"))

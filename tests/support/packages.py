@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import lzma
 import tarfile
@@ -56,7 +57,7 @@ def conda(path: Path, files: Files) -> Path:
 
 def tarball(path: Path, files: Files, *, executable: tuple[str, ...] = ()) -> Path:
     data = tar_bytes(files, executable=executable)
-    pack = {".xz": lzma.compress, ".zst": zstandard.compress}.get(path.suffix)
+    pack = {".xz": functools.partial(lzma.compress, preset=0), ".zst": zstandard.compress}.get(path.suffix)
     if pack is None:
         import bz2
         import gzip

@@ -22,6 +22,7 @@ CAPABILITIES = capabilities.known()
 VERSIONS = [version for release in torch_releases() for version in release.patches]
 
 
+@pytest.mark.long
 def test_every_command_reads_a_name_alike() -> None:
     assert [fault for name in CHOICE.sample(NAMES, 60) for fault in agreement.capability(name)] == []
 

@@ -52,6 +52,7 @@ def test_large_archives_with_zip64_fields() -> None:
     assert opened(stream.getvalue()).read("big") == b"data" * 100
 
 
+@pytest.mark.long
 def test_seventy_thousand_members() -> None:
     """Written by hand: zipfile takes longer to write them than all other tests together."""
     local, directory = bytearray(), bytearray()

@@ -173,8 +173,10 @@ def test_of_a_wheel_on_the_web_only_what_is_needed_is_fetched(server: str, monke
     found = Archive(remote)
     assert found.read("x-1.dist-info/METADATA") == b"Name: x\n"
     assert remote.fetched < 1_000_000
-    containers = fatbin.scan_stream(found.chunks(found.member("lib.so")), found.member("lib.so").size)
-    assert [str(t) for c in containers for t in c.targets] == ["sm_35", "sm_50"]
+    stream = fatbin.Stream(found.member("lib.so").size, "lib.so")
+    for chunk in found.chunks(found.member("lib.so")):
+        stream.push(chunk)
+    assert [str(t) for c in stream.finish() for t in c.targets] == ["sm_35", "sm_50"]
     assert remote.fetched < 12_000_000
 
 

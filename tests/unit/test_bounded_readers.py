@@ -18,6 +18,8 @@ from rekindle.formats.package import Wheel
 from support import pace
 from tools.hostile.elf import Recipe, build
 
+pytestmark = pytest.mark.long
+
 
 def within_budget(read: Callable[[], object], size: int) -> None:
     """Processor time and memory, as promised: 1 s + 1 s per 10 MB, 100 MB + 4 times the file."""

@@ -11,10 +11,10 @@ from rekindle.build.configure.request import BuildCudnn, BuildRequest, Compiler,
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.profiles import PROFILES
 from rekindle.knowledge.torch.releases import torch_releases
 from support.command import rekindle_command
 
+PROFILES = ("fast", "compat", "minimal")
 CL = Compiler(kind="cl", cxx="cl", c="cl", cuda_host="cl")
 GCC = Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++")
 

@@ -366,6 +366,7 @@ def runner(tmp_path: Path, tools: Path) -> Runner:
     return Runner(tmp_path, tools)
 
 
+@pytest.mark.long
 def test_the_life_of_a_script_in_a_folder_with_any_name(runner: Runner) -> None:
     """One after the other, because each run starts many interpreters."""
     assert (runner.folder / "build.sh").stat().st_mode & stat.S_IXUSR

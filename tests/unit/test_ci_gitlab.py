@@ -58,6 +58,7 @@ def run(job: dict[str, Any], folder: Path, shell: str) -> subprocess.CompletedPr
     return subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("required", "code"), [("sm_61 sm_75", 0), ("sm_61,sm_75", 0), ("sm_61 sm_90", 8), ("", 2)])
 def test_a_wheel_that_lost_an_architecture_fails_the_job(tmp_path: Path, shell: str, required: str, code: int) -> None:
@@ -69,6 +70,7 @@ def test_a_wheel_that_lost_an_architecture_fails_the_job(tmp_path: Path, shell: 
     assert ("sm_90 is not in" in done.stdout) == (code == 8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("gpu", ["", "Tesla K40c"])
 def test_a_failed_log_is_explained_and_kept(tmp_path: Path, shell: str, gpu: str) -> None:

@@ -183,6 +183,7 @@ def ended(words: list[str], **streams: object) -> subprocess.CompletedProcess[by
     return subprocess.run(command, env=environ, check=False, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only on Linux")
 def test_a_full_disk_under_stdout() -> None:
     with Path("/dev/full").open("wb") as full:

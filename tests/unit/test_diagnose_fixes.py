@@ -186,6 +186,7 @@ def test_a_clone_of_nccl_that_fails_names_the_ways_without_it(command: str) -> N
 PLACEHOLDERS = re.compile(r"\b(?:PACKAGE|NAME|VERSION|FILE|SCRIPT)\b|\{\w+\}|/folder/")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", ["", "C:\\Users\\u\\x>dir\n", "Ubuntu 22.04\n/usr/bin/ls\n"])
 def test_no_fix_prints_a_placeholder_or_a_fragment(before: str) -> None:
     for row in causes():

@@ -11,6 +11,8 @@ from rekindle.diagnose import report
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.knowledge.logs.signatures import causes
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = [signature.example.encode() for row in causes() for signature in row.signature]
 NASTY = (
     b"\x1b[2J",

@@ -70,11 +70,13 @@ def _blind() -> list[tuple[str, tuple[str, ...], str]]:
     return [(row["id"], (row["label"], *row.get("also", ())), row["log"]) for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "right", "log"), _blind())
 def test_what_was_once_measured_blind_stays_right(name: str, right: tuple[str, ...], log: str) -> None:
     assert (_first(log) in right) == (name not in MISSED), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("label", CLASSES)
 def test_a_variant_is_read_as_its_class(label: str) -> None:
     assert {log: _first(log) for log in CLASSES[label]} == dict.fromkeys(CLASSES[label], label)
@@ -83,6 +85,7 @@ def test_a_variant_is_read_as_its_class(label: str) -> None:
 DRESSES = ("2026-03-01T10:00:00.000Z {}", "    {}", "[rank0]: {}", "#14 12.30 {}", "\x1b[31m{}\x1b[0m", "| {}", "> {}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("label", CLASSES)
 def test_a_variant_is_found_in_any_dress(label: str) -> None:
     for log in CLASSES[label]:

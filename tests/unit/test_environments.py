@@ -10,7 +10,7 @@ import pytest
 
 from rekindle.core.errors import NotFound, UsageError
 from rekindle.core.version import Version
-from rekindle.install.environment import locate
+from rekindle.install.command import locate_environment
 from rekindle.machine.host import Host
 from rekindle.machine.python import interpreters
 from rekindle.machine.python.environment import find
@@ -43,14 +43,14 @@ def test_with_none_active_every_verb_takes_the_python_on_path(made: Path, monkey
     _nothing_active(monkeypatch, str(made / BIN))
     assert Path(find().root) == made
     assert Path(trial.find(None).environment.root) == made
-    assert Path(locate(None).root) == made
+    assert Path(locate_environment(None).root) == made
     assert Path(interpreters.interpreters(Host())[0]) == made / BIN / NAME
 
 
 def test_the_active_one_wins_over_path(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _nothing_active(monkeypatch, str(Path(sys.base_prefix) / BIN))
     monkeypatch.setenv("VIRTUAL_ENV", str(made))
-    for found in (find(), trial.find(None).environment, locate(None)):
+    for found in (find(), trial.find(None).environment, locate_environment(None)):
         assert Path(found.root) == made
 
 
@@ -90,7 +90,7 @@ def test_the_systems_python_is_not_installed_into(monkeypatch: pytest.MonkeyPatc
         pytest.skip("the tests run in the system's Python")
     _nothing_active(monkeypatch, str(Path(sys.base_prefix) / BIN))
     with pytest.raises(UsageError, match="no environment is active"):
-        locate(None)
+        locate_environment(None)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Debian's folders, and a link")

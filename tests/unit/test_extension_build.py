@@ -247,6 +247,7 @@ def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, b
     return "ext-1.0-py3-none-any.whl", stream.getvalue(), torch
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_wheel_that_serves_is_taken(
     index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: bool
@@ -278,6 +279,7 @@ def test_one_that_does_not_serve_is_not_even_fetched(
     assert not list((tmp_path / "index").glob("*")) if (tmp_path / "index").exists() else True
 
 
+@pytest.mark.long
 def test_the_file_that_does_not_serve_is_named(
     index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +299,7 @@ def test_the_file_that_does_not_serve_is_named(
     assert "does not serve sm_75: _C.so has sm_80" in finding.found
 
 
+@pytest.mark.long
 def test_one_for_another_torch_does_not_fit(
     index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +312,7 @@ def test_one_for_another_torch_does_not_fit(
     assert "was built for another torch" in finding.found
 
 
+@pytest.mark.long
 def test_no_wheel_means_that_pip_would_build(
     index: type[_Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +374,7 @@ TOO_NEW = (
 MISTAKE = 'src/k.cu(5): error: identifier "undefined_thing" is undefined\n\n1 error detected in the compilation'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("said", "cause"), [(TOO_NEW, "newer than the cuda"), (MISTAKE, "source")])
 def test_a_build_that_fails_ends_with_its_cause(tmp_path: Path, said: str, cause: str) -> None:
     project = _project(tmp_path / "project", SAYS.format(said))
@@ -380,6 +385,7 @@ def test_a_build_that_fails_ends_with_its_cause(tmp_path: Path, said: str, cause
     assert said.splitlines()[0][:40] in (tmp_path / "out" / LOG).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_build_that_works_leaves_the_source_alone(tmp_path: Path) -> None:
     setup = "from setuptools import setup\nsetup(name='ext', version='1.0', packages=['ext'])\n"
     project = _project(tmp_path / "project", setup)
@@ -398,6 +404,7 @@ setup(name="ext", version="1.0", packages=["ext"])
 """
 
 
+@pytest.mark.long
 def test_nvcc_waits_at_the_gate(tmp_path: Path) -> None:
     """torch calls the nvcc that PYTORCH_NVCC names; it is the toolkit's own, behind the gate."""
     if os.name == "nt":

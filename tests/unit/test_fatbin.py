@@ -72,8 +72,10 @@ def test_in_pieces_of_any_size_the_same_is_found(step: int) -> None:
         + container(*dice.sample(["sm_35", "sm_50", "sm_90a", "compute_90", "sm_120"], dice.randrange(1, 5)))
         for _ in range(20)
     )
-    pieces = (data[at : at + step] for at in range(0, len(data), step))
-    assert fatbin.scan_stream(pieces, len(data)) == fatbin.scan(data)
+    stream = fatbin.Stream(len(data), "the data")
+    for at in range(0, len(data), step):
+        stream.push(data[at : at + step])
+    assert stream.finish() == fatbin.scan(data)
     assert len(fatbin.scan(data)) == 20
 
 

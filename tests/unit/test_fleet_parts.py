@@ -8,6 +8,8 @@ import ssl
 import stat
 from pathlib import Path
 
+import dask
+import distributed
 import msgspec
 import pytest
 
@@ -102,7 +104,8 @@ def test_a_handshake_needs_a_certificate_of_the_same_authority(tmp_path: Path) -
     certs.make(tmp_path / "theirs")
 
     def shake(client: Path | None) -> None:
-        server = certs.security(tmp_path / "ours", "scheduler").get_listen_args("scheduler")["ssl_context"]
+        with dask.config.set(certs.settings(tmp_path / "ours", "scheduler")):
+            server = distributed.Security().get_listen_args("scheduler")["ssl_context"]
         asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         asking.check_hostname = False
         asking.load_verify_locations(tmp_path / "ours" / "ca.pem")
@@ -128,10 +131,10 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
     certs.make(tmp_path / "c")
     (tmp_path / "c" / "worker-key.pem").chmod(0o644)
     with pytest.raises(UsageError, match="others may read"):
-        certs.security(tmp_path / "c", "worker")
+        certs.settings(tmp_path / "c", "worker")
     (tmp_path / "c" / "client.pem").unlink()
     with pytest.raises(NotFound, match=r"lacks client\.pem"):
-        certs.security(tmp_path / "c", "client")
+        certs.settings(tmp_path / "c", "client")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "build.example", "127.0.0.1", "localhost"])

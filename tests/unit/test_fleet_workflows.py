@@ -13,9 +13,9 @@ import yaml
 
 from rekindle.core.errors import BadInput, UsageError
 from rekindle.fleet import planning
-from rekindle.fleet.export import github, gitlab, slurm, workflow, write
+from rekindle.fleet.export import github, workflow, write
 from rekindle.fleet.export.workflow import Exported, ExportSettings
-from rekindle.fleet.factory import limits, template
+from rekindle.fleet.factory import template
 from support.command import rekindle_command
 
 TORCH = 'torch = "2.15.0"\ncuda = "12.6"\ngpu = "6.1"\npython = ["3.11", "3.12"]\nproject = ["torch", "torchvision"]\n'
@@ -42,12 +42,13 @@ def test_extensions_come_after_the_torch_they_need_and_know_its_key(tmp_path: Pa
     assert {entry["needs"] for entry in second[1]["strategy"]["matrix"]["include"]} == torches
 
 
+@pytest.mark.long
 def test_more_jobs_than_a_matrix_may_have_are_divided_and_none_is_lost(tmp_path: Path) -> None:
     cards = ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"]
     sets = [";".join(each) for size in (1, 2, 3, 4) for each in itertools.combinations(cards, size)][:300]
     text = TORCH.replace('"6.1"', json.dumps(sets)).replace('["torch", "torchvision"]', '"torch"')
     made = exported(tmp_path, text.replace('["3.11", "3.12"]', '"3.11"'), rounds=1)
-    for jobs, most in ((github.workflow(made)["jobs"], 256), (gitlab.pipeline(made), 200)):
+    for jobs, most in ((github.workflow(made)["jobs"], 256), (write.pipeline(made), 200)):
         parts = [
             job.get("strategy", {}).get("matrix", {}).get("include") or job.get("parallel", {}).get("matrix")
             for job in jobs.values()
@@ -65,8 +66,8 @@ def test_the_scripts_are_scripts(tmp_path: Path) -> None:
     steps = next(iter(github.workflow(made)["jobs"].values()))["steps"]
     texts = [step["run"] for step in steps if "run" in step]
     assert not any("${{" in text for text in texts), "GitHub fills these in before the shell reads the line"
-    texts.append(slurm.script(made))
-    texts += gitlab.pipeline(made)["build-1-linux-x86_64"]["script"]
+    texts.append(write.script(made))
+    texts += write.pipeline(made)["build-1-linux-x86_64"]["script"]
     for text in texts:
         said = subprocess.run(
             ["bash", "-n"],
@@ -107,7 +108,7 @@ def test_somebody_elses_file_is_not_overwritten(tmp_path: Path, monkeypatch: pyt
 
 def test_the_arithmetic_of_the_orphans_names_every_limit_and_that_nobody_tried(tmp_path: Path) -> None:
     (tmp_path / "matrix.toml").write_text(template.ORPHANS, encoding="utf-8")
-    text = limits.arithmetic(planning.make(tmp_path / "matrix.toml").plan, 3)
+    text = template.arithmetic(planning.make(tmp_path / "matrix.toml").plan, 3)
     for word in ("UNVERIFIED", "45 GB", "14 GB", "rounds of 310 minutes", "10 GB", "2 GiB"):
         assert word in text
 
@@ -121,8 +122,8 @@ def test_the_name_of_a_matrix_runs_nowhere(tmp_path: Path, name: str) -> None:
     text = next(step["run"] for step in steps if step.get("id") == "build")
     lines = [
         next(line for line in text.splitlines() if line.startswith("rekindle fleet job")),
-        next(line for line in slurm.script(made).splitlines() if line.startswith("rekindle fleet job")),
-        gitlab.pipeline(made)["build-1-linux-x86_64"]["script"][-1].removeprefix("code=0; "),
+        next(line for line in write.script(made).splitlines() if line.startswith("rekindle fleet job")),
+        write.pipeline(made)["build-1-linux-x86_64"]["script"][-1].removeprefix("code=0; "),
     ]
     for line in lines:
         shown = line.replace("rekindle", "printf '%s\\n'", 1).partition(" ||")[0]

@@ -98,6 +98,7 @@ def test_a_route_without_that_form_says_so(form: str) -> None:
     assert "source-build" in seen.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("python", "torch"), [("3.13t", "2.12.0"), ("3.14t", "2.15.0"), ("3.15t", "2.15.0"), ("3.12t", None)]
 )

@@ -102,6 +102,7 @@ RUBBISH = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(RUBBISH)))
 def test_rubbish_stops_nothing(governor: Governor, number: int) -> None:
     with client(governor) as one:

@@ -21,6 +21,7 @@ FEW = dict.fromkeys(list(READERS)[: list(READERS).index("install record")], 4)
 FEW |= dict.fromkeys(("git configuration", "packed log", "list of a shelf", "install record", "bundle of tables"), 50)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_every_reader_answers_or_says_what_is_wrong(name: str) -> None:
     """Behind the door, too: a generator whose files are all refused tests nothing there."""

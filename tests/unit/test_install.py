@@ -15,10 +15,10 @@ from rekindle.cli.main import run
 from rekindle.core.errors import MissingTool, NoRoute, NotFound, UsageError
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.install import apply, distributions, environment, hook, pins, record
+from rekindle.install import apply, command, distributions, record
 from rekindle.install.bundle import bundle
+from rekindle.install.command import locate_environment
 from rekindle.install.distributions import Distribution
-from rekindle.install.environment import locate
 from rekindle.install.installer import Request
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
@@ -74,10 +74,10 @@ def test_what_is_kept_comes_back_byte_for_byte(env: Environment) -> None:
     )
     put(env, "numpy", "1.26.4", {"numpy/__init__.py": "np"})
     before = everything(env)
-    folder = record.begin(env, "official-wheel", [old], [pins.pip_configuration(env)])
+    folder = record.begin(env, "official-wheel", [old], [apply.pip_configuration(env)])
     distributions.remove(old, env.site, Path(env.root))
     put(env, "torch", "2.7.1+cu118", {"torch/__init__.py": "new", "torch/only_new.py": "y"})
-    pins.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
+    apply.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
     undone = record.restore(env, folder)
     assert [(each.name, each.before, each.after) for each in undone] == [("torch", "2.7.1+cu118", "2.8.0")]
     assert everything(env) == before
@@ -104,11 +104,11 @@ def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path
 
 
 def test_pips_own_configuration_keeps_what_it_had(env: Environment) -> None:
-    path = pins.pip_configuration(env)
+    path = apply.pip_configuration(env)
     path.write_text("[global]\ntimeout = 7\n[install]\nconstraint = mine.txt\n", encoding="utf-8")
-    constraints = pins.write_constraints(env, {"torch": "2.3.1+cu118"}, ("numpy<2",))
-    pins.name_in_pip(env, constraints)
-    pins.name_in_pip(env, constraints)
+    constraints = apply.write_constraints(env, {"torch": "2.3.1+cu118"}, ("numpy<2",))
+    apply.name_in_pip(env, constraints)
+    apply.name_in_pip(env, constraints)
     text = path.read_text(encoding="utf-8")
     assert "timeout = 7" in text
     assert text.count("rekindle-constraints.txt") == 1
@@ -162,9 +162,9 @@ def test_a_route_that_cannot_be_carried_out_here(
 
 def test_where_there_is_no_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NotFound, match="no Python environment"):
-        locate(tmp_path / "nothing")
+        locate_environment(tmp_path / "nothing")
     with pytest.raises(UsageError, match="system's Python"):
-        locate(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
+        locate_environment(Path(sys.base_prefix) / ("python.exe" if os.name == "nt" else "bin/python3"))
     assert run(["install", str(tmp_path / "nothing"), "--gpu", "Tesla K80"]) == NotFound.exit_code
     assert "hint:" in capsys.readouterr().err
 
@@ -242,7 +242,9 @@ def test_a_setting_is_in_force_right_after_torch_is_imported(tmp_path: Path) -> 
         interpreter=sys.executable,
         has_headers=True,
     )
-    pth = hook.write(place, [RuntimeSetting(code="torch.backends.cudnn.enabled = False", why="no Kepler code in it")])
+    pth = apply.write_hook(
+        place, [RuntimeSetting(code="torch.backends.cudnn.enabled = False", why="no Kepler code in it")]
+    )
     assert pth.read_text(encoding="utf-8") == "import rekindle_settings\n"
     program = f"import site; site.addsitedir({str(site)!r}); import sys; assert 'torch' not in sys.modules; "
     program += "import torch; print(torch.backends.cudnn.enabled)"
@@ -257,9 +259,9 @@ def test_the_settings_of_a_route_are_those_that_its_loss_asks_for() -> None:
 
 
 def test_a_uv_project_is_told_that_uv_sync_would_undo_it(env: Environment) -> None:
-    assert not any("uv sync" in note for note in environment.notes(env, ()))
+    assert not any("uv sync" in note for note in command.environment_notes(env, ()))
     (Path(env.root).parent / "uv.lock").write_text("version = 1\n", encoding="utf-8")
-    assert any("uv sync" in note and "--as uv" in note for note in environment.notes(env, ()))
+    assert any("uv sync" in note and "--as uv" in note for note in command.environment_notes(env, ()))
 
 
 def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
@@ -274,8 +276,8 @@ def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
         interpreter=str(inside / "python.exe"),
         has_headers=False,
     )
-    said = environment.notes(place, (Capability(6, 1),))
+    said = command.environment_notes(place, (Capability(6, 1),))
     assert "python.exe" in said[0]
     assert any("nvidia_cu126" in note for note in said)
     for other in (Capability(8, 6), Capability(3, 7)):
-        assert not any("nvidia_cu126" in note for note in environment.notes(place, (other,)))
+        assert not any("nvidia_cu126" in note for note in command.environment_notes(place, (other,)))

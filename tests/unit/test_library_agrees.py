@@ -20,6 +20,8 @@ from rekindle.knowledge.gpu.capabilities import needs
 from support import torch_like
 from support.command import rekindle_command
 
+pytestmark = pytest.mark.long
+
 TESTS = Path(__file__).parents[1]
 SEED = 20261115
 # Under Wine each question takes ten times as long.

@@ -8,9 +8,13 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from rekindle import Diagnosis, DoctorReport, Verdict, diagnose, doctor, gpu, plan, review
 from support.artefacts import unverified
 from support.command import rekindle_command
+
+pytestmark = pytest.mark.long
 
 USE = """
 from pathlib import Path

@@ -21,7 +21,7 @@ from rekindle.core import codec
 from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.machine.gpu import cards, pci, query, smi
+from rekindle.machine.gpu import cards, query, smi
 from rekindle.machine.host import CouldNotRead, Recording, Replay, Said
 from rekindle.machine.probe import look
 from rekindle.machine.python import interpreters, torch_installed
@@ -207,10 +207,10 @@ def test_programs_tell_their_version(text: str, version: str) -> None:
 
 def test_windows_numbers_of_a_driver() -> None:
     # The last five digits of Windows' number, with a dot before the last two: NVIDIA's own rule.
-    assert pci.windows_driver("30.0.14.7250") == "472.50"
-    assert pci.windows_driver("32.0.15.7688") == "576.88"
-    assert pci.windows_driver("10.18.13.6519") == "365.19"
-    assert pci.windows_driver("garbage") is None
+    assert cards.windows_driver("30.0.14.7250") == "472.50"
+    assert cards.windows_driver("32.0.15.7688") == "576.88"
+    assert cards.windows_driver("10.18.13.6519") == "365.19"
+    assert cards.windows_driver("garbage") is None
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  352.39  Fri\n",
         cards.kernel_version,
     ),
-    "Windows' driver number": ("30.0.14.7250", pci.windows_driver),
+    "Windows' driver number": ("30.0.14.7250", cards.windows_driver),
 }
 
 
@@ -305,6 +305,7 @@ def damaged(text: str) -> st.SearchStrategy[str]:
     return st.integers(0, 2**48).map(apply)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PARSERS)
 def test_a_damaged_output_is_answered_or_not_read(name: str) -> None:
     text, parse = PARSERS[name]

@@ -74,6 +74,7 @@ def test_a_process_of_our_own_takes_no_module_of_the_current_folder(trapped: Pat
     assert ran(trapped) == []
 
 
+@pytest.mark.long
 def test_verify_runs_nothing_of_the_current_folder(trapped: Path) -> None:
     needs_environments()
     seen = rekindle_command("verify", str(a_wheel(trapped / "in")), "--json")
@@ -87,6 +88,7 @@ def test_verify_of_an_environment_runs_nothing_of_the_current_folder(trapped: Pa
     assert ran(trapped) == []
 
 
+@pytest.mark.long
 def test_install_runs_nothing_of_the_current_folder(trapped: Path) -> None:
     needs_environments()
     made = call(python.isolated(sys.executable, "-m", "venv", str(trapped / "env")), timeout=120)

@@ -16,6 +16,8 @@ from support.command import rekindle_command
 from support.observing import METADATA, copy, index, observe, publish, toolkit  # noqa: F401 - fixtures
 from tools.observe import difference, gpus
 
+pytestmark = pytest.mark.long
+
 NEW = "2.16.0"
 
 

@@ -22,6 +22,8 @@ from support.observing import KNOWLEDGE, copy, index, observe, publish, rows  # 
 from support.repositories import git
 from tools.observe import chips, difference, dlls, gpus, host_compilers, mathlibs, toolkits, torch_wheels
 
+pytestmark = pytest.mark.long
+
 GIT = shutil.which("git")
 
 

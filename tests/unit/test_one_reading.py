@@ -150,6 +150,7 @@ def test_a_stored_member_with_two_sizes() -> None:
     refused(bytes(data), "two sizes")
 
 
+@pytest.mark.long
 def test_a_bomb_of_many_members() -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -19,6 +19,7 @@ def answer(card: str, system: str, *words: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", ["linux", "windows"])
 @pytest.mark.parametrize("card", CARDS)
 def test_the_owner_knows_what_to_do_tonight_and_next_month(card: str, system: str) -> None:

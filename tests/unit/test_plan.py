@@ -13,7 +13,7 @@ from rekindle.cli.main import run
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.version import Version
-from rekindle.install.shelf_offers import on_shelf
+from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers
@@ -217,7 +217,7 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
     )
     read = shelf.ShelfOffers(offers=(own,), set_aside={"torch-9.9.9.whl": "torch 9.9.9 is newer"})
     monkeypatch.setattr("rekindle.wheels.shelf.shelf.offers", lambda _: read)
-    found = on_shelf(tmp_path)
+    found = on_shelves(Shelves(addresses=(str(tmp_path),)))
     assert found == (own,)
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
     assert verdict.recommended.route is RouteKind.SHELF

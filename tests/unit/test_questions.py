@@ -13,6 +13,7 @@ QUESTIONS = questions()
 SCENARIOS = scenario_count()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("question", QUESTIONS, ids=[row["id"] for row in QUESTIONS])
 def test_question(question: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults(question, monkeypatch) == []
@@ -25,6 +26,7 @@ def test_every_question_has_its_derivation() -> None:
     assert sum("thread" in row for row in QUESTIONS) >= 80
 
 
+@pytest.mark.long
 def test_every_pin_of_every_command_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Held against the rows themselves, not against the code that chose them."""
     unknown: dict[str, list[str]] = {}

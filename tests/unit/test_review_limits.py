@@ -41,12 +41,14 @@ def test_a_value_that_doubles_thirty_times(name: str, first: str, line: str) -> 
     assert max(len(item.value) for item in trace_of(read(text, name=name)).assignments) <= LONGEST_VALUE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a.bat", "a.sh", "a.ps1"])
 @pytest.mark.parametrize("sign", ["(", "{", "if exist x (\n", "$(", '"'])
 def test_what_is_nested_without_end(name: str, sign: str) -> None:
     answered(sign * 20_000, name, 20)
 
 
+@pytest.mark.long
 def test_four_megabytes_are_answered_in_seconds() -> None:
     line = 'set "PATH=C:\\x;%PATH%" && python -m pip install "numpy<2" || exit /b 1\n'
     text = line * ((4 << 20) // len(line) - 1)

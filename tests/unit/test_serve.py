@@ -20,7 +20,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.formats import ninja_log
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.snapshot import load
-from rekindle.web import answers, live, serve, warnings
+from rekindle.web import answers, live, report, serve
 from rekindle.web.guard import Bind, Guard, bind
 from rekindle.web.timeline import Growing
 from support.command import rekindle_command
@@ -251,7 +251,7 @@ def test_warnings_of_the_build_are_told_from_those_of_files(tmp_path: Path) -> N
         "3 warnings generated.\n",
         encoding="utf-8",
     )
-    found = warnings.read([log])
+    found = report.read_warnings([log])
     assert [(each.tool, each.text, each.count) for each in found.found] == [
         ("nvcc", "The 'compute_35' architecture is deprecated", 2),
         ("CMake Warning", "NCCL is off <script>", 1),

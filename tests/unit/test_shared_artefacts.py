@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 TESTS = Path(__file__).parents[1]
 
 # Who reads only, and who has a lock of its own: Wine's bench; the toolchain's store, which locks itself.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.core import codec
+from rekindle.core import codec, web_server
 from rekindle.core.findings import State
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.shelf import serve, shelf
@@ -106,6 +106,7 @@ def test_a_damaged_wheel_is_refused_whatever_its_report_says(tmp_path: Path) -> 
     assert (seen.code, "record" in seen.err) == (8, True)
 
 
+@pytest.mark.long
 def test_what_the_owner_ran_and_signed_is_believed(tmp_path: Path) -> None:
     needs_environments()
     wheel = pure_wheel(tmp_path / "in")
@@ -160,6 +161,7 @@ def test_neither_server_nor_export_follows_a_link_out(tmp_path: Path, served: st
     assert not (tmp_path / "out/wheels" / wheel).exists()
 
 
+@pytest.mark.long
 def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served: str) -> None:
     for number, index in enumerate(((tmp_path / "shelf" / "simple").as_uri(), f"{served}/simple/")):
         target = tmp_path / f"site{number}"
@@ -176,7 +178,7 @@ def test_pip_installs_from_the_folder_and_from_the_server(tmp_path: Path, served
 def served(tmp_path: Path) -> Iterator[str]:
     shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
     (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
-    with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
+    with serve.server(tmp_path / "shelf", "127.0.0.1", 0) as address:
         yield address
 
 
@@ -243,9 +245,9 @@ def test_inspect_reads_a_wheel_on_our_own_server(served: str, tmp_path: Path) ->
 
 
 def test_half_open_clients_hold_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(web_server, "REQUEST_SECONDS", 1.0)
     shelf.add(tmp_path / "shelf", [pure_wheel(tmp_path / "in")])
-    with serve.ShelfServer(tmp_path / "shelf", "127.0.0.1", 0).in_background() as address:
+    with serve.server(tmp_path / "shelf", "127.0.0.1", 0) as address:
         host, port = address.removeprefix("http://").split(":")
         before = threading.active_count()
         clients = [socket.create_connection((host, int(port))) for _ in range(300)]

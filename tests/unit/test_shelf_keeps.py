@@ -24,7 +24,7 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.wheel import WheelIdentity
-from rekindle.wheels.shelf import health, label, provenance, shelf, store
+from rekindle.wheels.shelf import health, provenance, shelf, store
 from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.provenance import BuildFacts
 from support import small_wheels, torch_like
@@ -73,7 +73,7 @@ def _extension(folder: Path, *targets: str, torch: str, cuda: str, cpu: str = ""
     ],
 )
 def test_the_label_says_what_the_tags_cannot(wheel: WheelIdentity, cuda: str | None, expected: str) -> None:
-    assert label.labelled(wheel, Version(cuda) if cuda else None) == expected
+    assert shelf.labelled(wheel, Version(cuda) if cuda else None) == expected
 
 
 def test_a_relabelled_wheel_is_whole(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_relabelled_wheel_is_whole(tmp_path: Path) -> None:
         "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     wheel = small_wheels.make(tmp_path, files, name="demo-1.0-py3-none-any.whl")
-    made = label.relabel(wheel, "1.0+cu118.sm35", tmp_path / "out")
+    made = shelf.relabel(wheel, "1.0+cu118.sm35", tmp_path / "out")
     assert made.name == "demo-1.0+cu118.sm35-py3-none-any.whl"
     small_wheels.check_record(made)
     with zipfile.ZipFile(made) as zipped:

@@ -13,8 +13,7 @@ from rekindle.core import signing
 from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.install import apply
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
-from rekindle.wheels.shelf import index, shelf, store
-from rekindle.wheels.shelf.serve import ShelfServer
+from rekindle.wheels.shelf import index, serve, shelf, store
 from support import torch_like
 from support.command import rekindle_command
 
@@ -38,7 +37,7 @@ def friend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Friend]:
     folder = tmp_path / "friends"
     shelf.add(folder, [torch_like.wheel(tmp_path / "in", libraries=CODE)])
     monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "mine.pem"))
-    with ShelfServer(folder, "127.0.0.1", 0).in_background() as address:
+    with serve.server(folder, "127.0.0.1", 0) as address:
         yield Friend(folder, address, str(key.public))
 
 

@@ -32,6 +32,7 @@ def classes() -> tuple[answers.CardClass, ...]:
     return answers.classes()
 
 
+@pytest.mark.long
 def test_every_card_is_in_exactly_one_class(classes: tuple[answers.CardClass, ...]) -> None:
     every = [name for each in classes for name in each.names]
     assert len(every) == len(set(every)) > 800
@@ -45,6 +46,7 @@ def test_a_card_that_is_sold_with_an_arm_processor_is_not_in_the_class_of_others
     assert of["GH200 480GB"] != of["H100 80GB HBM3"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Tesla K80", "Quadro RTX 4000"])
 def test_what_is_looked_up_is_what_the_resolver_says(
     classes: tuple[answers.CardClass, ...], name: str, monkeypatch: pytest.MonkeyPatch

@@ -89,6 +89,7 @@ def test_a_missing_file_of_a_commit_runs_no_command(mirrors: Path, tmp_path: Pat
     assert not ran(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -202,6 +203,7 @@ def test_the_folder_one_stands_in_is_not_obeyed(tmp_path: Path, monkeypatch: pyt
     assert not ran(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["smudge", "clean", "process"])
 def test_a_tree_does_not_start_the_users_own_filters(
     mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -286,6 +288,7 @@ def test_a_plain_clone_with_ordinary_settings_is_welcome(mirrors: Path, tmp_path
     assert bring(root, mirrors) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [".git", ".git/objects", ".git/modules", ".git/config", ".git/info"])
 def test_git_folders_that_are_links_are_refused(mirrors: Path, tmp_path: Path, name: str) -> None:
     root = tmp_path / "tree"

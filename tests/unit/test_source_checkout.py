@@ -79,6 +79,7 @@ def test_a_second_run_finds_everything_present(
     assert {one["state"] for one in json.loads(capsys.readouterr().out)["repositories"]} == {"present"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "harm",
     [
@@ -123,6 +124,7 @@ def test_edited_files_are_left_as_they_are(mirrors: Path, tmp_path: Path, capsys
     assert "edited files were left as they are: third_party/fmt (1)" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     assemble(whole, mirrors)
@@ -140,6 +142,7 @@ def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: P
     assert repositories.git(root, "status", "--porcelain") == ""
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_of_a_file_it_leaves_nothing_in_the_tree(mirrors: Path, tmp_path: Path) -> None:
     """The link of a submodule was half written when the run was killed: the half stayed in the tree for ever."""
     root = tmp_path / "tree"

@@ -97,6 +97,7 @@ def test_no_text_upsets_it_and_twice_is_once(text: str) -> None:
     assert cmake.raised(once, FLOOR) == once
 
 
+@pytest.mark.long
 def test_twice_the_traps_cost_twice_the_work() -> None:
     """Counted in this process's own time, and as a ratio: a reader that backtracks would take four times as long."""
     import time

@@ -236,6 +236,7 @@ def test_a_fifo_does_not_hang_it(root: Path) -> None:
 # --- crashes ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="UNVERIFIED here: the crash is made with fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_crash_at_every_write_is_repaired(tmp_path: Path) -> None:
@@ -265,6 +266,7 @@ def test_a_crash_at_every_write_is_repaired(tmp_path: Path) -> None:
     pytest.fail("the child never came to its end")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="UNVERIFIED here: the crash is made with fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_crash_at_every_write_of_undo_is_repaired(tmp_path: Path) -> None:

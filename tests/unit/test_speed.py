@@ -12,7 +12,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
 from rekindle.knowledge.gpu.capabilities import throughput
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.wheels.verify import ask_torch_checks, speed, trial
+from rekindle.wheels.verify import ask_torch_checks, trial, verify
 from support.command import rekindle_command
 
 
@@ -50,17 +50,17 @@ def test_a_share_says_when_the_nominal_rate_is_unknown_or_far() -> None:
 
 def test_the_clock_is_that_of_the_cards_pci_place(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "00000000:0A:00.0, 875\n00000000:02:00.0, 745\n"
-    monkeypatch.setattr(speed, "call", lambda *_, **__: Result(args=("nvidia-smi",), code=0, out=text, err=""))
-    assert speed._clocks() == [745.0, 875.0]
+    monkeypatch.setattr(verify, "call", lambda *_, **__: Result(args=("nvidia-smi",), code=0, out=text, err=""))
+    assert verify._clocks() == [745.0, 875.0]
     card = {"index": 1, "capability": "3.5", "multiprocessors": 15}
-    single, half = speed._nominal(card, speed._clocks())
+    single, half = verify._nominal(card, verify._clocks())
     assert (single, half) == (pytest.approx(5.04), None)
-    assert speed._nominal({**card, "capability": "99.0"}, [1.0, 1.0]) == (None, None)
+    assert verify._nominal({**card, "capability": "99.0"}, [1.0, 1.0]) == (None, None)
 
 
 def test_one_card_alone_cannot_work_together() -> None:
     made = trial.TrialRun(python=Path(sys.executable), finding=Finding(id="install", state=State.PASS, found=""))
-    answers = speed.together(made, [{"index": 0}])
+    answers = verify.together(made, [{"index": 0}])
     assert [answer.finding.state for answer in answers] == [State.UNVERIFIED] * 2
 
 

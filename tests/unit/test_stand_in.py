@@ -18,7 +18,7 @@ from rekindle.formats.access import Buffer, File
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.launch_limits import limits
-from rekindle.wheels.verify import operators, stand_in, stand_in_reading, stand_in_report, stand_in_run, trial
+from rekindle.wheels.verify import operators, stand_in, stand_in_reading, stand_in_run, trial
 from rekindle.wheels.verify.operators import OperatorResult, Trip
 from rekindle.wheels.verify.stand_in import StandInRequest
 from rekindle.wheels.verify.trial import CardHere
@@ -154,7 +154,7 @@ def test_without_ptx_or_with_native_code_it_is_refused(
     assert word in done.lines[0].found
     assert done.state is State.FAIL
     assert done.headline.startswith("refused")
-    assert "refused" in stand_in_report.text(done)
+    assert "refused" in stand_in.text(done)
 
 
 def test_newer_ptx_beside_the_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ def within(limit: float, work: Callable[[], object]) -> None:
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
@@ -372,6 +373,7 @@ def test_a_debian_package_with_an_impossible_size(tmp_path: Path, size: str) -> 
         list(unpacking.entries(path))
 
 
+@pytest.mark.long
 def test_a_log_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
     """Four gigabytes of nothing lay in eight megabytes."""
     log = tmp_path / "build.log.gz"

@@ -70,6 +70,7 @@ def _planned(card: str, system: str, python: str, driver: str) -> dict[str, Any]
     return row
 
 
+@pytest.mark.long
 def test_the_python_reader_says_what_plan_says(
     table: dict[str, Any], questions: dict[Question, dict[str, Any]]
 ) -> None:

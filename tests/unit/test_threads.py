@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from benchmarks import serve
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rekindle"

@@ -217,6 +217,7 @@ def test_half_a_package_is_refused(tmp_path: Path, kind: str, kept: float) -> No
             b"".join(entry.data)
 
 
+@pytest.mark.long
 def test_a_bomb_is_refused(tmp_path: Path) -> None:
     path = packages.tarball(tmp_path / "a.tar.xz", {"zeros": bytes(200 << 20)})
     with pytest.raises(BadInput, match="archive bomb"):

@@ -18,8 +18,8 @@ from rekindle.core import fetch, run
 from rekindle.core.errors import BadInput, FetchFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
+from rekindle.toolchain import command
 from rekindle.toolchain import install as installing
-from rekindle.toolchain import manifest
 from rekindle.toolchain.install import Installation
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
 from rekindle.toolchain.providers import conda, debian, folder, redistrib
@@ -197,6 +197,7 @@ def test_a_cudnn_is_taken_for_its_cuda() -> None:
     assert not found.of("windows-x86_64", "cuda11") and found.label == "8.7.0"
 
 
+@pytest.mark.long
 @linux_kit
 def test_thirty_cuts_at_random_places_are_resumed(store: Store, nvidia: str, trouble: Trouble) -> None:
     offering = offered(store, nvidia)
@@ -332,7 +333,7 @@ def test_a_manifest_makes_the_same_toolchain_elsewhere(
 ) -> None:
     with store.locked():
         kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
-    manifest.write(tmp_path / "m.json", manifest.of([kit]))
+    command.write_manifest([kit.name], tmp_path / "m.json")
     gathered = tmp_path / "gathered"
     gathered.mkdir()
     for part in kit.parts:
@@ -340,22 +341,22 @@ def test_a_manifest_makes_the_same_toolchain_elsewhere(
     before = len(trouble.asked)
     monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "elsewhere"))
     other = Store()
-    read = manifest.read(tmp_path / "m.json")
+    read = command.read_manifest(tmp_path / "m.json")
     with other.locked():
         again = installing.install(other, read.kits[0].offering, how(other, source=gathered, offline=True))
-    manifest.compare(read, [again])
+    command.compare_manifest(read, [again])
     assert again.digest == kit.digest and len(trouble.asked) == before, "nobody was asked"
 
 
 def test_a_manifest_of_a_stranger_cannot_leave_the_folder(store: Store, nvidia: str, tmp_path: Path) -> None:
     with store.locked():
         kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
-    manifest.write(tmp_path / "m.json", manifest.of([kit]))
+    command.write_manifest([kit.name], tmp_path / "m.json")
     text = (tmp_path / "m.json").read_text(encoding="utf-8")
     for name, instead in [(kit.parts[0].file, "../../x.tar.xz"), (kit.parts[0].file, ".hidden")]:
         (tmp_path / "bad.json").write_text(text.replace(f'"file": "{name}"', f'"file": "{instead}"'), encoding="utf-8")
         with pytest.raises(BadInput):
-            manifest.read(tmp_path / "bad.json")
+            command.read_manifest(tmp_path / "bad.json")
 
 
 def test_archives_of_ones_own(store: Store, tmp_path: Path) -> None:

@@ -7,16 +7,20 @@ import pytest
 from rekindle.compat import gpu_code
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch.torch_wheels import torch_wheel, torch_wheels
+from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
 
 K40C, K80, PASCAL, TURING, HOPPER = (Capability.parse(text) for text in ("3.5", "3.7", "6.1", "7.5", "9.0"))
 LINALG = "torch/lib/libtorch_cuda_linalg.so"
 
 
+def wheel_of(release: str) -> TorchWheel:
+    """That of a release (`2.7.1`) or of a minor (`2.7`)."""
+    return next(row for row in torch_wheels() if release in (row.version, row.version.rpartition(".")[0]))
+
+
 def figures(release: str, card: Capability) -> dict[str, tuple[str, int, int]]:
     """Per file: the answer, and n of m."""
-    wheel = torch_wheel(release)
-    assert wheel is not None
+    wheel = wheel_of(release)
     return {
         code.file.rpartition("/")[2]: (answer.coverage.value, answer.native + answer.jit, answer.containers)
         for code in gpu_code.own(wheel.gpu_code)
@@ -25,8 +29,7 @@ def figures(release: str, card: Capability) -> dict[str, tuple[str, int, int]]:
 
 
 def covers(release: str, card: Capability) -> str:
-    wheel = torch_wheel(release)
-    assert wheel is not None
+    wheel = wheel_of(release)
     return gpu_code.covers(wheel.gpu_code, card).value
 
 

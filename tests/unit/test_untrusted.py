@@ -29,7 +29,7 @@ from rekindle.source import tree
 from rekindle.source.checkout import Mark
 from rekindle.source.journal import PatchRecord
 from rekindle.stack import plan as plans
-from rekindle.toolchain import manifest
+from rekindle.toolchain import command
 from rekindle.toolchain.model import Part
 from rekindle.toolchain.providers import debian, index, redistrib
 from rekindle.toolchain.providers.contract import ProviderSettings
@@ -246,7 +246,7 @@ def a_manifest(path: Path, part: dict[str, Any] | None = None, **changes: Any) -
         "provider": "folder", "name": "cuda", "version": "11.8", "variant": "", "layout": "debian-cuda",
         "place": {"system": "linux", "arch": "x86_64"}, "parts": [part or a_part()],
     }  # fmt: skip
-    text = {"schema": manifest.SCHEMA, "kits": [{"digest": NULLS, "offering": offering | changes}]}
+    text = {"schema": command.MANIFEST_SCHEMA, "kits": [{"digest": NULLS, "offering": offering | changes}]}
     path.write_text(json.dumps(text), encoding="utf-8")
     return path
 
@@ -285,7 +285,7 @@ def test_a_manifest_names_no_other_folder(
 
 
 def test_a_manifest_that_is_one(tmp_path: Path) -> None:
-    (entry,) = manifest.read(a_manifest(tmp_path / "m.json", variant="cu11")).kits
+    (entry,) = command.read_manifest(a_manifest(tmp_path / "m.json", variant="cu11")).kits
     assert entry.offering.variant == "cu11"
 
 

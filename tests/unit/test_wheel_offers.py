@@ -13,7 +13,7 @@ from rekindle.core.errors import ChecksFailed, NoRoute, RekindleError
 from rekindle.core.version import Version
 from rekindle.install import command
 from rekindle.install.command import wheel_offer
-from rekindle.install.shelf_offers import on_shelf
+from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import WheelIdentity
@@ -44,7 +44,7 @@ def test_a_wheel_newer_than_the_tables_stops_neither_plan_nor_install(tmp_path: 
     assert seen.json()["recommended"]["route"] == "shelf"
     assert "not considered: `torch-9.9.0+cu118-" in seen.err
     assert "not considered: `torch-2.7.0+cu999-" in seen.err
-    assert [offer.torch for offer in on_shelf(root)] == ["2.7.1"]
+    assert [offer.torch for offer in on_shelves(Shelves(addresses=(str(root),)))] == ["2.7.1"]
 
 
 def test_a_wheel_of_another_system_is_refused(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkey
         has_headers=True,
         pip="24.0",
     )
-    monkeypatch.setattr(command, "locate", lambda where: here)
+    monkeypatch.setattr(command, "locate_environment", lambda where: here)
     old = msgspec.structs.replace(named(["GTX 1080 Ti"], system="linux", driver="470.57"), glibc=Version("2.17"))
     monkeypatch.setattr(command, "_situation", lambda *given: old)
     wheel = torch_like.wheel(tmp_path, libraries={LIBRARY: (("sm_61", "sm_50"),)})
@@ -99,7 +99,7 @@ def _quoted(path: Path) -> str:
 
 def test_the_shelf_writes_the_glibc_that_a_wheel_needs(tmp_path: Path) -> None:
     _shelved(tmp_path / "shelf", torch_like.wheel(tmp_path, libraries={LIBRARY: KEPLER}))
-    (offer,) = on_shelf(tmp_path / "shelf")
+    (offer,) = on_shelves(Shelves(addresses=(str(tmp_path / "shelf"),)))
     assert offer.glibc == Version("2.28")
     assert offer.wheel is not None and offer.wheel.tags == ("cp311-cp311-manylinux_2_28_x86_64",)
 
@@ -122,7 +122,7 @@ def test_everything_that_speaks_of_a_wheel_has_its_identity(tmp_path: Path) -> N
     wheel = torch_like.wheel(tmp_path, libraries={LIBRARY: KEPLER})
     _shelved(tmp_path / "shelf", wheel)
     (entry,) = shelf.entries(tmp_path / "shelf")
-    (offer,) = on_shelf(tmp_path / "shelf")
+    (offer,) = on_shelves(Shelves(addresses=(str(tmp_path / "shelf"),)))
     read = inspect(wheel)
     for name in WheelIdentity.__struct_fields__:
         values = [getattr(each, name) for each in (read, entry, offer.wheel)]
@@ -167,7 +167,7 @@ def test_an_entry_of_version_0_1_is_still_read(tmp_path: Path) -> None:
         "python", "platform", "glibc", "state", "checked_on", "code",
     )  # fmt: skip
     place.write_text(json.dumps({name: text[name] for name in old}), encoding="utf-8")
-    (offer,) = on_shelf(root)
+    (offer,) = on_shelves(Shelves(addresses=(str(root),)))
     assert (offer.system, offer.machine, offer.pythons, str(offer.cuda)) == ("linux", "x86_64", ("3.11",), "11.8")
     seen = rekindle_command("shelf", "list", "--shelf", str(root), "--json")
     assert seen.json()["wheels"][0]["file"] == wheel.name

@@ -33,6 +33,7 @@ def test_patterns_are_rewritten_where_the_engines_differ(pattern: str, same: str
     re.compile(same)
 
 
+@pytest.mark.long
 def test_both_engines_find_the_same_in_every_signature() -> None:
     """Each pattern of the catalogue against the lines that the others are about."""
     patterns = [pattern for cause in causes() for signature in cause.signature for pattern in signature.match]
@@ -47,6 +48,7 @@ def test_both_engines_find_the_same_in_every_signature() -> None:
                 assert found.span() == again.span(), (pattern, line)
 
 
+@pytest.mark.long
 def test_diagnose_works_without_them(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text(
@@ -93,6 +95,7 @@ def test_zstandard_is_read_frame_after_frame_and_damage_is_told(frames: int) -> 
         zstd_opened(io.BytesIO(packed[:4] + b"\xff" * 40)).read()
 
 
+@pytest.mark.long
 def test_no_line_is_too_long_for_the_other_engine() -> None:
     """Python's engine takes time with the square of a line's length: a line of four megabytes is cut before it."""
     script = (

@@ -190,10 +190,10 @@ def test_install_says_what_it_would_do_and_does_nothing(environment: Path) -> No
 
 
 def test_the_environments_own_pip_settings_are_in_pip_ini(environment: Path) -> None:
-    from rekindle.install.environment import locate
-    from rekindle.install.pins import pip_configuration
+    from rekindle.install.apply import pip_configuration
+    from rekindle.install.command import locate_environment
 
-    found = locate(environment)
+    found = locate_environment(environment)
     assert pip_configuration(found) == environment / "pip.ini"
 
 

@@ -148,10 +148,10 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
 
 
 def bundle(path: Path) -> int:
-    from rekindle.knowledge import kinds, updates
+    from rekindle.knowledge import updates
     from tools.observe import table
 
-    data = updates.make(table.KNOWLEDGE, sorted(kinds.updatable()), table.today())
+    data = updates.make(table.KNOWLEDGE, sorted(updates.updatable()), table.today())
     path.write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
     path.with_name(path.name + ".sha256").write_text(f"{digest}  {path.name}\n", encoding="ascii")

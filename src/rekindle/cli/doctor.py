@@ -101,11 +101,11 @@ def _compare(files: tuple[Path, Path], as_json: bool) -> int:
 
 
 def _explain(check: str, machine: Machine, as_json: bool) -> int:
-    from rekindle.doctor import explain
+    from rekindle.doctor import examine
 
-    answer = explain.explain(check, machine)
+    answer = examine.explain(check, machine)
     if as_json:
         console.out_json(answer)
     else:
-        console.out(explain.text(answer))
+        console.out(examine.explanation(answer))
     return 0

@@ -300,14 +300,16 @@ def worker_command(
         # A job has nobody to ask: what it may bring is found, and its terms accepted, before anything is offered.
         wanted = toolchain.InstallCommand(tools=provision, accept_licence=accept_licence)
         toolchain.agree(wanted, say=console.say, ask=options.confirmed)
-    machine = look()
-    usable = (machine.memory.usable or 0) / 1024**3
+    if slots is None:
+        machine = look()
+        usable = (machine.memory.usable or 0) / 1024**3
+        slots = worker.default_slots(machine.processor.cores or 1, min(usable, memory or usable))
     called = name or worker.default_name()
     settings = worker.WorkerSettings(
         scheduler=scheduler,
         folder=str((folder or worker.default_folder(called)).resolve()),
         name=called,
-        slots=slots or worker.default_slots(machine.processor.cores or 1, min(usable, memory or usable)),
+        slots=slots,
         certs=str(certs.resolve()) if certs else None,
         memory_gb=memory,
         cache=_cache(cache),

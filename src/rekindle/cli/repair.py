@@ -59,7 +59,7 @@ def command(
     from rekindle.core import findings
     from rekindle.core.errors import UsageError
     from rekindle.wheels import batch
-    from rekindle.wheels.repair import repair, report
+    from rekindle.wheels.repair import repair
 
     if bool(wheels) == (folder is not None):
         raise UsageError("name a wheel, or a folder with `--pack`", hint="`rekindle repair WHEEL -o DIR`")
@@ -82,5 +82,5 @@ def command(
     if as_json:
         console.out_json(done[0] if len(done) == 1 else repair.Repairs(repairs=tuple(done)))
     else:
-        console.out("\n\n".join(report.text(each) for each in done))
+        console.out("\n\n".join(repair.text(each) for each in done))
     return findings.exit_code(findings.worst([item for each in done for item in each.findings]))

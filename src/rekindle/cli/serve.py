@@ -23,8 +23,7 @@ def command(host: str, port: int, machine: Path | None, shelf: Path | None) -> i
     a token that a browser must know.
     """
     options.need_extra("serve", "starlette", "uvicorn")
-    import uvicorn
-
+    from rekindle.core.web_server import WebServer
     from rekindle.web.guard import bind
     from rekindle.web.serve import application, pages_of
 
@@ -32,7 +31,6 @@ def command(host: str, port: int, machine: Path | None, shelf: Path | None) -> i
     console.out(place.address)
     console.say("press Ctrl+C to end")
     app = application(pages_of(machine, shelf), place)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[opened])
+        WebServer(app, opened).run()
     return 0

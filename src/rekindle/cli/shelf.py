@@ -57,7 +57,7 @@ def add(
 
     A report beside the wheel counts only if your own key, or one given with `--trust`, has signed it.
     """
-    from rekindle.wheels.shelf import report as shelf_report
+    from rekindle.wheels.shelf import entry
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
@@ -67,8 +67,8 @@ def add(
     )
     added = shelves.add(folder, wheels, how)
     _answer(Shelf(folder=folder, wheels=added), as_json)
-    for entry in added:
-        console.say(shelf_report.install_command(folder, entry))
+    for each in added:
+        console.say(entry.install_command(folder, each))
     return 0
 
 
@@ -106,7 +106,7 @@ def find(
     from rekindle.inputs.torch import with_cuda
     from rekindle.inputs.versions import read_python
     from rekindle.knowledge.gpu.gpus import capabilities_of
-    from rekindle.wheels.shelf import report as shelf_report
+    from rekindle.wheels.shelf import entry
     from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf.entry import Shelf
 
@@ -114,10 +114,10 @@ def find(
     meant, toolkit = with_cuda(torch, cuda)
     version = read_python(python).version if python else None
     fitting = shelves.find(folder, capabilities_of(gpus), project=project, python=version, cuda=toolkit)
-    found = tuple(entry for entry in fitting if torch is None or (entry.torch and meant.admits(entry.torch)))
+    found = tuple(each for each in fitting if torch is None or (each.torch and meant.admits(each.torch)))
     _answer(Shelf(folder=folder, wheels=found), as_json, gpus)
     if found:
-        console.say(shelf_report.install_command(folder, found[0]))
+        console.say(entry.install_command(folder, found[0]))
     return 0 if found else NoRoute.exit_code
 
 
@@ -127,9 +127,10 @@ def find(
 @options.shelf
 def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
-    from rekindle.wheels.shelf.serve import ShelfServer
+    options.need_extra("serve", "starlette", "uvicorn")
+    from rekindle.wheels.shelf import serve as serving
 
-    server = ShelfServer(_place(shelf), host, port)
+    server = serving.server(_place(shelf), host, port)
     console.out(f"{server.address}/simple/")
     console.say("press Ctrl-C to stop")
     with contextlib.suppress(KeyboardInterrupt):
@@ -265,12 +266,12 @@ def _keys(trust: tuple[str, ...]) -> tuple[PublicKey, ...]:
 
 
 def _answer(done: Shelf, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
-    from rekindle.wheels.shelf import report as shelf_report
+    from rekindle.wheels.shelf import entry
 
     if as_json:
         console.out_json(done)
     else:
-        console.out(shelf_report.text(done.wheels, gpus))
+        console.out(entry.text(done.wheels, gpus))
         console.say(f"shelf: {done.folder}")
     return 0
 

@@ -206,7 +206,7 @@ def _stand_in_request(
 
 def _stand_in(subject: Path | None, request: StandInRequest, output: Path | None, *, as_json: bool) -> int:
     from rekindle.core import codec, files, findings
-    from rekindle.wheels.verify import stand_in, stand_in_report
+    from rekindle.wheels.verify import stand_in
 
     done = stand_in.stand_in(subject, request)
     if output is not None:
@@ -215,5 +215,5 @@ def _stand_in(subject: Path | None, request: StandInRequest, output: Path | None
     if as_json:
         console.out_json(done)
     else:
-        console.out(stand_in_report.text(done))
+        console.out(stand_in.text(done))
     return findings.exit_code(done.state)

@@ -35,7 +35,6 @@ LOG = "extension-build.log"
 _FETCHING = 1800.0
 _LEFT_BEHIND = ("build", "dist", "*.egg-info", ".git", "__pycache__", "*.so", "*.pyd", "*.o", "*.obj")
 # What a line of ninja or of setuptools looks like: `[3/12] nvcc …`.
-_PIP = re.compile(r"(?:python -m )?pip (?=\w)")
 _STEP = re.compile(r"(?:\S+ )?\[(\d+)/(\d+)\] ")
 
 

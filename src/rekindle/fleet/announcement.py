@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -12,10 +15,9 @@ import psutil
 from rekindle import __version__
 from rekindle.compat.host_compiler import takes_gcc, takes_msvc
 from rekindle.compat.judgement import Clash
-from rekindle.core import signing
+from rekindle.core import processes, python, signing
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.fleet import pythons
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.machine.model import Machine
 
@@ -75,7 +77,7 @@ def of(
             if kit.version and kit.nvcc
         ),
         cudnns=tuple(str(each.version) for each in machine.cudnns if each.version and not each.missing),
-        pythons=tuple(pythons.here(machine)),
+        pythons=tuple(pythons_here(machine)),
         gcc=tuple(dict.fromkeys(str(each.version) for each in machine.compilers if each.kind == "gcc")),
         toolsets=tuple(str(each.version) for each in machine.toolsets if each.x64),
         cards=tuple(each.capability.sm for each in machine.gpus if each.capability),
@@ -181,3 +183,42 @@ def _key() -> str | None:
     except RekindleError:
         return None
     return str(key.public)
+
+
+_MINORS = range(8, 21)
+_ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
+_ANSWER = re.compile(r"3\.\d+")
+
+
+def pythons_here(machine: Machine) -> dict[str, str]:
+    """By version, `3.12`, the one that is used for it: the probe looks at the first on PATH only, a fleet at all."""
+    found: dict[str, str] = {}
+    for each in machine.pythons:
+        if each.version and not each.trouble:
+            found.setdefault(str(each.version.major_minor), each.path)
+    with ThreadPoolExecutor(4) as pool:
+        others = _pythons_on_path(machine.os)
+        for path, version in zip(others, pool.map(_python_version, others), strict=True):
+            if version is not None:
+                found.setdefault(version, path)
+    return found
+
+
+def _pythons_on_path(system: str) -> list[str]:
+    folders = processes.absolute_entries(os.environ.get("PATH", ""), windows=system == "windows")
+    if system == "windows":
+        # Store stubs are no Pythons; each version has a folder of its own there.
+        names = [str(Path(each, "python.exe")) for each in folders if "windowsapps" not in each.lower()]
+        return [name for name in dict.fromkeys(names) if Path(name).is_file()]
+    hits = [processes.which(f"python3.{minor}", each) for minor in _MINORS for each in folders]
+    return list(dict.fromkeys(hit for hit in hits if hit))
+
+
+def _python_version(path: str) -> str | None:
+    """What it says it is; None for one that does not run, or cannot make environments."""
+    try:
+        said = python.ask(path, "-I", "-c", _ASK, env=os.environ, timeout=20)
+    except (RekindleError, OSError):
+        return None
+    text = said.out.strip()
+    return text if said.code == 0 and _ANSWER.fullmatch(text) else None

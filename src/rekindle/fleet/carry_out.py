@@ -27,8 +27,8 @@ from rekindle.core.processes import Started, which
 from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
-from rekindle.fleet import pythons, sources
-from rekindle.fleet.announcement import Announcement
+from rekindle.fleet import sources
+from rekindle.fleet.announcement import Announcement, pythons_here
 from rekindle.fleet.job import JobKind, plain_name
 from rekindle.fleet.order import JobOrder, JobResult, MadeFile
 from rekindle.knowledge.builds import efforts
@@ -147,10 +147,7 @@ class Running:
     def _build_file(self) -> Path:
         order = self.order
         assert order.build is not None and order.source is not None
-        place = self.folder / "source"
-        if not (place / ".whole").is_file():
-            sources.unpack(self._received(order.source).read_bytes(), place)
-            (place / ".whole").touch()
+        place = self._unpacked(order.source)
         plain = codec.to_builtins(order.build)
         wanted = place / ".rekindle-job.toml"
         import tomli_w
@@ -177,7 +174,7 @@ class Running:
         self._tell("compile")
         wheels = self.folder / "wheels"
         cards = [word for card in order.cards for word in ("--gpu", card)]
-        project = self._project()
+        project = str(self._unpacked(order.source) if order.source else order.lock.source)
         words = ["extension", "build", project, "--env", str(environment), *cards, "-o", str(wheels), "--json"]
         said = self._rekindle([*words, "--from-source"])
         wheel = Path(str(said.get("wheel")))
@@ -185,15 +182,12 @@ class Running:
         self._rekindle(["verify", str(wheel), "--against", str(environment), "--no-run", "--json"], may=(9,))
         return self._result(wheel, self._extension_facts(), {})
 
-    def _project(self) -> str:
-        order = self.order
+    def _unpacked(self, source: Sha256) -> Path:
         place = self.folder / "source"
-        if order.source is None:
-            return str(order.lock.source)
         if not (place / ".whole").is_file():
-            sources.unpack(self._received(order.source).read_bytes(), place)
+            sources.unpack(self._received(source).read_bytes(), place)
             (place / ".whole").touch()
-        return str(place)
+        return place
 
     def _environment(self) -> Path:
         """An environment with the torch of the plan, made once per worker and shared by its jobs."""
@@ -234,7 +228,7 @@ class Running:
         from rekindle.machine.probe import look
 
         wanted = self.order.lock.python or ""
-        found = pythons.here(look())
+        found = pythons_here(look())
         if wanted not in found:
             raise MissingTool(f"there is no Python {wanted} here", hint="put it on the worker's PATH")
         return found[wanted]
@@ -280,9 +274,12 @@ class Running:
     @property
     def jobs(self) -> int:
         """This job's share of the machine's cores and memory."""
-        slots = max(1, self._have.slots)
-        memory = int(self._have.memory_gb / slots * 1024**3)
-        return efforts.jobs(max(1, self._have.cores // slots), memory, cuda=self.order.lock.cuda is not None) or 1
+        cores = max(1, self._have.cores // max(1, self._have.slots))
+        return efforts.jobs(cores, self._memory, cuda=self.order.lock.cuda is not None) or 1
+
+    @property
+    def _memory(self) -> int:
+        return int(self._have.memory_gb / max(1, self._have.slots) * 1024**3)
 
     def _launcher(self) -> bool:
         return self._cache is not None and which("ccache") is not None
@@ -290,14 +287,13 @@ class Running:
     def environ(self) -> dict[str, str]:
         """What a job sees of the worker's environment: what finds programs and networks; folders of its own."""
         root = self.folder
-        memory = int(self._have.memory_gb / max(1, self._have.slots) * 1024**3)
         own = {
             "REKINDLE_SHELF": str(root / "shelf"),
             "TMPDIR": str(root / "tmp"),
             "TEMP": str(root / "tmp"),
             "TMP": str(root / "tmp"),
             "NO_COLOR": "1",
-            SHARE: str(memory),
+            SHARE: str(self._memory),
         }
         if self._launcher():
             # Two folders of two jobs are told apart by nothing that is compiled in.

@@ -61,8 +61,15 @@ def make(folder: Path, hosts: Sequence[str] = (), *, days: int = _DAYS) -> Fleet
     )
 
 
-def security(folder: Path, role: str) -> Any:
-    """Dask's settings for this role: its own certificate, and nobody who has none of the same authority."""
+def settings(folder: Path | None, role: str) -> dict[str, Any]:
+    """Dask's own settings for this role: its certificate, and nobody who has none of the same authority.
+
+    Nothing starts without: on loopback, too, another user of the same computer could run code.
+    """
+    if folder is None:
+        message = "without certificates anybody who reaches this fleet could run code here"
+        hint = "make them with `rekindle fleet certs -o DIR --host NAME`, then pass `--certs DIR`"
+        raise UsageError(message, hint=hint)
     wanted = [folder / name for name in (f"{AUTHORITY}.pem", f"{role}.pem", f"{role}-key.pem")]
     if lost := [path.name for path in wanted if not path.is_file()]:
         message = f"`{folder}` lacks {', '.join(lost)}"
@@ -70,10 +77,8 @@ def security(folder: Path, role: str) -> Any:
     if os.name != "nt" and wanted[2].stat().st_mode & 0o077:
         message = f"others may read `{wanted[2]}`"
         raise UsageError(message, hint=f"chmod 600 {wanted[2]}: whoever has it can run code on every machine")
-    authority, certificate, key = map(str, wanted)
-    pairs = {f"tls_{each}_cert": certificate for each in ("scheduler", "worker", "client")}
-    keys = {f"tls_{each}_key": key for each in ("scheduler", "worker", "client")}
-    return dask().Security(tls_ca_file=authority, require_encryption=True, **pairs, **keys)
+    tls = dict(zip(("ca-file", f"{role}.cert", f"{role}.key"), map(str, wanted), strict=True))
+    return {"distributed.comm.require-encryption": True} | {f"distributed.comm.tls.{key}": tls[key] for key in tls}
 
 
 def dask() -> Any:

@@ -16,17 +16,16 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import ChecksFailed, RekindleError
-from rekindle.fleet import progress, shelved, work
+from rekindle.fleet import shelved, view, work
 from rekindle.fleet.announcement import Announcement, lacks, spoken, wealth
-from rekindle.fleet.certs import dask
 from rekindle.fleet.checking import Checks, cannot_check
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.journal import FINAL, FleetJournal, deaths, event, last_of
 from rekindle.fleet.order import JobResult, JobStep
 from rekindle.fleet.planning import Planned
-from rekindle.fleet.progress import Pace
 from rekindle.fleet.state import FleetState
+from rekindle.fleet.view import Pace
 
 Tell = Callable[[str], None]
 _BEAT = 0.25
@@ -424,7 +423,7 @@ class Dispatcher:
         now = [(placed.job.name, placed.name, placed.step) for placed in self.running.values()]
         slots = sum(have.slots for have in self.workers.values())
         since = {key: _since(placed) for key, placed in self.running.items()}
-        self.tell(progress.line(counts, now, self.pace.left(self.waiting, since, slots)))
+        self.tell(view.progress_line(counts, now, self.pace.left(self.waiting, since, slots)))
 
     def _strays(self) -> None:
         """A call that broke off while its worker stayed: the job is taken up again."""
@@ -486,14 +485,14 @@ def _since(placed: _Placed) -> float:
 
 
 def _is_connection(error: Exception) -> bool:
-    core = dask().core
-    lost = getattr(core, "CommClosedError", OSError)
-    cancelled = getattr(dask().client, "FutureCancelledError", asyncio.CancelledError)
-    return isinstance(error, (OSError, asyncio.TimeoutError, lost, cancelled))
+    from distributed.client import FutureCancelledError
+
+    # A connection that closed is an OSError there.
+    return isinstance(error, (OSError, asyncio.TimeoutError, FutureCancelledError))
 
 
 async def call(client: Any, address: str, function: Callable[..., Any], *words: Any) -> Any:
-    future = client.submit(function, *words, workers=[address], allow_other_workers=False, pure=False, retries=0)
+    future = client.submit(function, *words, workers=[address], allow_other_workers=False, pure=False)
     try:
         return await future
     finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -14,11 +16,12 @@ from rekindle.build.configure import request as build_request
 from rekindle.core import files, signing
 from rekindle.core.errors import ChecksFailed, NotFound
 from rekindle.core.paths import sha256_of
-from rekindle.core.untrusted import PlainFileName, Sha256
+from rekindle.core.untrusted import Sha256
 from rekindle.fleet import shelved, sources, work
-from rekindle.fleet.job import FleetJob, JobKind
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.fleet.order import JobOrder, JobResult, MadeFile
 from rekindle.fleet.planning import Planned
+from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
@@ -45,24 +48,10 @@ class Intake:
         folder = self.planned.sources.get(job.key)
         source = await self._send_source(client, address, folder, job) if folder else None
         wheel = await self._send_wheel(client, address, job.needs[0]) if job.needs else None
-        return JobOrder(
-            key=job.lock.key,
-            name=job.name,
-            lock=job.lock,
-            cards=job.cards,
-            plan=self.planned.plans.get(job.key),
-            build=self._build_file(job, folder) if folder and job.lock.kind is JobKind.CMAKE else None,
-            source=source,
-            torch_wheel=wheel[0] if wheel else None,
-            torch_wheel_name=wheel[1] if wheel else None,
-            cache=cache,
-        )
-
-    def _build_file(self, job: FleetJob, folder: str) -> build_request.BuildFile:
-        """Read once, like the source beside it that is packed once."""
-        if folder not in self._build_files:
+        if folder and job.lock.kind is JobKind.CMAKE and folder not in self._build_files:
+            # Read once, like the source beside it that is packed once.
             self._build_files[folder] = build_request.read(Path(folder))
-        return build_file_of(job, self._build_files[folder])
+        return order_of(self.planned, job, source, wheel, self._build_files.get(folder or ""), cache)
 
     async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> Sha256:
         if folder not in self._packed:
@@ -71,37 +60,37 @@ class Intake:
         sha256, data = self._packed[folder]
         if (address, sha256) in self._there:
             return sha256
-        have = await self.call(client, address, work.has_file, sha256)
-        while have >= 0:
-            piece = data[have : have + work.PIECE]
-            last = have + len(piece) >= len(data)
-            await self.call(client, address, work.take_piece, sha256, have, piece, last)
-            have = -1 if last else have + len(piece)
+        await self._send(client, address, sha256, io.BytesIO(data), len(data))
         self._there.add((address, sha256))
         return sha256
+
+    async def _send(self, client: Any, address: str, sha256: Sha256, stream: BinaryIO, size: int) -> None:
+        """In pieces, from where an earlier try broke off."""
+        have = await self.call(client, address, work.has_file, sha256)
+        while have >= 0:
+            stream.seek(have)
+            piece = stream.read(work.PIECE)
+            last = have + len(piece) >= size
+            await self.call(client, address, work.take_piece, sha256, have, piece, last)
+            have = -1 if last else have + len(piece)
 
     async def check_order(self, client: Any, address: str, job: FleetJob) -> JobOrder:
         """The order to check the wheel of a finished job on a card; the wheel is there when this returns."""
         assert job.key is not None and job.lock is not None
-        sha256, name = await self._send_wheel(client, address, job.key)
-        return JobOrder(key=job.lock.key, name=job.name, lock=job.lock, cards=job.cards, check=sha256, check_name=name)
+        done = await self._send_wheel(client, address, job.key)
+        return JobOrder(
+            key=job.lock.key, name=job.name, lock=job.lock, cards=job.cards, check=done.sha256, check_name=done.wheel
+        )
 
-    async def _send_wheel(self, client: Any, address: str, key: str) -> tuple[Sha256, PlainFileName]:
-        """What a job built, from the shelf: its hash and its name."""
+    async def _send_wheel(self, client: Any, address: str, key: str) -> ShelvedJob:
+        """What a job built, from the shelf."""
         done = shelved.jobs_on(self.shelf).get(key)
         if done is None:
             raise NotFound("the wheel that this job needs is not on the shelf", hint="run the fleet again")
         path = self.shelf / "wheels" / done.wheel
-        have = await self.call(client, address, work.has_file, done.sha256)
-        size = path.stat().st_size
         with path.open("rb") as stream:
-            while have >= 0:
-                stream.seek(have)
-                piece = stream.read(work.PIECE)
-                last = have + len(piece) >= size
-                await self.call(client, address, work.take_piece, done.sha256, have, piece, last)
-                have = -1 if last else have + len(piece)
-        return done.sha256, done.wheel
+            await self._send(client, address, done.sha256, stream, path.stat().st_size)
+        return done
 
     async def take(self, client: Any, address: str, job: FleetJob, result: JobResult, key: str | None) -> ShelvedWheel:
         """Bring the wheel with its report, check it, and put it on the shelf."""
@@ -115,9 +104,7 @@ class Intake:
         how = {"report": report, "trusted": trusted, "build": result.facts}
         async with self._one_at_a_time:
             entry = await asyncio.to_thread(shelved.shelve, self.shelf, job, wheel, result.seconds, **how)
-        for path in place.iterdir():
-            path.unlink()
-        place.rmdir()
+        shutil.rmtree(place)
         return entry
 
     async def take_check(
@@ -135,9 +122,7 @@ class Intake:
             try:
                 return await asyncio.to_thread(shelf.complete, self.shelf, done.wheel, report, trusted)
             finally:
-                for path in place.iterdir():
-                    path.unlink()
-                place.rmdir()
+                shutil.rmtree(place)
 
     async def _fetch(self, client: Any, address: str, key: str, made: MadeFile, place: Path) -> Path:
         """In pieces; what came before a connection broke is kept."""
@@ -172,10 +157,31 @@ class Intake:
         return str(path)
 
 
-def build_file_of(job: FleetJob, written: build_request.BuildFile) -> build_request.BuildFile:
+def order_of(
+    planned: Planned,
+    job: FleetJob,
+    source: Sha256 | None,
+    wheel: ShelvedJob | None,
+    written: build_request.BuildFile | None,
+    cache: str | None = None,
+) -> JobOrder:
+    assert job.key is not None and job.lock is not None
+    return JobOrder(
+        key=job.lock.key,
+        name=job.name,
+        lock=job.lock,
+        cards=job.cards,
+        plan=planned.plans.get(job.key),
+        build=_build_file(job.lock, written) if written else None,
+        source=source,
+        torch_wheel=wheel.sha256 if wheel else None,
+        torch_wheel_name=wheel.wheel if wheel else None,
+        cache=cache,
+    )
+
+
+def _build_file(lock: FleetLock, written: build_request.BuildFile) -> build_request.BuildFile:
     """The project's build file with what this job changes in it."""
-    lock = job.lock
-    assert lock is not None
     return msgspec.structs.replace(
         written,
         source=".",

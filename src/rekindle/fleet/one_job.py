@@ -18,7 +18,7 @@ from rekindle.core.errors import RekindleError, StepFailed, UsageError
 from rekindle.core.untrusted import Sha256
 from rekindle.fleet import announcement, carry_out, planning, shelved, sources
 from rekindle.fleet.factory import site as published
-from rekindle.fleet.intake import build_file_of
+from rekindle.fleet.intake import order_of
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.order import JobOrder, JobResult
 from rekindle.fleet.planning import Planned
@@ -125,18 +125,8 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
         if place.site:
             published.fetch_wheel(place.site, place.shelf, wheel)
         _copy(place.shelf / "wheels" / wheel.wheel, place.work / "received" / wheel.sha256)
-    cmake = job.lock.kind is JobKind.CMAKE
-    return JobOrder(
-        key=job.lock.key,
-        name=job.name,
-        lock=job.lock,
-        cards=job.cards,
-        plan=planned.plans.get(job.key),
-        build=build_file_of(job, build_request.read(Path(folder))) if folder and cmake else None,
-        source=_packed(Path(folder), job, place) if folder else None,
-        torch_wheel=wheel.sha256 if wheel else None,
-        torch_wheel_name=wheel.wheel if wheel else None,
-    )
+    written = build_request.read(Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None
+    return order_of(planned, job, _packed(Path(folder), job, place) if folder else None, wheel, written)
 
 
 def _packed(folder: Path, job: FleetJob, place: JobPlace) -> Sha256:

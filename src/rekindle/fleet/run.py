@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from rekindle.core import python
 from rekindle.core.errors import FetchFailed
-from rekindle.fleet import certs, local, planning, scheduler, shelved
+from rekindle.fleet import certs, planning, scheduler, shelved
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, SchedulerLost, call
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.journal import FleetJournal, event
@@ -86,10 +91,6 @@ def count_wheels(dispatcher: Dispatcher, shelf: Path) -> None:
 
 
 async def _drive(dispatcher: Dispatcher, state: FleetState, settings: RunSettings, tell: Tell) -> None:
-    certs.dask()
-    import dask
-
-    dask.config.set(scheduler.settings())
     if settings.scheduler is not None:
         await _with_scheduler(dispatcher, settings.scheduler, settings.certs, settings.rules.patience, tell)
         return
@@ -98,18 +99,53 @@ async def _drive(dispatcher: Dispatcher, state: FleetState, settings: RunSetting
     slots = settings.slots or 1
     workers = settings.workers or default_slots(machine.processor.cores or 1, memory)
     folder = settings.work or state.root / "work"
-    async with local.fleet(folder, workers=workers, slots=slots, memory_gb=memory, cache=settings.rules.cache) as (
+    async with local_fleet(folder, workers=workers, slots=slots, memory_gb=memory, cache=settings.rules.cache) as (
         address,
         place,
     ):
         await _with_scheduler(dispatcher, address, place, settings.rules.patience, tell)
 
 
+@contextlib.asynccontextmanager
+async def local_fleet(
+    folder: Path, *, workers: int, slots: int, memory_gb: float, cache: str | None
+) -> AsyncIterator[tuple[str, Path]]:
+    """The address and the certificates of a scheduler with so many workers; all of it ends with the block.
+
+    Loopback is shared with every user of the machine: here too nobody gets in without a certificate.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rekindle-fleet-", ignore_cleanup_errors=True) as secret:
+        place = Path(secret) / "certs"
+        certs.make(place, days=30)
+        async with scheduler.started("127.0.0.1", 0, place) as running:
+            shared = ["--scheduler", running.address, "--certs", str(place), "--slots", str(slots)]
+            shared += ["--memory", f"{max(0.5, memory_gb / workers):.3f}"]
+            started = [
+                subprocess.Popen(
+                    python.own(
+                        "rekindle.fleet.confined", "fleet", "worker", *shared,
+                        "--name", f"local-{number}", "--folder", str(folder / f"worker-{number}"),
+                    ),
+                    env={**os.environ, "REKINDLE_FLEET_CACHE": cache or ""},
+                    stdin=subprocess.DEVNULL,
+                )
+                for number in range(1, workers + 1)
+            ]  # fmt: skip
+            try:
+                yield running.address, place
+            finally:
+                for process in started:
+                    process.terminate()
+                for process in started:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=30)
+
+
 async def _with_scheduler(
     dispatcher: Dispatcher, address: str, place: Path | None, patience: float, tell: Tell
 ) -> None:
     """One session after another: a scheduler that comes back finds the fleet where it was."""
-    scheduler.secured(place, "client")
     since = time.monotonic()
     while not dispatcher.over:
         client = None
@@ -129,9 +165,9 @@ async def _with_scheduler(
 
 
 async def _client(address: str, place: Path | None) -> Any:
-    safe = scheduler.secured(place, "client")
-    return await certs.dask().Client(
-        address, asynchronous=True, set_as_default=False, timeout=10, heartbeat_interval=2000, **safe
+    distributed = scheduler.configured(place, "client")
+    return await distributed.Client(
+        address, asynchronous=True, set_as_default=False, timeout=10, heartbeat_interval=2000
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core import files
-from rekindle.core.errors import UsageError
 from rekindle.fleet import certs
 
 ALLOWED_FAILURES = 1000
@@ -37,33 +36,25 @@ def settings() -> dict[str, Any]:
     }
 
 
-def secured(folder: Path | None, role: str) -> dict[str, Any]:
-    """Dask's settings for this role. Nothing starts without certificates: on loopback, too, another user of the same
-    computer could run code.
-    """
-    if folder is None:
-        message = "without certificates anybody who reaches this fleet could run code here"
-        hint = "make them with `rekindle fleet certs -o DIR --host NAME`, then pass `--certs DIR`"
-        raise UsageError(message, hint=hint)
-    return {"security": certs.security(folder, role)}
+def configured(folder: Path | None, role: str) -> Any:
+    """Dask's `distributed`, set up for builds and with the certificates of this role."""
+    safe = certs.settings(folder, role)
+    distributed = certs.dask()
+    import dask
+
+    dask.config.set(settings() | safe)
+    return distributed
 
 
 def started(host: str, port: int, folder: Path | None) -> Any:
     """A scheduler to be awaited."""
-    safe = secured(folder, "scheduler")
-    distributed = certs.dask()
-    import dask
-
-    dask.config.set(settings())
+    distributed = configured(folder, "scheduler")
     # Its web server shows pages to everybody who asks: it gets no pages, and only loopback.
-    return distributed.Scheduler(
-        host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0", protocol="tls", **safe
-    )
+    return distributed.Scheduler(host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0", protocol="tls")
 
 
 def serve(host: str, port: int, folder: Path | None, *, address_file: Path | None, tell: Callable[[str], None]) -> None:
     """Until it is stopped."""
-    secured(folder, "scheduler")
     asyncio.run(_serve(host, port, folder, address_file, tell))
 
 

@@ -73,10 +73,6 @@ def addition(folder: Path, key: str, lock: FleetLock) -> Addition:
     return Addition(replace=True, kept=others, cuda=lock.cuda_version)
 
 
-def entry_of(folder: Path, job: ShelvedJob) -> ShelvedWheel | None:
-    return next((entry for entry in shelf.entries(folder) if entry.file == job.wheel), None)
-
-
 def _read(path: Path) -> ShelvedJob | None:
     try:
         found = codec.from_json(files.read_bytes(path, limit=1024 * 1024), ShelvedJob, name=f"`{path.name}`")

@@ -87,11 +87,6 @@ def give_piece(key: str, name: str, offset: int) -> bytes:
         return stream.read(PIECE)
 
 
-def log_of(key: str) -> str:
-    """The end of the log of a job that was here."""
-    return carry_out.log_tail(job_folder(key))
-
-
 def stop(key: str) -> bool:
     """End a running job because it was cancelled."""
     with _Place.lock:

@@ -58,7 +58,7 @@ def default_slots(cores: int, memory_gb: float) -> int:
 
 def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     """Keep a worker running until this command is stopped."""
-    scheduler.secured(Path(settings.certs) if settings.certs else None, "worker")
+    certs.settings(Path(settings.certs) if settings.certs else None, "worker")
     folder = Path(settings.folder)
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / "worker.json"
@@ -111,10 +111,7 @@ async def offer(settings: WorkerSettings) -> int:
     """The worker itself: one try with one scheduler."""
     from rekindle.machine.probe import look
 
-    distributed = certs.dask()
-    import dask
-
-    dask.config.set(scheduler.settings())
+    distributed = scheduler.configured(Path(settings.certs) if settings.certs else None, "worker")
     folder = Path(settings.folder)
     machine = look()
     offered = announcement.provisions(settings.provision)
@@ -129,7 +126,6 @@ async def offer(settings: WorkerSettings) -> int:
     work.settle(folder, told, settings.cache)
     text = codec.to_json(told, indent=0)
     stop = scheduler.stopper()
-    secured = scheduler.secured(Path(settings.certs) if settings.certs else None, "worker")
     try:
         worker = await distributed.Worker(
             settings.scheduler,
@@ -140,7 +136,6 @@ async def offer(settings: WorkerSettings) -> int:
             startup_information={"rekindle": lambda _: text},
             dashboard_address="127.0.0.1:0",
             dashboard=False,
-            **secured,
         )
     except (OSError, TimeoutError, ValueError, asyncio.TimeoutError) as error:
         print(f"cannot reach {settings.scheduler}: {error}", file=sys.stderr)

@@ -134,14 +134,6 @@ def scan(source: Bytes | bytes | bytearray | memoryview) -> list[Container]:
     return scanner.finish()
 
 
-def scan_stream(chunks: Iterable[bytes], size: int, name: str = "the data") -> list[Container]:
-    """The same for bytes that can only be had once and in order, such as a member of a zip being inflated."""
-    stream = Stream(size, name)
-    for chunk in chunks:
-        stream.push(chunk)
-    return stream.finish()
-
-
 def gpu_code(file: str, containers: Iterable[Container]) -> GpuCode:
     """What the containers of one file amount to: the code that can run, per container, and what is set aside."""
     launched, aside = sorted_out(container for container in containers if container.code or container.broken)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import configparser
+import io
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 
-from rekindle.core import console
+from rekindle.core import console, files
 from rekindle.core.command import Command
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed
 from rekindle.core.paths import cache_folder, sha256_of
-from rekindle.install import conda, distributions, hook, record
-from rekindle.install import pins as keeping
+from rekindle.install import conda, distributions, record
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.environment import Environment
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.inspect import inspection
 from rekindle.wheels.shelf import store
@@ -175,18 +178,18 @@ def _install(
         coming = {distributions.normalised(name) for name in installer.changes(request, wheels)}
         before = distributions.installed(site)
         replaced = [before[name] for name in sorted(coming) if name in before]
-        configuration = [keeping.constraints_file(environment), keeping.pip_configuration(environment)]
-        configuration += hook.hook_files(environment)
+        configuration = [constraints_file(environment), pip_configuration(environment)]
+        configuration += hook_files(environment)
         folder = record.begin(environment, route.route, replaced, configuration)
         try:
             installer.install(request, wheels)
             after = distributions.installed(site)
             coverage = _serves(site / "torch", capabilities)
             pins = _pins(after)
-            constraints = keeping.write_constraints(environment, pins, (route.numpy,) if route.numpy else ())
-            keeping.name_in_pip(environment, constraints)
+            constraints = write_constraints(environment, pins, (route.numpy,) if route.numpy else ())
+            name_in_pip(environment, constraints)
             if route.settings:
-                hook.write(environment, route.settings)
+                write_hook(environment, route.settings)
             changes = _changes(before, after)
             record.finish(environment, folder, changes)
         except BaseException:
@@ -290,3 +293,92 @@ def _forget_if_empty(environment: Environment) -> None:
 def _pins(after: dict[str, distributions.Distribution]) -> dict[str, str]:
     names: tuple[str, ...] = ("torch", "torchvision", "torchaudio")
     return {name: after[name].version for name in names if name in after}
+
+
+HOOK_NAME = "rekindle_settings"
+
+_MODULE = '''"""Written by `rekindle install`, removed by its `--undo`. Runs once, right after torch is imported."""
+
+import importlib.abc
+import importlib.util
+import sys
+
+
+def apply():
+    import torch
+
+{lines}
+
+
+class AfterTorch(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            apply()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+sys.meta_path.insert(0, AfterTorch())
+'''
+
+
+def hook_files(environment: Environment) -> tuple[Path, Path]:
+    """The `.pth` file and the module it imports."""
+    return environment.site / f"{HOOK_NAME}.pth", environment.site / f"{HOOK_NAME}.py"
+
+
+def write_hook(environment: Environment, settings: Sequence[RuntimeSetting]) -> Path:
+    """Put the settings in place; what an earlier install put there is replaced."""
+    pth, module = hook_files(environment)
+    lines = "\n".join(f"    {setting.code}  # {setting.why}" for setting in settings)
+    files.write_text(module, _MODULE.replace("{lines}", lines))
+    files.write_text(pth, f"import {HOOK_NAME}\n")
+    return pth
+
+
+CONSTRAINTS = "rekindle-constraints.txt"
+
+
+def constraints_file(environment: Environment) -> Path:
+    return Path(environment.root) / CONSTRAINTS
+
+
+def pip_configuration(environment: Environment) -> Path:
+    """The configuration that pip reads for this environment only."""
+    return Path(environment.root) / ("pip.ini" if os.name == "nt" else "pip.conf")
+
+
+def write_constraints(environment: Environment, pins: dict[str, str], extra: tuple[str, ...] = ()) -> Path:
+    path = constraints_file(environment)
+    head = "# Keeps the PyTorch that runs on this card. Written by `rekindle install`, taken back by its `--undo`.\n"
+    lines = [f"{name}=={version}" for name, version in sorted(pins.items())]
+    files.write_text(path, head + "\n".join([*lines, *extra]) + "\n")
+    return path
+
+
+def name_in_pip(environment: Environment, constraints: Path) -> Path:
+    """Make the environment's pip read the constraints by itself."""
+    path = pip_configuration(environment)
+    settings = configparser.RawConfigParser()
+    if path.is_file():
+        settings.read_string(files.plain_text(path))
+    if not settings.has_section("install"):
+        settings.add_section("install")
+    # pip splits the value at spaces, so a path that may have some is named as an address.
+    address = constraints.absolute().as_uri()
+    known = [word for word in settings.get("install", "constraint", fallback="").split() if word != address]
+    settings.set("install", "constraint", " ".join([*known, address]))
+    text = io.StringIO()
+    settings.write(text)
+    files.write_text(path, text.getvalue())
+    return path

@@ -10,15 +10,15 @@ import msgspec
 
 from rekindle.core import console, paths
 from rekindle.core.command import rekindle
-from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
+from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
-from rekindle.install.environment import locate, notes
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.machine import snapshot
+from rekindle.machine.python.environment import find
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of
@@ -49,7 +49,7 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
 def install(where: Path | None, request: InstallRequest) -> InstallReport:
     """Resolve for this environment and install the recommended route."""
     plan = _plan(request.plan) if request.plan is not None else None
-    environment = locate(where)
+    environment = locate_environment(where)
     if plan is not None:
         situation, route = _planned(plan, environment)
     else:
@@ -67,7 +67,7 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
             hint = "then run this again; `rekindle plan` shows what works without it"
             raise NoRoute(f"first {route.change.text}", hint=hint)
     apply.check(route, environment)
-    for note in notes(environment, situation.capabilities):
+    for note in environment_notes(environment, situation.capabilities):
         console.say(note)
     installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, request.tool)
     return apply.install(environment, route, installer, situation.capabilities, dry_run=request.dry_run)
@@ -81,7 +81,7 @@ def _plan(named: Path) -> lock.Plan:
 
 
 def undo(where: Path | None) -> InstallReport:
-    return apply.undo(locate(where))
+    return apply.undo(locate_environment(where))
 
 
 def _situation(environment: Environment, gpus: Sequence[str], driver: str | None) -> Situation:
@@ -144,3 +144,40 @@ def _route_of(wheel: Path, offer: Offer, verdict: Verdict) -> Route:
     against = [each.sentence for each in verdict.rejections if each.candidate.name == offer.label]
     reasons = "; ".join(dict.fromkeys(against)) or "it is not what `--torch` or `--cuda` asks for"
     raise NoRoute(f"`{wheel.name}` cannot be used here: {reasons}", hint="without `--wheel` the best route is chosen")
+
+
+def locate_environment(where: Path | None) -> Environment:
+    """The environment that packages go into. An error if it cannot run here, or if other programs live on it."""
+    if where is not None and not where.exists():
+        message = f"there is no Python environment at `{where}`"
+        raise NotFound(message, hint=f"make one with `python -m venv {where}`")
+    environment = find(where)
+    if environment.kind == "system":
+        if where is None:
+            message = "no environment is active, and none was named"
+            raise UsageError(message, hint="activate one, or name it: `rekindle install ENV`")
+        message = f"`{where}` is the system's Python, and other programs depend on its packages"
+        raise UsageError(message, hint="make an environment first: `python -m venv ENV`, then `rekindle install ENV`")
+    if environment.python is None:
+        raise NotFound(f"`{environment.root}` does not say which Python it has", hint="name its python instead")
+    environment.program  # noqa: B018 - an error if nothing can be run there
+    return environment
+
+
+_MAXWELL, _TURING = Capability(5, 0), Capability(7, 5)
+
+
+def environment_notes(environment: Environment, capabilities: tuple[Capability, ...]) -> list[str]:
+    """What the owner of this environment has to know before it is changed."""
+    root = Path(environment.root)
+    found = [f"changes the Python in `{environment.program}`"]
+    if any((folder / "uv.lock").is_file() for folder in (root, root.parent)):
+        found.append(
+            "this environment belongs to a uv project: the next `uv sync` would undo the install. "
+            "`rekindle plan --as uv` prints the tables for its pyproject.toml"
+        )
+    if environment.kind == "embedded" and (root.parent / "ComfyUI").is_dir():
+        found.append("a ComfyUI portable folder: its update scripts keep what the constraints name")
+        if capabilities and _MAXWELL <= min(capabilities) < _TURING:
+            found.append("ComfyUI's own download `ComfyUI_windows_portable_nvidia_cu126.7z` is for this card, too")
+    return found

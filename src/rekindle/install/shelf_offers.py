@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from rekindle.core import console, files, paths, settings, signing
+from rekindle.core import codec, console, files, paths, signing
 from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError, UsageError
 from rekindle.core.paths import shelf_folder
 from rekindle.core.signing import PublicKey
@@ -23,11 +24,6 @@ class Shelves(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     trust: tuple[str, ...] = ()
     signed: bool = False
-
-
-def on_shelf(folder: Path | None = None) -> tuple[Offer, ...]:
-    """The torch wheels of one shelf; of the default one, if there is any, when none is named."""
-    return on_shelves(Shelves(addresses=(str(folder),) if folder else ()))
 
 
 def on_shelves(asked: Shelves) -> tuple[Offer, ...]:
@@ -56,7 +52,7 @@ def require_signed(wheel: Path, trust: Sequence[str]) -> None:
 
 
 def _addresses(asked: Shelves) -> list[tuple[str, PublicKey | None]]:
-    configured = settings.read().shelf
+    configured = user_settings().shelf
     known = {each.address.rstrip("/"): each.key for each in configured}
     named = list(asked.addresses)
     if not named:
@@ -107,3 +103,27 @@ def _signed(offer: Offer, asked: Shelves) -> bool:
         console.say(f"not considered: {error}")
         return False
     return True
+
+
+class ShelfSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A shelf to look at: a folder or an address, and the key that its owner signs with."""
+
+    address: str
+    key: PublicKey | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    shelf: tuple[ShelfSetting, ...] = ()
+
+
+def config_file() -> Path:
+    named = os.environ.get("REKINDLE_CONFIG")
+    return Path(named) if named else paths.config_folder() / "config.toml"
+
+
+def user_settings() -> Settings:
+    """What the user has set; nothing when there is no file. A file that cannot be read is an error, never ignored."""
+    path = config_file()
+    if not path.is_file():
+        return Settings()
+    return codec.from_toml(files.read_bytes(path, limit=1 << 20), Settings, name=f"`{path}`")

@@ -23,7 +23,7 @@ import msgspec
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked, NotFound, UsageError
 from rekindle.core.paths import knowledge_folder, sha256_of
-from rekindle.knowledge import keys, kinds, refusal, tables
+from rekindle.knowledge import keys, refusal, tables
 
 SCHEMA = "rekindle.knowledge-bundle/1"
 _MANIFEST = "bundle.json"
@@ -106,7 +106,7 @@ def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
         # Only what the manifest names, and only tables that exist: the folder may be anybody's.
         named = _manifest(_read(outer), str(source)).tables
         for name in named:
-            kinds.kind_of(name)
+            kind_of(name)
         there = [name for name in named if (source / name).is_file()]
         return {name: _read(source / name) for name in (_MANIFEST, *there)}, sha256_of(outer)
     return _unzipped(source), sha256_of(outer)
@@ -187,7 +187,7 @@ def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Pat
 def _check_rows(bundle: TableBundle, content: Mapping[str, bytes]) -> None:
     """Every table must be readable once it is merged into the built-in one."""
     for name in sorted(bundle.tables):
-        kind = kinds.kind_of(name)
+        kind = kind_of(name)
         read = codec.from_json if name.endswith(".json") else codec.from_toml
         own = read(content[name], dict[str, Any], name=f"`{name}`")
         base = tables.built_in(name)
@@ -262,3 +262,54 @@ def _read(path: Path) -> bytes:
     except NotFound as error:
         message = f"the tables of an update are damaged: {error}"
         raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables") from error
+
+
+def kind_of(relative: str) -> Any:
+    """The type that `gpu/gpus.json` is read as; an error for a table that no update may change."""
+    found = updatable().get(relative)
+    if found is None:
+        message = f"`{relative}` is not a table that an update may bring"
+        raise BadInput(message, hint="updates bring " + ", ".join(sorted(updatable())))
+    return found
+
+
+def updatable() -> dict[str, Any]:
+    from rekindle.knowledge.builds import compile_costs, sweeps
+    from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
+    from rekindle.knowledge.gpu import driver_lists, gpus
+    from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
+    from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
+
+    rows: dict[str, Any] = {
+        "builds/sweeps.json": sweeps.Sweep,
+        "cuda/dlls.json": library_packages.DllWheel,
+        "cuda/linux_libraries.json": library_packages.DllWheel,
+        "cuda/mathlibs.json": cudnn.MathLibrary,
+        "cuda/redistrib_lists.json": toolchains.RedistribList,
+        "cuda/system_symbols.json": libraries._Symbols,
+        "cuda/toolkit_packages.json": library_packages.ToolkitPackages,
+        "cuda/toolkits.json": toolkits.Toolkit,
+        "gpu/chips.json": gpus.Chip,
+        "gpu/driver_lists.json": driver_lists.ListedCard,
+        "gpu/gpus.json": gpus.Gpu,
+        "torch/community_wheels.toml": CommunityWheel,
+        "torch/companions.json": companions.Companion,
+        "torch/conda_forge.json": CondaBuild,
+        "torch/torch_options.json": options.Option,
+        "torch/torch_releases.json": releases.TorchRelease,
+        "torch/torch_wheels.json": torch_wheels.TorchWheel,
+        "torch/torch_wheels_aarch64.json": torch_wheels.TorchWheel,
+        "torch/upstream_builds.json": releases.UpstreamBuild,
+        "torch/wheel_platforms.json": wheel_platforms.WheelPlatform,
+    }
+    found: dict[str, Any] = {name: _lists_of(kind) for name, kind in rows.items()}
+    return found | {
+        "builds/compile_memory.json": compile_costs._Table,
+        "builds/compile_times.json": compile_costs._TimesTable,
+        "cuda/cudnn.json": cudnn._Tables,
+        "cuda/host_compilers.json": host_compilers._Tables,
+    }
+
+
+def _lists_of(row: Any) -> Any:
+    return dict.__class_getitem__((str, tuple.__class_getitem__((row, ...))))

@@ -28,7 +28,7 @@ PROBES = {
     "compilers": ("toolchain.gcc", "probe"),
     "programs": ("toolchain.programs", "probe"),
     "surroundings": ("system.surroundings", "probe"),
-    "graphics: pci": ("gpu.pci", "probe"),
+    "graphics: pci": ("gpu.cards", "pci_devices"),
     "sdks": ("toolchain.msvc", "sdks"),
     "intel": ("toolchain.intel", "probe"),
     "openblas": ("toolchain.openblas", "probe"),

@@ -29,12 +29,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     recording: Recording | None = None
 
 
-def take() -> Snapshot:
-    """This computer, now, fit to leave it."""
-    host = Host()
-    return redacted(Snapshot(machine=look(host), recording=host.recording))
-
-
 def save_here(path: Path) -> Machine:
     """Writes this computer's snapshot; gives back the machine as it is, for its own user to read."""
     host = Host()

@@ -22,12 +22,6 @@ class CudaLine(msgspec.Struct, frozen=True):
         """`cu92` is CUDA 9.2, `cu130` is 13.0; None for what is no line."""
         return cls(Version(f"{text[2:-1]}.{text[-1]}")) if text and re.fullmatch(LINE, text) else None
 
-    @classmethod
-    def of_index(cls, address: str | None) -> CudaLine | None:
-        """That of an index, of nightlies too."""
-        found = _INDEX.search(address or "")
-        return cls.parse(found[2]) if found else None
-
     @property
     def name(self) -> str:
         return f"cu{self.cuda.major}{self.cuda.minor}"

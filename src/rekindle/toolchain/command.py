@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,21 +10,24 @@ import msgspec
 
 from rekindle.compat.host_compiler import gcc_majors, takes_gcc
 from rekindle.compat.judgement import Fits
-from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.cuda import cudnn
+from rekindle.knowledge.cuda.toolchains import LicenceTerms, licence_terms
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import toolkits
 from rekindle.toolchain import install as installing
-from rekindle.toolchain import licences, report
-from rekindle.toolchain import manifest as manifests
+from rekindle.toolchain import report
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.install import Installation
+from rekindle.toolchain.layout import rules
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec, licences_of
 from rekindle.toolchain.providers.contract import ProviderSettings
+from rekindle.toolchain.providers.registry import provider
 from rekindle.toolchain.store import Store
 
 Say = Callable[[str], None]
@@ -72,7 +76,7 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     wanted = [ToolSpec.parse(text) for text in command.tools]
     if bool(wanted) == (command.manifest is not None):
         raise UsageError("name tools, or a manifest", hint="`cuda==11.8`, or `--manifest FILE`")
-    listed = manifests.read(command.manifest) if command.manifest else None
+    listed = read_manifest(command.manifest) if command.manifest else None
     if listed is not None:
         offerings = [entry.offering for entry in listed.kits]
     else:
@@ -93,7 +97,7 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
         with store.locked(waiting=say):
             kits.append(installing.install(store, offering, command.how(store), say=say))
     if listed is not None:
-        manifests.compare(listed, kits)
+        compare_manifest(listed, kits)
     return InstalledTools(offerings=tuple(offerings), kits=tuple(kits))
 
 
@@ -166,17 +170,17 @@ def _gcc_for(cuda: Version, store: Store, how: Installation) -> Offering:
 
 def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:
     """Show the terms that hold for what is downloaded; without acceptance nothing is."""
-    rows = licences.open_ones(store, licences_of([part for offering in offerings for part in offering.parts]))
+    rows = open_terms(store, licences_of([part for offering in offerings for part in offering.parts]))
     if not rows:
         return
     for row in rows:
         say(f"{row.title}: {row.address}\n  {row.summary}")
     if command.accept_licence:
-        licences.accept(store, rows, "--accept-licence")
+        accept_terms(store, rows, "--accept-licence")
     elif ask("Do you accept these terms?"):
-        licences.accept(store, rows, "answered yes")
+        accept_terms(store, rows, "answered yes")
     else:
-        raise licences.refused(rows)
+        raise refused_terms(rows)
 
 
 def platform_of(text: str | None) -> KitPlatform | None:
@@ -215,11 +219,6 @@ def show(name: str) -> report.KitLine:
     return report.line(store, store.required(ToolSpec.parse(name)))
 
 
-def folder_of(name: str) -> Path:
-    store = Store()
-    return store.folder(store.required(ToolSpec.parse(name)))
-
-
 def verify(names: Sequence[str]) -> report.Toolchain:
     """Every kit, or those named, against its record."""
     store = Store()
@@ -248,11 +247,11 @@ def adopt(folder: Path) -> report.KitLine:
     return report.line(store, kit)
 
 
-def write_manifest(names: Sequence[str], path: Path) -> manifests.ToolchainManifest:
+def write_manifest(names: Sequence[str], path: Path) -> ToolchainManifest:
     store = Store()
     kits = _named(store, names) if names else [kit for kit in store.kits() if not kit.adopted]
-    made = manifests.of(kits)
-    manifests.write(path, made)
+    made = manifest_of(kits)
+    files.write_text(path, codec.to_json(made) + "\n")
     return made
 
 
@@ -267,3 +266,107 @@ def refuse_unserved(wanted: Sequence[ToolSpec], cards: Sequence[Capability]) -> 
                 message = f"cuDNN {spec.version} has no code for {card.sm}"
                 hint = f"the last one that has is {last}: `cudnn=={last}`" if last else "no cuDNN has"
                 raise NoRoute(message, hint=hint)
+
+
+class AcceptedLicence(msgspec.Struct, frozen=True, kw_only=True):
+    licence: str
+    title: str
+    at: str
+    how: str
+
+
+class _Acceptances(msgspec.Struct, frozen=True, kw_only=True):
+    accepted: tuple[AcceptedLicence, ...] = ()
+
+
+def terms(names: tuple[str, ...]) -> tuple[LicenceTerms, ...]:
+    return tuple(row for row in licence_terms() if row.id in names)
+
+
+def open_terms(store: Store, names: tuple[str, ...]) -> tuple[LicenceTerms, ...]:
+    """Those that nobody has accepted here yet."""
+    known = {one.licence for one in _acceptances(store).accepted}
+    return tuple(row for row in terms(names) if row.id not in known)
+
+
+def accept_terms(store: Store, rows: tuple[LicenceTerms, ...], how: str) -> None:
+    if not rows:
+        return
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    more = tuple(AcceptedLicence(licence=row.id, title=row.title, at=now, how=how) for row in rows)
+    kept = _Acceptances(accepted=(*_acceptances(store).accepted, *more))
+    files.write_text(store.root / "licences.json", codec.to_json(kept) + "\n")
+
+
+def refused_terms(rows: tuple[LicenceTerms, ...]) -> UsageError:
+    titles = ", ".join(row.title for row in rows)
+    return UsageError(
+        f"nothing was downloaded: {titles} was not accepted",
+        hint="read it (the address is above), then add `--accept-licence`",
+    )
+
+
+def _acceptances(store: Store) -> _Acceptances:
+    path = store.root / "licences.json"
+    if not path.is_file():
+        return _Acceptances()
+    return codec.from_json(files.read_bytes(path, limit=1 << 20), _Acceptances, name=f"`{path}`")
+
+
+MANIFEST_SCHEMA = "rekindle.toolchain-manifest/1"
+
+
+class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`digest` is that of the kit on the machine that wrote it."""
+
+    offering: Offering
+    digest: str
+
+
+class ToolchainManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: str = MANIFEST_SCHEMA
+    kits: tuple[ManifestEntry, ...]
+
+
+def manifest_of(kits: Sequence[Kit]) -> ToolchainManifest:
+    return ToolchainManifest(kits=tuple(ManifestEntry(offering=_offering(kit), digest=kit.digest) for kit in kits))
+
+
+def read_manifest(path: Path) -> ToolchainManifest:
+    found = codec.from_json(files.read_bytes(path, limit=16 << 20), ToolchainManifest, name=f"`{path}`")
+    if found.schema != MANIFEST_SCHEMA:
+        message = f"`{path}` is not a manifest of a toolchain"
+        raise BadInput(message, hint="`rekindle toolchain manifest -o FILE` writes one")
+    for entry in found.kits:
+        rules(entry.offering.layout)
+        provider(entry.offering.provider)
+    return found
+
+
+def compare_manifest(manifest: ToolchainManifest, kits: Sequence[Kit]) -> None:
+    """An error where a kit came out otherwise than on the machine of the manifest."""
+    for entry, kit in zip(manifest.kits, kits, strict=True):
+        if kit.digest != entry.digest:
+            message = f"{kit.id} is not the same as on the machine that wrote the manifest"
+            raise ChecksFailed(
+                message, hint="use the same version of Rekindle on both; `rekindle toolchain verify` checks the files"
+            )
+
+
+def _offering(kit: Kit) -> Offering:
+    if kit.adopted or kit.layout is None:
+        message = f"{kit.id} is a folder of yours: a manifest cannot name its parts"
+        raise BadInput(message, hint="install it by `rekindle toolchain install`")
+    return Offering(
+        provider=kit.provider,
+        name=kit.name,
+        version=kit.version,
+        release=kit.release,
+        variant=kit.variant,
+        place=kit.place,
+        layout=kit.layout,
+        parts=kit.parts,
+        full=kit.full,
+        unverified=kit.unverified,
+        gone=kit.gone,
+    )

@@ -11,7 +11,6 @@ import contextlib
 import ipaddress
 import secrets
 import socket
-import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -19,7 +18,7 @@ from urllib.parse import parse_qs, urlencode
 
 import msgspec
 
-from rekindle.core.errors import NotWritable, UsageError
+from rekindle.core.web_server import listen
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -66,24 +65,9 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bind(host: str, port: int) -> tuple[Bind, socket.socket]:
-    """The place and its open socket: a port that is taken is said before anything begins."""
+    """The place and its open socket."""
     made = Bind(host=host, port=port)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
-    if sys.platform == "win32":
-        # There SO_REUSEADDR lets another program take the port away.
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-    else:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        opened.bind((host, port))
-        opened.listen(128)
-    except OSError as error:
-        opened.close()
-        message = f"cannot listen on {host}:{port}: {error.strerror or error}"
-        if isinstance(error, socket.gaierror):
-            raise UsageError(message, hint="`--host` takes an address of this computer") from error
-        raise NotWritable(message, hint="`--port 0` takes any free port") from error
+    opened = listen(host, port)
     token = None if made.loopback else secrets.token_urlsafe(24)
     return msgspec.structs.replace(made, port=opened.getsockname()[1], token=token), opened
 

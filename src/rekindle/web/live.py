@@ -13,10 +13,8 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -29,6 +27,7 @@ from rekindle.build.run import journal
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
+from rekindle.core.web_server import WebServer
 from rekindle.formats import ninja_log
 from rekindle.web import page, report
 from rekindle.web.guard import Bind, Guard
@@ -194,21 +193,14 @@ class LiveServer:
 
     def __init__(self, build: LiveBuild, place: Bind, opened: socket.socket) -> None:
         self._build = build
-        self._socket = opened
-        config: Any = uvicorn.Config(application(build, place), log_level="error", lifespan="off", access_log=False)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [opened]}, name="rekindle-live", daemon=True
-        )
+        self._server = WebServer(application(build, place), opened)
 
     def start(self) -> None:
-        self._thread.start()
+        self._server.start()
 
     def stop(self, outcome: str, linger: float = _LINGER) -> None:
         """The build is over: open pages get the end and fetch the report, then the server is gone."""
         self._build.end(outcome)
-        if self._server.server_state.connections:
+        if self._server.watched:
             time.sleep(linger)
-        self._server.should_exit = True
-        self._thread.join(timeout=5)
-        self._socket.close()
+        self._server.stop()

@@ -7,6 +7,9 @@ the governor measured of each compile.
 from __future__ import annotations
 
 import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,8 +26,6 @@ from rekindle.core.findings import State, worst
 from rekindle.formats import ninja_log
 from rekindle.web import page
 from rekindle.web.timeline import KINDS, Timeline, timeline
-from rekindle.web.warnings import BuildWarnings
-from rekindle.web.warnings import read as read_warnings
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.verify.verify import Verification, report_beside
 
@@ -64,6 +65,19 @@ class WheelSummary(msgspec.Struct, frozen=True, kw_only=True):
     state: State = State.UNVERIFIED
     checks: tuple[WheelCheck, ...] = ()
     """What `verify` found, from the report beside the wheel; empty where it has not run."""
+
+
+class BuildWarning(msgspec.Struct, frozen=True, kw_only=True):
+    tool: str
+    text: str
+    count: int = 1
+
+
+class BuildWarnings(msgspec.Struct, frozen=True, kw_only=True):
+    """`files`: how often compilers warned about source files, by their flag."""
+
+    found: tuple[BuildWarning, ...] = ()
+    files: dict[str, int] = {}
 
 
 class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,3 +257,53 @@ def _ticks(wall: float, scale: float) -> list[tuple[float, str]]:
     steps = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
     step = next((each for each in steps if wall / each <= 8), int(wall / 8) + 1)
     return [(round(at * scale, 2), page.duration(at) if at else "0") for at in range(0, int(wall) + 1, step)]
+
+
+_LIMIT = 64 * 1024 * 1024
+"""Bytes that are read of one log."""
+_MOST = 30
+_LONGEST = 300
+_OF_THE_BUILD = re.compile(
+    r"(?P<tool>nvcc|ptxas|nvlink|cudafe\+\+|fatbinary)(?: fatal| info)?\s*:?\s*[Ww]arning\s*:?\s*(?P<text>.+)"
+    r"|(?P<cmake>CMake (?:Deprecation |Author )?Warning)(?P<at>.*):\s*(?P<said>[^:]*)$"
+    r"|(?P<linker>(?:/\S*/)?(?:ld|ld\.gold|ld\.lld|lld|mold|collect2|link|LINK)(?:\.exe)?)\s*: warning:?\s*(?P<what>.+)"
+)
+_OF_A_FILE = re.compile(
+    r"\bwarning\b.*?(?:\[(?P<flag>-W[\w+=-]+)\]|(?P<code>[CD]\d{4})|#(?P<number>\d+-D))", re.IGNORECASE
+)
+
+
+def read_warnings(logs: Iterable[Path]) -> BuildWarnings:
+    """Of the logs of a build, the commonest first."""
+    found: Counter[tuple[str, str]] = Counter()
+    flags: Counter[str] = Counter()
+    for log in logs:
+        pending = ""
+        for line in _lines(log):
+            if pending and line.strip():
+                # CMake says where in one line and what in the next.
+                found[pending, line.strip()[:_LONGEST]] += 1
+                pending = ""
+            match = _OF_THE_BUILD.search(line) if "arning" in line else None
+            if match and match["cmake"]:
+                said = match["said"].strip()
+                pending = "" if said else match["cmake"]
+                if said:
+                    found[match["cmake"], said[:_LONGEST]] += 1
+            elif match:
+                tool = match["tool"] or match["linker"].rpartition("/")[2]
+                found[tool, (match["text"] or match["what"] or "").strip()[:_LONGEST]] += 1
+            elif "arning" in line and (file := _OF_A_FILE.search(line)):
+                flags[file["flag"] or file["code"] or f"#{file['number']}"] += 1
+    return BuildWarnings(
+        found=tuple(
+            BuildWarning(tool=tool, text=text, count=count) for (tool, text), count in found.most_common(_MOST)
+        ),
+        files=dict(flags.most_common(_MOST)),
+    )
+
+
+def _lines(log: Path) -> Iterator[str]:
+    with log.open("rb") as stream:
+        for line in stream.read(_LIMIT).split(b"\n"):
+            yield line.decode("utf-8", "replace")

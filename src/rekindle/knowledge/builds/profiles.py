@@ -6,8 +6,6 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, decided
 
-PROFILES = ("fast", "compat", "minimal")
-
 
 class ProfileOption(Row, frozen=True, kw_only=True):
     """`profile` is `*` for a rule that holds in every profile. All conditions that are given must hold.

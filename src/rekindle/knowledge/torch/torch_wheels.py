@@ -33,15 +33,6 @@ def torch_wheels() -> tuple[TorchWheel, ...]:
     return observed("torch_wheels", dict[str, tuple[TorchWheel, ...]])["wheels"]
 
 
-def torch_wheel(version: str) -> TorchWheel | None:
-    """The wheel of a release (`2.7.1`) or of a minor (`2.7`); None when the table has none."""
-    wanted = version.partition("+")[0]
-    for row in torch_wheels():
-        if row.version == wanted or row.version.rpartition(".")[0] == wanted:
-            return row
-    return None
-
-
 class PrintedList(Row, frozen=True, kw_only=True):
     """`torch.cuda.get_arch_list()` of one wheel; `source` says where it was printed, `observed_at` when."""
 

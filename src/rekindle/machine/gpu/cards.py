@@ -15,9 +15,9 @@ from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
-from rekindle.machine.gpu import pci
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundDriver, FoundGpu
+from rekindle.machine.system import windows
 
 Answers = dict[str, Any]
 TRUST = ("nvml", "cuda", "nvidia-smi", "pci")
@@ -199,7 +199,7 @@ def _driver(run: Run, answers: Answers, cards: list[dict[str, Any]]) -> FoundDri
     }
     modules = [card.get("module") for card in cards if card.get("module")]
     if run.windows and not versions:
-        number = next((pci.windows_driver(str(card["driver"])) for card in cards if card.get("driver")), None)
+        number = next((windows_driver(str(card["driver"])) for card in cards if card.get("driver")), None)
         if number:
             versions["pci"] = Version(number)
     if not run.windows:
@@ -239,3 +239,51 @@ def _troubles(answers: Answers) -> tuple[str, ...]:
         elif isinstance(answer, dict) and (answer.get("error") or answer.get("says")):
             said.append(f"{source}: {answer.get('error') or answer.get('says')}")
     return tuple(said)
+
+
+_DEVICES = "/sys/bus/pci/devices"
+_DISPLAY = ("0x0300", "0x0302", "0x0380")
+_INSTANCE = re.compile(r"PCI\\VEN_10DE&DEV_([0-9A-F]{4})", re.IGNORECASE)
+
+
+def pci_devices(run: Run) -> list[dict[str, Any]]:
+    return _windows(run) if run.windows else _linux(run)
+
+
+def _linux(run: Run) -> list[dict[str, Any]]:
+    cards = []
+    for slot in run.names(_DEVICES):
+        folder = f"{_DEVICES}/{slot}"
+        # Almost every device on the bus is not a card: its class alone says so, and nothing more of it is read.
+        kind = (run.text(f"{folder}/class") or "").strip()
+        if not kind.startswith(_DISPLAY) or (run.text(f"{folder}/vendor") or "").strip() != "0x10de":
+            continue
+        device = (run.text(f"{folder}/device") or "").strip().removeprefix("0x")
+        module = run.real(f"{folder}/driver").rsplit("/", 1)[-1] if run.exists(f"{folder}/driver") else None
+        cards.append({"bus": slot, "pci_id": f"10de:{device.lower()}", "module": module})
+    return cards
+
+
+def _windows(run: Run) -> list[dict[str, Any]]:
+    devices = run.ask("pnp display devices", windows.nvidia_devices)
+    cards = []
+    for device in devices if isinstance(devices, list) else []:
+        if not isinstance(device, dict):
+            continue
+        match = _INSTANCE.match(str(device.get("instance", "")))
+        if match:
+            cards.append(
+                {
+                    "pci_id": f"10de:{match[1].lower()}",
+                    "name": device.get("name"),
+                    "problem": device.get("problem"),
+                    "driver": device.get("driver"),
+                }
+            )
+    return cards
+
+
+def windows_driver(four_parts: str) -> str | None:
+    """Windows numbers a driver `27.21.14.7250`: the last five digits are NVIDIA's 472.50."""
+    digits = "".join(part.rjust(4, "0") for part in four_parts.split(".")[-2:]) if four_parts.count(".") == 3 else ""
+    return f"{int(digits[-5:-2])}.{digits[-2:]}" if digits.isdigit() and len(digits) >= 5 else None

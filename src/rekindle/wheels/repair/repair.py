@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import platform
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from typing import NamedTuple
 import msgspec
 from packaging.tags import Tag
 
+from rekindle import __version__
+from rekindle.core import console
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.formats import binary, package
@@ -22,7 +25,7 @@ from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu import gpus
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
-from rekindle.wheels.repair import linux, rewrite, sbom
+from rekindle.wheels.repair import linux, rewrite
 from rekindle.wheels.repair.closure import Completion, LibraryPlace, complete
 from rekindle.wheels.repair.providers import Providers, Supply
 from rekindle.wheels.repair.rewrite import Contents
@@ -220,7 +223,7 @@ def _papers(
         source = contents[member]
         for name, text in supply.licences.items() if supply and supply.package else ():
             papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
-        part = sbom.MaterialPart(
+        part = MaterialPart(
             member=member,
             sha256=rewrite.sha256(source),
             origin=supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given",
@@ -230,7 +233,7 @@ def _papers(
             package_version=supply.package_version if supply else None,
         )
         parts.append(part)
-    papers[f"{info}/sboms/rekindle.cdx.json"] = sbom.render(project, version, parts)
+    papers[f"{info}/sboms/rekindle.cdx.json"] = render_sbom(project, version, parts)
     return papers
 
 
@@ -280,3 +283,76 @@ def _record_findings(hashed: Sequence[str]) -> list[Finding]:
             why="the wheel had been changed by hand",
         )
     ]
+
+
+class MaterialPart(msgspec.Struct, frozen=True, kw_only=True):
+    member: str
+    sha256: str
+    origin: str
+    version: str | None = None
+    licence: str | None = None
+    package: str | None = None
+    package_version: str | None = None
+
+
+def render_sbom(project: str, version: str, parts: Sequence[MaterialPart]) -> bytes:
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "tools": {"components": [{"type": "application", "name": "rekindle", "version": __version__}]},
+            "component": {
+                "type": "library",
+                "bom-ref": f"pkg:pypi/{project}@{version}",
+                "name": project,
+                "version": version,
+                "purl": f"pkg:pypi/{project}@{version}",
+            },
+        },
+        "components": [_component(part) for part in sorted(parts, key=lambda part: part.member)],
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _component(part: MaterialPart) -> dict[str, object]:
+    found: dict[str, object] = {
+        "type": "library",
+        "bom-ref": part.member,
+        "name": part.member.rpartition("/")[2],
+        "hashes": [{"alg": "SHA-256", "content": part.sha256}],
+        "properties": [
+            {"name": "rekindle:member", "value": part.member},
+            {"name": "rekindle:origin", "value": part.origin},
+        ],
+    }
+    if part.version:
+        found["version"] = part.version
+    if part.licence:
+        found["licenses"] = [{"license": {"name": part.licence}}]
+    if part.package and part.package_version:
+        found["purl"] = f"pkg:pypi/{part.package}@{part.package_version}"
+    return found
+
+
+def text(done: Repair) -> str:
+    would = "would be " if done.output is None else ""
+    blocks = [console.paint(console.clean(done.wheel), "bold")]
+    if done.added:
+        rows = [
+            (console.clean(item.member), console.size(item.size), item.version or "", _origin(item))
+            for item in done.added
+        ]
+        blocks.append(f"{would}added\n".capitalize() + console.table(rows, indent="  "))
+    if done.removed:
+        blocks.append(f"{would}removed\n".capitalize() + "\n".join(f"  {console.clean(name)}" for name in done.removed))
+    if done.requires:
+        blocks.append("Requires\n" + "\n".join(f"  {console.clean(line)}" for line in done.requires))
+    blocks.append("\n".join(console.finding(item) for item in done.findings))
+    if done.output is not None:
+        blocks.append(f"{done.kept} files unchanged\nwritten to {console.clean(str(done.output))}")
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _origin(item: Added) -> str:
+    return console.clean(item.origin) + (" (replaces the one inside)" if item.replaced else "")

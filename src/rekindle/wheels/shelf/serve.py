@@ -1,31 +1,25 @@
 """The shelf over HTTP, read-only: both dialects of the index, ranges and ETags, and no client that can hold it up.
 
-Any web server can carry a shelf; this one is at hand. Every connection has a deadline: for its request, for each piece
-of the answer it takes, and for its silence in between.
+Any web server can carry a shelf; this one is at hand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from rekindle.core import files, own
-from rekindle.core.errors import MissingTool, NotFound, UsageError
+from rekindle.core import files
+from rekindle.core.errors import NotFound
+from rekindle.core.web_server import WebServer, listen
 from rekindle.wheels.shelf import store
 from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING
 
-if TYPE_CHECKING:
-    import uvicorn
-
 JSON = "application/vnd.pypi.simple.v1+json"
-REQUEST_SECONDS, SILENCE_SECONDS, PIECE_SECONDS = 10.0, 15, 30.0
-_MOST_AT_ONCE, _BACKLOG = 2000, 1024
+PIECE_SECONDS = 30.0
 _KINDS = {".html": "text/html; charset=utf-8", ".json": "application/json", ".whl": "application/octet-stream"}
 
 Scope = MutableMapping[str, Any]
@@ -97,91 +91,9 @@ def _in_time(send: Send) -> Send:
     return timely
 
 
-class ShelfServer:
+def server(folder: Path, host: str, port: int) -> WebServer:
     """A shelf on a socket that is already open, so that its port is known before anything is served."""
-
-    def __init__(self, folder: Path, host: str, port: int) -> None:
-        store.guard(folder)
-        if not (folder / "simple" / "index.html").is_file():
-            raise NotFound(f"`{folder}` is not a shelf", hint="make one with `rekindle shelf add WHEEL`")
-        self._server = _server(Application(folder))
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-            # Who reads the address may come before the server has started: he waits, and is not refused.
-            self._socket.listen(_BACKLOG)
-        except OSError as error:
-            self._socket.close()
-            message = f"cannot listen on {host}:{port}: {error.strerror or error}"
-            raise UsageError(message, hint="choose another port with `--port`") from error
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{shown}:{self._socket.getsockname()[1]}"
-
-    def run(self) -> None:
-        """Serve until the process is told to end."""
-        self._server.run(sockets=[self._socket])
-
-    @contextlib.contextmanager
-    def in_background(self) -> Iterator[str]:
-        thread = threading.Thread(target=self.run, daemon=True)
-        thread.start()
-        try:
-            while not self._server.started and thread.is_alive():
-                thread.join(0.01)
-            yield self.address
-        finally:
-            self._server.should_exit = True
-            thread.join(10)
-            self._socket.close()
-
-
-def _server(application: Application) -> uvicorn.Server:
-    try:
-        import starlette.responses
-        import uvicorn
-        from uvicorn.protocols.http.h11_impl import H11Protocol
-    except ImportError as error:
-        message = "`shelf serve` needs the packages starlette and uvicorn"
-        raise MissingTool(message, hint=f"install them: `{own.with_extra('serve')}`") from error
-    assert starlette.responses
-
-    class Impatient(H11Protocol):
-        """A connection that brings no whole request in time is closed: half-open clients hold nothing."""
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._expect_request(None)
-
-        def data_received(self, data: bytes) -> None:
-            before: Any = self.cycle
-            super().data_received(data)
-            if self.cycle is before:
-                # A piece of a request: the rest must come in time as well.
-                self._expect_request(before)
-
-        def _expect_request(self, before: Any) -> None:
-            self.loop.call_later(REQUEST_SECONDS, self._end_if_silent, before)
-
-        def _end_if_silent(self, before: Any) -> None:
-            current: Any = self.cycle
-            busy = current is not None and not current.response_complete
-            if current is before and not busy and not self.transport.is_closing():
-                self.transport.close()
-
-    configuration = uvicorn.Config(
-        application,
-        http=Impatient,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_keep_alive=SILENCE_SECONDS,
-        timeout_graceful_shutdown=3,
-        limit_concurrency=_MOST_AT_ONCE,
-        backlog=_BACKLOG,
-        server_header=False,
-        h11_max_incomplete_event_size=32 << 10,
-    )
-    return uvicorn.Server(configuration)
+    store.guard(folder)
+    if not (folder / "simple" / "index.html").is_file():
+        raise NotFound(f"`{folder}` is not a shelf", hint="make one with `rekindle shelf add WHEEL`")
+    return WebServer(Application(folder), listen(host, port))

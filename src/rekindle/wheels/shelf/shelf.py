@@ -9,6 +9,7 @@ succeed. Nothing is lost: builds that would have the same name get a label, and 
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version as PackageVersion
 
 from rekindle.compat.gpu_code import overall, served
 from rekindle.core import codec, files, paths, signing
@@ -24,14 +26,17 @@ from rekindle.core.signing import PublicKey
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.formats import package
-from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.model.wheel import identity_fields, python_of
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.model.wheel import WheelIdentity, identity_fields, python_of
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.batch import wheels_in
 from rekindle.wheels.inspect.against import cuda_of, read_torch
 from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
+from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.rewrite import info_folder
-from rekindle.wheels.shelf import index, label, provenance, store
+from rekindle.wheels.shelf import index, provenance, store
 from rekindle.wheels.shelf.entry import Shelf, ShelvedWheel
 from rekindle.wheels.shelf.provenance import BuildFacts
 from rekindle.wheels.shelf.verified import believed, checked
@@ -263,9 +268,9 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
     store.project_name(known.project or "", str(stated[0]))
     verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
     cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
-    version = label.labelled(known, cuda) if how.labels else known.version or "0"
+    version = labelled(known, cuda) if how.labels else known.version or "0"
     with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
-        source = wheel if version == known.version else label.relabel(wheel, version, Path(work))
+        source = wheel if version == known.version else relabel(wheel, version, Path(work))
         known = msgspec.structs.replace(known, version=version, cuda=cuda)
         entry, metadata, inside = _entry(source, known, verification, original=None if source is wheel else wheel)
         entry = msgspec.structs.replace(entry, code=code)
@@ -358,3 +363,58 @@ def _for_torch(entry: ShelvedWheel, torch: str) -> bool:
 
 def _jit(entry: ShelvedWheel, cards: Sequence[Capability]) -> bool:
     return any(served(code, card).by_jit for code in entry.code for card in cards)
+
+
+def labelled(wheel: WheelIdentity, cuda: Version | None) -> str:
+    """The version under which the wheel is shelved: its own, with what is missing in its label added."""
+    version = wheel.version or "0"
+    if wheel.machine is None or not (wheel.targets or cuda):
+        return version
+    public, _, local = version.partition("+")
+    if wheel.is_torch and local:
+        return version
+    have = local.split(".") if local else []
+    parts = [*have, *(part for part in _parts(wheel, cuda) if not _said(part, have))]
+    return f"{public}+{'.'.join(parts)}"
+
+
+def _parts(wheel: WheelIdentity, cuda: Version | None) -> list[str]:
+    parts = [f"cu{cuda.major}{cuda.minor if len(cuda.parts) > 1 else ''}"] if cuda else []
+    targets = sorted(Target.parse(name) for name in wheel.targets)
+    native = list(dict.fromkeys(str(t).replace("_", "") for t in targets if not t.ptx))
+    ptx = list(dict.fromkeys(str(t).replace("compute_", "ptx") for t in targets if t.ptx))
+    parts += native or ptx
+    if not wheel.is_torch and wheel.torch:
+        numbers = wheel.torch.partition("+")[0].split(".")
+        parts.append("torch" + "".join(numbers[:2]))
+    if wheel.cpu:
+        parts.append(f"x86{wheel.cpu}")
+    return parts
+
+
+def _said(part: str, have: list[str]) -> bool:
+    """`cu118` says `cu11`, too; a label with any `sm…` has named its architectures."""
+    kind = re.match(r"[a-z]+", part)
+    return any(kind is not None and re.match(r"[a-z]+", word) and word.startswith(kind[0]) for word in have)
+
+
+def relabel(wheel: Path, version: str, folder: Path) -> Path:
+    """The same wheel under another version, written to `folder`: METADATA, RECORD and the names that hold it change."""
+    with File(wheel) as source:
+        archive = Archive(source)
+        info = rewrite.info_folder(archive)
+        project = info.removesuffix(".dist-info").rpartition("-")[0]
+        text = archive.read(f"{info}/METADATA").decode("utf-8")
+        new = f"{project}-{PackageVersion(version)}"
+        head, gap, body = text.partition("\n\n")
+        head = re.sub(r"(?m)^Version:.*$", f"Version: {version}", head, count=1)
+        parts = wheel.name.split("-")
+        target = folder / "-".join([parts[0], str(PackageVersion(version)), *parts[2:]])
+        rewrite.rewrite(
+            archive,
+            target,
+            add={f"{new}.dist-info/METADATA": (head + gap + body).encode("utf-8")},
+            remove=(f"{info}/METADATA",),
+            renamed={info: f"{new}.dist-info", info.replace(".dist-info", ".data"): f"{new}.data"},
+        )
+    return target

@@ -17,11 +17,13 @@ from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.core.paths import sha256_of
 from rekindle.core.processes import reads_only
+from rekindle.core.run import call
 from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu.capabilities import throughput
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.inspect.inspection import CardCoverage
-from rekindle.wheels.verify import speed, static_checks, trial
+from rekindle.wheels.verify import static_checks, trial
 from rekindle.wheels.verify.static_checks import OpenedSubject
 from rekindle.wheels.verify.trial import TrialAnswer, TrialRun
 
@@ -243,10 +245,10 @@ def _run(
             number = len(STATIC) + len(RUNNING) + ON_CARD.index(answer.id) + 1
             seen.append(_check(answer.finding, number, answer.seconds, label))
         if expected.bench:
-            seen += _further(speed.bench(environment, card), speed.BENCH, label, after=len(ON_CARD))
+            seen += _further(bench(environment, card), BENCH, label, after=len(ON_CARD))
     if expected.all_gpus:
-        answers = speed.together(environment, environment.facts["cards"])
-        seen += _further(answers, speed.TOGETHER, "all cards", after=len(ON_CARD) + len(speed.BENCH))
+        answers = together(environment, environment.facts["cards"])
+        seen += _further(answers, TOGETHER, "all cards", after=len(ON_CARD) + len(BENCH))
     return seen
 
 
@@ -298,8 +300,8 @@ def _numbered(
     if seen:
         return (*checks, *seen)
     first = len(checks) + 1
-    every = enumerate((*ON_CARD, *speed.BENCH, *speed.TOGETHER), start=first)
-    left_out = (() if expected.bench else speed.BENCH) + (() if expected.all_gpus else speed.TOGETHER)
+    every = enumerate((*ON_CARD, *BENCH, *TOGETHER), start=first)
+    left_out = (() if expected.bench else BENCH) + (() if expected.all_gpus else TOGETHER)
     return (
         *checks,
         *(
@@ -330,3 +332,44 @@ def _check(finding: Finding, number: int, seconds: float | None, card: str | Non
         card=card,
         seconds=None if seconds is None else round(seconds, 3),
     )
+
+
+BENCH = ("bench-fp32", "bench-fp16", "bench-conv")
+TOGETHER = ("peer-copy", "all-reduce")
+
+
+def bench(environment: TrialRun, card: dict[str, Any]) -> list[TrialAnswer]:
+    """Matrix products and a convolution on one card, each with its share of the nominal rate."""
+    single, half = _nominal(card, _clocks())
+    words = ["bench", str(card["index"]), f"{single or 0:.3f}", f"{half or 0:.3f}"]
+    return trial.asked(environment, words, BENCH, timeout=300.0)
+
+
+def together(environment: TrialRun, cards: Sequence[dict[str, Any]]) -> list[TrialAnswer]:
+    """Copies between every two cards, and a sum over all of them."""
+    if len(cards) < 2:
+        text = "torch sees one card; this needs two (a K80 is two)"
+        return [TrialAnswer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)) for name in TOGETHER]
+    return trial.asked(environment, ["together", str(len(cards))], TOGETHER, timeout=300.0)
+
+
+def _nominal(card: dict[str, Any], clocks: Sequence[float]) -> tuple[float | None, float | None]:
+    rates = throughput(Capability.parse(str(card["capability"])))
+    index = int(card["index"])
+    clock = clocks[index] if index < len(clocks) else (card.get("clock") or 0) / 1000
+    if rates is None or not clock or not card.get("multiprocessors"):
+        return None, None
+    return rates.nominal(int(card["multiprocessors"]), clock)
+
+
+def _clocks() -> list[float]:
+    """The highest clock of each card in MHz, in the order of their PCI addresses."""
+    query = ["nvidia-smi", "--query-gpu=pci.bus_id,clocks.max.sm", "--format=csv,noheader,nounits"]
+    said = call(query, timeout=30.0)
+    if not said.ok:
+        return []
+    rows = sorted(line.split(",") for line in said.out.splitlines() if line.count(",") == 1)
+    try:
+        return [float(row[1]) for row in rows]
+    except ValueError:
+        return []

@@ -1,0 +1,113 @@
+"""A web server of this computer: its port is known before anything is served, and no client can hold it up.
+
+Every connection has a deadline for its request and for its silence in between.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from rekindle.core.errors import NotWritable, UsageError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+REQUEST_SECONDS, SILENCE_SECONDS = 10.0, 15
+_MOST_AT_ONCE, _BACKLOG = 2000, 1024
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """An open socket: a port that is taken is said before anything begins; who comes early waits."""
+    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    if sys.platform == "win32":
+        # There SO_REUSEADDR lets another program take the port away.
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((host, port))
+        opened.listen(_BACKLOG)
+    except OSError as error:
+        opened.close()
+        message = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        if isinstance(error, socket.gaierror):
+            raise UsageError(message, hint="`--host` takes an address of this computer") from error
+        raise NotWritable(message, hint="`--port 0` takes any free port") from error
+    return opened
+
+
+class WebServer:
+    """An application on an open socket. As a context it serves beside the caller, and gives its address."""
+
+    def __init__(self, application: Any, opened: socket.socket) -> None:
+        self._server = _server(application)
+        self._socket = opened
+        self._thread = threading.Thread(target=self.run, name="rekindle-server", daemon=True)
+        host, port = opened.getsockname()[:2]
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def run(self) -> None:
+        """Serve until the process is told to end."""
+        self._server.run(sockets=[self._socket])
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._server.server_state.connections)
+
+    def start(self) -> str:
+        self._thread.start()
+        return self.address
+
+    def stop(self, *problem: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+
+    __enter__, __exit__ = start, stop
+
+
+def _server(application: Any) -> uvicorn.Server:
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Deadlines(H11Protocol):
+        """A connection that brings no whole request in time is closed: half-open clients hold nothing."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect_request(None)
+
+        def data_received(self, data: bytes) -> None:
+            before: Any = self.cycle
+            super().data_received(data)
+            if self.cycle is before:
+                # A piece of a request: the rest must come in time as well.
+                self._expect_request(before)
+
+        def _expect_request(self, before: Any) -> None:
+            self.loop.call_later(REQUEST_SECONDS, self._end_if_silent, before)
+
+        def _end_if_silent(self, before: Any) -> None:
+            current: Any = self.cycle
+            busy = current is not None and not current.response_complete
+            if current is before and not busy and not self.transport.is_closing():
+                self.transport.close()
+
+    configuration = uvicorn.Config(
+        application,
+        http=Deadlines,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=SILENCE_SECONDS,
+        timeout_graceful_shutdown=3,
+        limit_concurrency=_MOST_AT_ONCE,
+        backlog=_BACKLOG,
+        server_header=False,
+        h11_max_incomplete_event_size=32 << 10,
+    )
+    return uvicorn.Server(configuration)
