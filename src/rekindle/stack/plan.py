@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 import msgspec
@@ -82,6 +82,12 @@ _STANDS_ON = (
 )
 
 
+# Plain texts once they are checked: a build writes them into its scripts.
+_Version = Annotated[str, msgspec.Meta(pattern=rf"\A{PipVersion.SHAPE}\Z")]
+_Commit = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{Commit.SHAPE})\Z")]
+_Requirement = Annotated[str, msgspec.Meta(pattern=rf"\A{PipRequirement.SHAPE}\Z")]
+
+
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     """A patch by name and by what it does."""
 
@@ -118,7 +124,7 @@ class Plan(Stack, frozen=True, kw_only=True):
     machine: str
     cards: tuple[Card, ...]
     wish: Wish
-    torch: PipVersion
+    torch: _Version
     variant: LocalLabel | None = None
     torchvision: PipVersion | None = None
     torchaudio: PipVersion | None = None
@@ -128,11 +134,11 @@ class Plan(Stack, frozen=True, kw_only=True):
     cpu: str | None = None
     """The least processor a build runs on: `avx`, or the x86-64 level `v1`."""
     backend: str | None = None
-    commit: Commit | None = None
+    commit: _Commit | None = None
     """The commit of PyTorch's tag."""
     wheel: str
     """The name of the wheel that comes out, or that is installed."""
-    requires: tuple[PipRequirement, ...] = ()
+    requires: tuple[_Requirement, ...] = ()
     """What the build's own environment gets, as pip requirements: `build` installs exactly these."""
     wheels: tuple[PinnedWheel, ...] = ()
     """The wheels that are installed, where their bytes are known: another file of that name is refused."""
@@ -328,20 +334,20 @@ def check_commit(plan: Plan) -> None:
         raise BadInput(message, hint=_AGAIN)
 
 
-def _commit(torch: str) -> Commit | None:
+def _commit(torch: str) -> str | None:
     """The commit of a release's tag, as far as the tables know it."""
     release = releases.torch_release(torch)
-    return Commit(release.git_version) if release.git_version and torch == release.newest else None
+    return release.git_version if torch == release.newest else None
 
 
 def _known(id: str) -> bool:
     return any(one.id == id for one in patches.patches())
 
 
-def _requirements(torch: str, profile: str, situation: Situation) -> tuple[PipRequirement, ...]:
+def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:
     """What the build's own environment gets: the list that `build` installs and a bundle downloads."""
     mkl = setup_py.with_mkl(profile=profile, system=situation.system, arch=situation.arch)
-    return tuple(map(PipRequirement, setup_py.requirements(torch, mkl=mkl)))
+    return setup_py.requirements(torch, mkl=mkl)
 
 
 @tables.cached
