@@ -49,6 +49,7 @@ def test_repair_takes_several(folder: Path, tmp_path: Path) -> None:
     assert rekindle_command("repair", str(tmp_path / "out"), "--pack", str(tmp_path)).code == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("libraries", "required", "code", "said"),
     [

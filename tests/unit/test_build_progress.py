@@ -443,6 +443,7 @@ def test_no_time_is_told_when_most_of_the_rest_was_never_listed(tmp_path: Path) 
     progress.end()
 
 
+@pytest.mark.long
 def test_on_recorded_builds_the_time_left_is_within_an_eighth_and_twice_as_good_as_counting() -> None:
     """The steady half of `benchmarks/eta.py`: real builds of six projects, weights from other builds only."""
     place = Path(__file__).resolve().parents[2] / "benchmarks" / "eta.py"

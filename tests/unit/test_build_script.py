@@ -433,6 +433,7 @@ def test_a_script_never_ends_without_a_word(runner: Runner, tools: Path) -> None
     assert code == 4 and "Cannot write to" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planted", ["w", "w/steps.py", "w/step.part", "w/logs", "w/logs/build.log", "w/done"])
 def test_nothing_is_written_through_a_planted_link(runner: Runner, planted: str) -> None:
     """The usual folder lies in /var/tmp, where everybody can be first: a link there overwrote a file of the user's."""

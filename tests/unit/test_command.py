@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rekindle.core.command import Command, Shell, ShellVariable, dockerfile, pip_install, workflow_step
@@ -35,6 +35,7 @@ def test_sh_hands_on_the_words(given_words):
 
 
 @settings(max_examples=150, deadline=None)
+@example(["0%"])
 @given(words)
 def test_powershell_reads_the_words(given_words):
     """The parse of the line gives the same words; what Windows PowerShell hands on wrongly is refused."""

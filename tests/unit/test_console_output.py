@@ -196,6 +196,7 @@ def test_a_full_disk_under_stdout() -> None:
         assert ended(["gpu", "nothing"], stderr=full).returncode == 3
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such thing")
 def test_closed_streams() -> None:
     done = ended(["gpu", "no such card"], preexec_fn=lambda: os.close(2), stderr=None)

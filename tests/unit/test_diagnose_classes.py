@@ -44,6 +44,7 @@ def test_a_log_of_linux_gets_nothing_of_windows() -> None:
 SHOWN = [(row.id, signature) for row in causes() for signature in row.signature]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("label", "signature"), SHOWN, ids=[f"{label}-{each.id}" for label, each in SHOWN])
 def test_the_first_screen_has_one_thing_to_do(label: str, signature: LogSignature) -> None:
     for cause in diagnose_text((signature.sample or signature.example).strip("\n") + "\n").causes:

@@ -30,6 +30,7 @@ def _remedies() -> list[Remedy]:
     return [remedy for table in tables for remedy in msgspec.convert(table["log"], type=tuple[Remedy, ...])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("remedy", _remedies(), ids=lambda remedy: remedy.text.strip().splitlines()[-1][:60])
 def test_the_accepted_remedy_is_in_the_fix_and_nothing_wrong_for_this_log(remedy: Remedy) -> None:
     found = diagnose_text(remedy.text)

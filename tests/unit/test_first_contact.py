@@ -165,6 +165,7 @@ def test_diagnose_says_whose_torch_it_takes() -> None:
     assert "--torch X.Y.Z The PyTorch release that failed" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("driver", ["525", "535", "550", "560", "570", "580"])
 def test_the_driver_line_never_asks_for_more_than_the_driver_that_works(driver: str) -> None:
     """A driver that runs CUDA 12.6 by minor-version compatibility was told to be 560 or newer."""

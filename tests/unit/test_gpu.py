@@ -251,6 +251,7 @@ def test_what_is_not_in_the_tables_has_its_own_exit_code(query: str) -> None:
     assert "hint:" in seen.err
 
 
+@pytest.mark.long
 def test_the_list_is_complete() -> None:
     assert len(rekindle_command("gpu", "--list", "--json").json()["gpus"]) == len(ROWS)
     assert "Tesla K40c" in rekindle_command("gpu", "--list").out

@@ -115,6 +115,7 @@ def a_wheel() -> bytes:
     return stream.getvalue()
 
 
+@pytest.mark.long
 def test_gpu_code() -> None:
     data = b"".join(b"\0" * 24 + container("sm_50", "sm_90a", "compute_90") for _ in range(20))
     survives(data, read_library, seed=1)

@@ -127,6 +127,7 @@ def test_every_verb_reads_an_option_by_the_one_reader(option: str) -> None:
                 assert isinstance(each.type, options.Typed), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("verb", "option", "said"), _cases(_TAKEN, without=("site", "knowledge export")))
 def test_what_one_verb_takes_every_verb_takes(verb: str, option: str, said: str, place: Path) -> None:
     seen = _asked(place, verb, option, said)

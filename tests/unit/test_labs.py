@@ -70,6 +70,7 @@ def test_the_table_has_a_line_for_each_stack_and_says_the_price(lab: Path) -> No
     assert "Tesla K80. It would cost the 37 other machines 11 releases" in " ".join(rest.split())
 
 
+@pytest.mark.long
 def test_each_machine_finds_its_own_plan(lab: Path, tmp_path: Path) -> None:
     folder = tmp_path / "plans"
     for _ in range(2):  # a folder of plans is written again, nobody else's is
@@ -147,6 +148,7 @@ def test_a_form_is_written_for_each_stack_that_has_it(tmp_path: Path) -> None:
     assert "torch==2.14.1+cu126" in made.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.long
 def test_ansible_gets_groups_and_slurm_features(lab: Path, tmp_path: Path) -> None:
     groups = rekindle_command("plan", "--machine", str(lab), "--as", "ansible").out
     inventory = ConfigParser(allow_no_value=True)

@@ -18,6 +18,7 @@ from support.command import rekindle_command
 MACHINES = Path(__file__).parents[1] / "machines"
 
 
+@pytest.mark.long
 def test_the_same_json_as_the_command_line() -> None:
     draw = random.Random(20261115)
     names = sorted({gpu.name for gpu in gpus.gpus() if gpu.capability.major >= 3})

@@ -36,6 +36,7 @@ def test_the_owner_knows_what_to_do_tonight_and_next_month(card: str, system: st
     assert "torch 2.14.1+cu126" in tonight["text"] and tonight["commands"][0].endswith("--torch 2.14.1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("card", ["RTX 3090", "GTX 1660", "Tesla K40c", "Tesla K80"])
 def test_other_cards_are_told_nothing_of_it(card: str) -> None:
     assert answer(card, "linux")["outlook"] == []

@@ -123,6 +123,7 @@ def test_every_line_names_the_program_that_was_started(tmp_path: Path, monkeypat
     assert "rekindle build" in seen.stdout and "-m rekindle build" not in seen.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", list(Shell))
 def test_a_shell_that_is_told(shell: Shell) -> None:
     words = ("plan", "--gpu", "GTX 1080 Ti", "--os", "windows", "--python", "3.12", "--json")

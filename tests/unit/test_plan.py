@@ -291,6 +291,7 @@ def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pyte
         assert "triton-pascal" not in " ".join(json.loads(capsys.readouterr().out)["notes"]), (card, system)
 
 
+@pytest.mark.long
 def test_nccl_is_on_linux_only_and_not_for_kepler() -> None:
     """Two cards that must train together: Windows has no NCCL, WSL 2 has; a K80 has none anywhere."""
     seen = rekindle_command("plan", "--gpu", "2x RTX 3090", "--os", "windows", "--needs", "nccl", "--json").json()

@@ -56,6 +56,7 @@ def test_four_megabytes_are_answered_in_seconds() -> None:
     assert any("only the first" in item.why or "too many" in item.why for item in answer.not_understood)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "text"),
     [

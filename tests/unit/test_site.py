@@ -39,6 +39,7 @@ def test_every_card_is_in_exactly_one_class(classes: tuple[answers.CardClass, ..
     assert len(classes) < 60
 
 
+@pytest.mark.long
 def test_a_card_that_is_sold_with_an_arm_processor_is_not_in_the_class_of_others(
     classes: tuple[answers.CardClass, ...],
 ) -> None:
@@ -70,6 +71,7 @@ def test_what_is_looked_up_is_what_the_resolver_says(
         assert [note for note in two if note not in own] == [*several, *plain["notes"]], (python, driver)
 
 
+@pytest.mark.long
 def test_cards_with_several_chips_share_an_answer_but_not_the_ids(
     classes: tuple[answers.CardClass, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_cards_with_several_chips_share_an_answer_but_not_the_ids(
     assert index["which"][number] == answers.shown(answers.verdict("GeForce 710M", "linux", None, None)).best.change
 
 
+@pytest.mark.long
 def test_packed_answers_come_out_as_they_went_in(classes: tuple[answers.CardClass, ...]) -> None:
     answer = answers.shown(answers.verdict("Tesla K80", "windows", "3.11", None))
     kept = answers.Answers(drivers=("",), cells={"": (0,)}, answers=(answer, answer))
@@ -134,6 +137,7 @@ def test_the_pages_of_one_kind_of_card(tmp_path: Path, monkeypatch: pytest.Monke
         assert not re.search(r"<script(?! src=| type=\"application/json\")|\son\w+=", text), html
 
 
+@pytest.mark.long
 def test_processes_give_the_answers_of_one(
     classes: tuple[answers.CardClass, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +209,7 @@ def test_a_cell_of_the_grid_has_the_resolvers_reason(monkeypatch: pytest.MonkeyP
     assert len(set(shared["why"])) == len(shared["why"]) and rows["3.7"][newest].why in shared["why"]
 
 
+@pytest.mark.long
 def test_names_typed_loosely_mean_what_the_command_line_takes_them_for(
     classes: tuple[answers.CardClass, ...], tmp_path: Path
 ) -> None:

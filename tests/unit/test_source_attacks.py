@@ -34,10 +34,16 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    repositories.project(folder)
+    return folder
+
+
 @pytest.fixture
-def mirrors(tmp_path: Path) -> Path:
-    repositories.project(tmp_path / "mirrors")
-    return tmp_path / "mirrors"
+def mirrors(tmp_path: Path, _made: Path) -> Path:
+    return shutil.copytree(_made, tmp_path / "mirrors", symlinks=True)
 
 
 def bring(root: Path, mirrors: Path, how: str = "--mirror") -> int:

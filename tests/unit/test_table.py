@@ -80,6 +80,7 @@ def test_the_python_reader_says_what_plan_says(
     assert len({json.dumps(row) for row in told.values()}) > 20
 
 
+@pytest.mark.long
 def test_the_javascript_reader_says_what_plan_says(
     table: dict[str, Any], questions: dict[Question, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_the_javascript_reader_says_what_plan_says(
     assert json.loads(ran.stdout) == list(questions.values())
 
 
+@pytest.mark.long
 def test_what_pip_is_told_is_the_plans_own_command(table: dict[str, Any]) -> None:
     reader = _reader()
     found = reader.find(table, "gtx 1080 ti", "windows", "3.12")
@@ -108,6 +110,7 @@ def test_what_pip_is_told_is_the_plans_own_command(table: dict[str, Any]) -> Non
     assert reader.find(table, "10de:1b06", "windows", "3.12") == found
 
 
+@pytest.mark.long
 def test_the_readers_refuse_what_they_do_not_know(table: dict[str, Any]) -> None:
     reader = _reader()
     for card, python, message in (("Voodoo 2", "", "Voodoo 2 is not"), ("Tesla K80", "2.7", "Python 2.7 is not")):
@@ -117,6 +120,7 @@ def test_the_readers_refuse_what_they_do_not_know(table: dict[str, Any]) -> None
         reader.find({**table, "schema": "rekindle.table/2"}, "Tesla K80", "linux")
 
 
+@pytest.mark.long
 def test_the_table_keeps_its_schema_and_is_small(table: dict[str, Any]) -> None:
     schema = json.loads((Path(rekindle.__file__).parent / "schemas/table-1.json").read_text(encoding="utf-8"))
     jsonschema.validate(table, schema)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -96,8 +97,9 @@ def listed(site: Path, component: str, version: str, files: packages.Files) -> d
     }
 
 
-@pytest.fixture
-def nvidia(site: Path, address: str) -> str:
+@pytest.fixture(scope="module")
+def _release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("release")
     table = {
         "release_date": "2022-10-03",
         "release_label": "11.8.0",
@@ -109,6 +111,12 @@ def nvidia(site: Path, address: str) -> str:
         "cuda_gdb": listed(site, "cuda_gdb", "11.8.86", {"bin/cuda-gdb": b"gdb"}),
     }
     (site / "redistrib_11.8.0.json").write_text(json.dumps(table), encoding="utf-8")
+    return site
+
+
+@pytest.fixture
+def nvidia(site: Path, address: str, _release: Path) -> str:
+    shutil.copytree(_release, site, dirs_exist_ok=True)
     return address
 
 

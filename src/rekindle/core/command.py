@@ -22,7 +22,7 @@ from rekindle.core.errors import BadInput
 _PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
 _SH_PLAIN = re.compile(r"[A-Za-z0-9_./:=+@%-][A-Za-z0-9_./:=+@%,~-]*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_=-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+%-]*)\Z")
+_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_=-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
 _SH_SPECIAL = '"$`\\!\n'
 # PowerShell takes the typographic quotes for quotes too.
 _SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
