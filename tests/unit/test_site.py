@@ -118,6 +118,7 @@ def test_two_routes_are_both_shown_with_cost_and_loss() -> None:
     assert both.advice and both.lacks
 
 
+@pytest.mark.long
 def test_the_pages_of_one_kind_of_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "pythons", lambda: ("", "3.11"))
     monkeypatch.setattr(answers, "driver_steps", lambda _: ("", "0", "470", "550"))

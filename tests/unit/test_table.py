@@ -153,6 +153,7 @@ def _reader() -> Any:
     return module
 
 
+@pytest.mark.long
 def test_a_name_with_several_chips_leads_to_their_common_answer() -> None:
     """`GeForce GT 740M` got the answer of one of its chips."""
     every = answers.classes()

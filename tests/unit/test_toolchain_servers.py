@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.core import fetch, run
+from rekindle.core import run
 from rekindle.core.errors import BadInput, FetchFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
@@ -57,19 +57,8 @@ def trouble() -> Trouble:
 def address(site: Path, trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(fetch, "time", Sleepless())
     with served(site, trouble) as found:
         yield found
-
-
-class Sleepless:
-    """Time without waiting between tries."""
-
-    monotonic = staticmethod(time.monotonic)
-
-    @staticmethod
-    def sleep(seconds: float) -> None:
-        pass
 
 
 @pytest.fixture

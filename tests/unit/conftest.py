@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from urllib3.util import retry
+
+from rekindle.core import fetch
+
+
+class Sleepless:
+    """Time without waiting between tries; `slept` has what was asked for."""
+
+    monotonic, time = staticmethod(time.monotonic), staticmethod(time.time)
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def waits() -> Iterator[Sleepless]:
+    """No test waits before a download is tried again."""
+    with pytest.MonkeyPatch.context() as patched:
+        found = Sleepless()
+        for module in (fetch, retry):
+            patched.setattr(module, "time", found)
+        yield found
