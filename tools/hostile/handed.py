@@ -42,7 +42,7 @@ from rekindle.source import submodules, tree
 from rekindle.stack import lab
 from rekindle.stack import plan as plans
 from rekindle.stack.route import Route
-from rekindle.toolchain import manifest
+from rekindle.toolchain import command as toolchain
 from rekindle.toolchain.model import kit_id
 from rekindle.toolchain.providers import conda, redistrib
 from rekindle.toolchain.store import Store
@@ -171,7 +171,7 @@ _PART = {
     "origin": "redistrib:cuda/x.tar.xz",
 }
 MANIFEST = {
-    "schema": manifest.SCHEMA,
+    "schema": toolchain.MANIFEST_SCHEMA,
     "kits": [{"digest": NULLS, "offering": {
         "provider": "redistrib", "name": "cuda", "version": "11.8", "variant": "cu11", "layout": "redistrib",
         "place": {"system": "linux", "arch": "x86_64"}, "parts": [_PART, _PART], "full": True, "gone": ["x"],
@@ -257,7 +257,7 @@ def undo(path: Path) -> None:
 
 def kits(path: Path) -> None:
     store = Store(path.parent / "store")
-    for entry in manifest.read(path).kits:
+    for entry in toolchain.read_manifest(path).kits:
         places = [store.kits_folder / kit_id(entry.offering), *(store.archive(part) for part in entry.offering.parts)]
         if not all(place.resolve().is_relative_to(store.root.resolve()) for place in places):
             raise Leak("a kit would lie outside")

@@ -33,6 +33,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "builds/estimates": {
         "ready_made": ("id",),
         "source_build": ("id",),
+        "gpu_half": ("id",),
         "memory": ("id",),
         "pace": ("id",),
         "further_python": ("id",),

@@ -15,7 +15,7 @@ from rekindle.stack.situation import Situation
 
 FIRST, LAST = Version("2.0"), Version("2.11")
 """The releases whose GPU half is known file by file."""
-_MAGMA = "MAGMA: torch.linalg.eig and a few others raise on the GPU"
+_MAGMA = "MAGMA: what of torch.linalg only it can do raises"
 _ATTENTION = ((Capability(5, 0), "memory-efficient attention"), (Capability(8, 0), "flash attention"))
 _UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
 

@@ -19,6 +19,7 @@ from rekindle.build.run.folders import Folders
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.findings import Finding, State
+from rekindle.core.python import own
 from rekindle.wheels.inspect.grafted import GPU_HALF
 
 _JOB = "graft.json"
@@ -47,7 +48,7 @@ class Graft:
                 "--per-operator-headers", "--generate", "sources")  # fmt: skip
         return [
             BackendCall(args=made, cwd=job.source),
-            BackendCall(args=(sys.executable, "-m", "rekindle.build.graft.backend", job.build), cwd=job.build),
+            BackendCall(args=tuple(own("rekindle.build.graft.backend", job.build)), cwd=job.build),
         ]
 
     def configured(self, build: Path) -> tuple[Path, ...]:

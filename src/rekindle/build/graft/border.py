@@ -12,8 +12,8 @@ from typing import Any
 
 from rekindle.build.graft.base import libraries, library_name
 from rekindle.build.graft.ninja_file import Half
-from rekindle.core import run
 from rekindle.core.findings import Finding, State
+from rekindle.core.python import ask
 from rekindle.formats import elf
 from rekindle.formats.access import File
 from rekindle.formats.elf import Symbols
@@ -101,7 +101,7 @@ def _ask(folder: Path, packages: Path, python: str) -> dict[str, Any] | str:
     if not beside.exists():
         beside.symlink_to(packages, target_is_directory=True)
     env = {**os.environ, "PYTHONPATH": str(folder), "LD_BIND_NOW": "1"}
-    said = run.call([python, "-c", ASK], env=env, timeout=600)
+    said = ask(python, "-c", ASK, env=env, timeout=600)
     line = next((line for line in said.out.splitlines() if line.startswith(_MARK)), None)
     if line is None:
         return (said.err.strip().splitlines() or [f"exited with code {said.code}"])[-1][:300]
