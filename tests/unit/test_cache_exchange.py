@@ -106,12 +106,15 @@ def linked(name: str) -> tarfile.TarInfo:
 def test_nothing_but_entries_of_a_cache_is_unpacked(tmp_path: Path, member: tarfile.TarInfo) -> None:
     with pytest.raises(BadInput, match="no entry of a cache"):
         exchange.bring(with_member(tmp_path, member), tmp_path / "here", OWN)
+    # What was good in it before it was refused is not kept either.
+    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
 
 
 def test_an_entry_too_many_is_seen(tmp_path: Path) -> None:
     path = with_member(tmp_path, tarfile.TarInfo(ENTRY.replace("4b", "5b")), b"more")
     with pytest.raises(BadInput, match="2 of 1 entries"):
         exchange.bring(path, tmp_path / "here", OWN)
+    assert not [each for each in (tmp_path / "here").rglob("*") if each.is_file()]
 
 
 @pytest.mark.parametrize("data", [b"", b"not a tar at all" * 100])

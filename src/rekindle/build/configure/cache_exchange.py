@@ -13,6 +13,7 @@ import io
 import re
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,25 +128,35 @@ def bring(place: Path, root: Path, own: CacheIdentity) -> CacheExchange:
     into, found, size = root / FOLDER, 0, 0
     if files.is_link(into):
         raise BadInput(f"`{into}` is a link", hint="the cache of a build is a folder of its own; remove the link")
-    try:
-        with tar.opened(place, compressed=False) as packed:
-            members = iter(packed)
-            manifest = _manifest(packed, next(members, None), place)
-            _compare(manifest.identity, own, place)
-            for member in members:
-                found, size = found + 1, size + member.size
-                _check_member(member, found, place)
-                stream = packed.extractfile(member)
-                assert stream is not None
-                target = into / member.name
+    with contextlib.ExitStack() as ending:
+        try:
+            with tar.opened(place, compressed=False) as packed:
+                members = iter(packed)
+                manifest = _manifest(packed, next(members, None), place)
+                _compare(manifest.identity, own, place)
+                root.mkdir(parents=True, exist_ok=True)
+                # Aside, until all of it was looked at: what is refused leaves nothing that a compile could take.
+                aside = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="import-", dir=root)))
+                for member in members:
+                    found, size = found + 1, size + member.size
+                    _check_member(member, found, place)
+                    stream = packed.extractfile(member)
+                    assert stream is not None
+                    target = aside / member.name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("wb") as written:
+                        shutil.copyfileobj(stream, written, 1 << 20)
+        except tar.DAMAGE as error:
+            hint = "make it again with `--export-cache`"
+            raise BadInput(f"`{place.name}` is not a cache: {error}", hint=hint) from error
+        if found != manifest.entries or size != manifest.size:
+            raise BadInput(f"`{place.name}` is cut short: {found} of {manifest.entries} entries", hint="copy it again")
+        for name, path in _entries(aside):
+            target = into / name
+            # What this machine compiled itself is never replaced by what somebody sent.
+            if not target.exists() and not target.is_symlink():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # What this machine compiled itself is never replaced by what somebody sent.
-                with contextlib.suppress(FileExistsError), target.open("xb") as written:
-                    shutil.copyfileobj(stream, written, 1 << 20)
-    except tar.DAMAGE as error:
-        raise BadInput(f"`{place.name}` is not a cache: {error}", hint="make it again with `--export-cache`") from error
-    if found != manifest.entries or size != manifest.size:
-        raise BadInput(f"`{place.name}` is cut short: {found} of {manifest.entries} entries", hint="copy it again")
+                path.replace(target)
     return CacheExchange(file=place.name, sha256=sha256_of(place), entries=found, size=size)
 
 
