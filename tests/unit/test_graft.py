@@ -10,7 +10,7 @@ import pytest
 from rekindle.build.configure.request import BuildFile
 from rekindle.build.graft import assemble, ninja_file, sources
 from rekindle.build.graft import base as bases
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.findings import State
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
@@ -47,6 +47,12 @@ def test_the_base_decides_release_commit_and_python() -> None:
 def test_a_plan_for_another_base_is_refused(said: BuildFile, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         bases.on_base(said, base())
+
+
+@pytest.mark.parametrize("changed", [{"system": "windows"}, {"torch": "1.13.1"}])
+def test_what_cannot_be_grafted_yet_says_so(changed: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=r"so far|the first whose"):
+        bases.on_base(BuildFile(), base(**changed))
 
 
 def test_a_base_whose_hash_is_not_the_plans_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
@@ -21,6 +21,7 @@ from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.torch.releases import full_version
 from rekindle.model.wheel import python_of
+from rekindle.stack.shorter import FIRST
 from rekindle.wheels.inspect import identity
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ def on_base(wanted: BuildFile, base: Base) -> BuildFile:
         if said is not None and said != own:
             message = f"the base `{Path(base.wheel).name}` has {what} {own}, the plan {said}"
             raise BadInput(message, hint="name the base that the plan was made for")
+    if base.system != "linux":
+        message = f"`{Path(base.wheel).name}` is for Windows: only Linux wheels get another GPU half so far"
+        raise UsageError(message, hint="leave `--graft` out: `rekindle build` compiles all of it")
+    if Version(base.torch).major_minor < FIRST:
+        message = f"PyTorch {base.torch} is older than {FIRST}, the first whose GPU half can be built alone"
+        raise UsageError(message, hint="leave `--graft` out: `rekindle build` compiles all of it")
     if wanted.cuda is not None and wanted.cuda.major != base.cuda.major:
         message = f"the base was built with CUDA {base.cuda}: a GPU half by CUDA {wanted.cuda} would not fit"
         raise BadInput(message, hint=f"take a toolkit of CUDA {base.cuda.major}, or a base of another line")

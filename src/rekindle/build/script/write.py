@@ -120,6 +120,9 @@ def text(report: ScriptReport) -> str:
 def _composed(command: BuildCommand) -> tuple[script.Script, str, bool, tuple[Finding, ...]]:
     seen, elsewhere, lacks = _machine(command)
     resolved = resolve(command, seen, elsewhere=elsewhere)
+    if resolved.base is not None:
+        message = "a graft is not written as a script: its proofs need Rekindle"
+        raise UsageError(message, hint="leave `--script` out, or `--graft`")
     if not elsewhere:
         locked.check_submodules(resolved)
     chosen = options.resolve(resolved, options.parse(command.pairs), allow_unknown=command.allow_unknown)
