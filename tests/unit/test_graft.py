@@ -16,6 +16,9 @@ from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.formats.elf import Symbols
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.stack import shorter
+from rekindle.stack.resolver import resolve
+from rekindle.stack.situation import Wish, named
 from rekindle.wheels.inspect import grafted
 
 COMMIT = "e9ebda29d87ce0916ab08c06ab26fd3766a870e5"
@@ -180,3 +183,19 @@ def test_a_name_that_the_new_half_takes_must_be_somewhere() -> None:
     lost = grafted.wanted(kept, old, new, frozenset({"ncclSend"}))
     assert lost.state is State.FAIL and "`ncclRecv`" in lost.found
     assert grafted.wanted(kept, old, new, None).state is State.UNVERIFIED
+
+
+def test_the_plan_offers_it_beside_a_build_with_commands_that_follow_each_other() -> None:
+    answer = resolve(named(["Tesla K40c"], system="linux"), Wish(torch="2.7.1"))
+    less = answer.recommended.shorter
+    assert less is not None and less.base == "torch 2.7.1+cu118"
+    assert any("cuDNN" in each for each in less.loses) and "MAGMA" in " ".join(less.loses)
+    first, download, last = (command.words for command in less.commands)
+    assert "plan" in first and first[-2:] == ("-o", "plan.toml")
+    assert download[-1] == "torch==2.7.1+cu118" and "-d" in download
+    assert last[-4:] == ("build", "plan.toml", "--graft", "base")
+    written = shorter.after_planning(less, "k40.toml")
+    assert [command.words[-3:] for command in written.commands][-1] == ("k40.toml", "--graft", "base")
+    assert len(written.commands) == 2
+    windows = resolve(named(["Tesla K40c"], system="windows"), Wish(torch="2.7.1"))
+    assert windows.recommended.shorter is None

@@ -249,7 +249,7 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
     if route.shorter:
         lines += _items("or compile less", told(route.shorter))
-        lines += [f"        {line}" for line in (route.commands[0], *route.shorter.commands)]
+        lines += [f"        {line}" for line in route.shorter.commands]
     return lines
 
 

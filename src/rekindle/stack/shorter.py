@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
@@ -20,8 +22,11 @@ _ATTENTION = ((Capability(5, 0), "memory-efficient attention"), (Capability(8, 0
 _UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
 
 
-def shorter(version: str, cuda: Version, python: str | None, situation: Situation) -> Shorter | None:
-    """None where there is no official wheel of the release, of that CUDA's major, for this Python."""
+def shorter(version: str, cuda: Version, python: str | None, situation: Situation, plan: Command) -> Shorter | None:
+    """None where there is no official wheel of the release, of that CUDA's major, for this Python.
+
+    `plan` is the command that writes the plan.
+    """
     if situation.system != "linux" or situation.arch != "x86_64":
         return None
     if not FIRST <= Version.parse(version).major_minor <= LAST:
@@ -39,7 +44,7 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
         estimate=estimate,
         loses=tuple(dict.fromkeys([*lost, *left_out(situation.capabilities)])),
         unverified=_UNVERIFIED,
-        commands=_commands(base, python),
+        commands=(plan, *_commands(base, python)),
     )
 
 
@@ -59,7 +64,16 @@ def _commands(base: Offer, python: str | None) -> tuple[Command, ...]:
     local = f"+{base.variant}" if base.variant else ""
     words = ["download", "--no-deps", "--only-binary=:all:", "--python-version", str(python), "-d", "base"]
     words += ["--index-url", str(base.index_url), f"torch=={base.torch}{local}"]
-    return (Command("pip", *words, system="linux"), rekindle("build", "plan.toml", "--graft", "base", system="linux"))
+    return (Command("pip", *words, system="linux"), _build("plan.toml"))
+
+
+def _build(plan: str) -> Command:
+    return rekindle("build", plan, "--graft", "base", system="linux")
+
+
+def after_planning(found: Shorter, plan: str) -> Shorter:
+    """The same once the plan is written, under this name."""
+    return msgspec.structs.replace(found, commands=(*found.commands[1:-1], _build(plan)))
 
 
 def told(found: Shorter) -> list[str]:

@@ -29,6 +29,7 @@ from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import driver_missing, not_on_windows
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.shorter import after_planning as shorter_after
 from rekindle.stack.shorter import shorter
 from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
@@ -164,6 +165,7 @@ def _built(
     why = [proof.text, *([compiles] if compiles else [])]
     if choice.why:
         why.insert(0, choice.why)
+    planning = _plan(version, toolkit, choice.python, situation, wish)
     route = Route(
         route=RouteKind.SOURCE_BUILD,
         torch=version,
@@ -176,7 +178,7 @@ def _built(
         toolset=toolset.text,
         toolsets=toolset.span,
         arch_list=arch_list,
-        commands=(_plan(version, toolkit, choice.python, situation, wish), *_after(version, situation, "plan.toml")),
+        commands=(planning, *_after(version, situation, "plan.toml")),
         loses=tuple(loses),
         evidence=weakest(
             [proof.evidence, release.evidence, toolkit.evidence, _cudnn_evidence(chosen), toolset.evidence]
@@ -193,7 +195,7 @@ def _built(
             *python_missing(situation, choice, activate=True),
         ),
         estimate=estimates.source_build(version, situation),
-        shorter=shorter(version, toolkit.version, choice.python, situation),
+        shorter=shorter(version, toolkit.version, choice.python, situation, planning),
         targets=tuple(capability.sm for capability in situation.capabilities),
     )
     return BuiltRoute(route=route, proof=proof)
@@ -461,15 +463,19 @@ def complete(route: Route) -> Route:
     if route.route is not RouteKind.SOURCE_BUILD:
         return route
     first, *rest = route.commands
-    words = [*first.words[:-2], "--prefer", "complete", *first.words[-2:]]
-    return msgspec.structs.replace(route, commands=(Command(*words, system=first.system), *rest))
+    planning = Command(*first.words[:-2], "--prefer", "complete", *first.words[-2:], system=first.system)
+    less = route.shorter
+    if less is not None:
+        less = msgspec.structs.replace(less, commands=(planning, *less.commands[1:]))
+    return msgspec.structs.replace(route, commands=(planning, *rest), shorter=less)
 
 
 def after_planning(route: Route, situation: Situation, plan: str) -> Route:
     """The same route once its plan is written: what is left to run begins with the build of that file."""
     if route.route is not RouteKind.SOURCE_BUILD or route.torch is None:
         return route
-    return msgspec.structs.replace(route, commands=_after(route.torch, situation, plan))
+    less = shorter_after(route.shorter, plan) if route.shorter else None
+    return msgspec.structs.replace(route, commands=_after(route.torch, situation, plan), shorter=less)
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:
