@@ -127,7 +127,9 @@ def common(half: Half) -> list[str]:
     found = [name for library, name in _BY_LIBRARY.items() if any(each.startswith(library) for each in needed)]
     levels = ["HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"] if half.request.arch == "x86_64" else []
     names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree, *levels]
-    return [*half.unpacked.flags, *(f"-D{name}" for name in dict.fromkeys(names))]
+    # The wheel does not tell where it was made.
+    places = [f"-ffile-prefix-map={folder}/=" for folder in (half.tree, half.build)]
+    return [*half.unpacked.flags, *places, *(f"-D{name}" for name in dict.fromkeys(names))]
 
 
 def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
@@ -140,7 +142,8 @@ def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
     nvcc = [*second, request.cuda.nvcc, "-ccbin", request.compiler.cuda_host, "-std=c++17", "-O2", "-w", *definitions,
             *_NVCC, *gencode(request.gpu_targets), "-Xcompiler", f"-fPIC,{host}" if host else "-fPIC"]  # fmt: skip
     cxx = [*first, request.compiler.cxx, "-std=c++17", "-O2", "-w", "-fPIC", *same]
-    link = [request.compiler.cxx, "-shared", "-o"]
+    # Without the names that nvcc draws by lot: two builds in one folder are then equal.
+    link = [request.compiler.cxx, "-shared", "-Wl,-s", "-o"]
     return [
         "rule cxx",
         f"  command = {_words(cxx)} $flags -MD -MF $out.d -c $in -o $out",
