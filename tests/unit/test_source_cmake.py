@@ -99,17 +99,20 @@ def test_no_text_upsets_it_and_twice_is_once(text: str) -> None:
 
 @pytest.mark.long
 def test_twice_the_traps_cost_twice_the_work() -> None:
-    """Counted in this process's own time, and as a ratio: a reader that backtracks would take four times as long."""
+    """In this process's own time, the best of three, as a ratio: a reader that backtracks would take sixteen times as
+    long. One look alone is disturbed by what else the processor does."""
     import time
 
-    def work(lines: int) -> float:
+    def once(lines: int) -> float:
         data = b'message("a # b" [[ c ]] (d))\n' * lines + b"cmake_minimum_required(VERSION 2.8)\n"
         begun = time.process_time()
         assert cmake.raised(data, FLOOR) == data.replace(b"2.8)\n", b"3.5)\n")
         return time.process_time() - begun
 
+    def work(lines: int) -> float:
+        return min(once(lines) for _ in range(3))
+
     base = int(20_000 / seconds(1))
-    work(base)
     assert work(4 * base) < 8 * max(work(base), 0.02)
 
 
