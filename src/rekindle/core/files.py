@@ -166,8 +166,9 @@ def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
 
 
 def plain_text(path: Path, *, errors: str = "strict") -> str:
-    """The same as text: a small file that a person or a program wrote, UTF-8."""
-    return plain_bytes(path, limit=64 * 1024 * 1024).decode("utf-8", errors)
+    """The same as text that a person or a program wrote: UTF-8, its lines ended as any system ends them."""
+    text = plain_bytes(path, limit=64 * 1024 * 1024).decode("utf-8", errors)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
