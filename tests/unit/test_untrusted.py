@@ -215,6 +215,7 @@ def test_undo_brings_nothing_from_elsewhere(handed_over: Path, tmp_path: Path) -
     assert not (handed_over / ".bashrc").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the environment that is handed over is one of Linux")
 @pytest.mark.parametrize(
     ("fields", "code"), [({"conda_revision": 3}, 0), ({"conda_revision": -3}, 4), ({"route": "evil"}, 4)]
 )
@@ -418,6 +419,7 @@ def test_the_commands_of_a_plan_are_not_our_advice(
     assert "curl" not in "".join(capsys.readouterr())
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the environment that is handed over is one of Linux")
 def test_a_plan_of_a_wheel_on_a_shelf_asks_no_index_for_it(
     tmp_path: Path, a_plan: dict[str, Any], handed_over: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
