@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from rekindle.build.graft.border import PLACE  # noqa: E402
 from rekindle.core.run import call  # noqa: E402
 from rekindle.wheels.verify import operators  # noqa: E402
 
@@ -40,8 +40,6 @@ print("MARK" + json.dumps({
     "computed": {name: cuda(c._dispatch_dump_table(name)) for name in names},
 }))
 """.replace("MARK", operators.MARK)
-# Where a kernel was registered, without the folder that it was compiled or installed in.
-PLACE = re.compile(r"registered at (?:\S*/)?((?:aten|c10|torch)/\S+)")
 
 
 def main() -> int:

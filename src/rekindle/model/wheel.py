@@ -67,7 +67,7 @@ class WheelIdentity(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def oldest_glibc(self) -> Version | None:
         """What the files need, or what the platform tag promises, whichever is newer."""
-        stated = [version for tag in self.tags if (version := _tagged_glibc(tag.split("-")[-1]))]
+        stated = [version for tag in self.tags if (version := tagged_glibc(tag.split("-")[-1]))]
         known = [version for version in (self.glibc, min(stated, default=None)) if version is not None]
         return max(known, default=None)
 
@@ -100,7 +100,8 @@ def machine_of(tags: tuple[str, ...]) -> str | None:
     return None
 
 
-def _tagged_glibc(platform: str) -> Version | None:
+def tagged_glibc(platform: str) -> Version | None:
+    """The glibc that a platform tag promises."""
     match = _GLIBC.match(platform)
     if match:
         return Version(f"{match[1]}.{match[2]}")

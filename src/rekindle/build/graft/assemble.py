@@ -15,6 +15,7 @@ from rekindle.core.version import Version
 from rekindle.formats import elf
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
+from rekindle.model.wheel import tagged_glibc
 from rekindle.stack.shorter import left_out
 from rekindle.wheels.inspect.grafted import RECORD, GraftRecord, is_gpu_half
 from rekindle.wheels.repair import rewrite
@@ -23,7 +24,6 @@ from rekindle.wheels.repair.rewrite import Contents
 _ARCHITECTURES = re.compile(rb"(?<=\x00)sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*(?=\x00)")
 _CONFIG, _VERSION = "torch/include/ATen/cuda/CUDAConfig.h", "torch/version.py"
 _TAG = re.compile(r"(?:many)?linux(?:\d+|_\d+_\d+)?_(x86_64|aarch64)")
-_FLOORS = {"manylinux1": Version("2.5"), "manylinux2010": Version("2.12"), "manylinux2014": Version("2.17")}
 
 
 def assemble(
@@ -31,7 +31,7 @@ def assemble(
 ) -> Path:
     """Appears under its name only when it is complete."""
     request = half.request
-    members = {f"torch/lib/{library_name(name, request.system)}": path for name, path in new.items()}
+    members = {f"torch/lib/{library_name(name)}": path for name, path in new.items()}
     with File(Path(base.wheel)) as source:
         archive = Archive(source)
         old = rewrite.info_folder(archive)
@@ -40,7 +40,7 @@ def assemble(
         add: dict[str, Contents] = dict(members)
         add[_CONFIG] = config_header(half.base, request.gpu_targets).encode()
         add[_VERSION] = _versioned(archive.read(_VERSION), version)
-        python = f"torch/lib/{library_name('torch_python', request.system)}"
+        python = f"torch/lib/{library_name('torch_python')}"
         add[python] = relabelled(archive.read(python, limit=1 << 30), architectures(request.gpu_targets))
         record = GraftRecord(
             base=Path(base.wheel).name,
@@ -85,10 +85,7 @@ def old_tag(wheel: bytes) -> str:
 def platform_tag(base: str, made: Iterable[Path]) -> str:
     """The base's, unless the new libraries want a newer glibc than it promises."""
     floor = max((_glibc(path) for path in made), default=Version("0"))
-    numbers = re.match(r"manylinux_(\d+)_(\d+)_", base)
-    name = base.partition("_")[0]
-    promised = Version(f"{numbers[1]}.{numbers[2]}") if numbers else _FLOORS.get(name, Version("2.17"))
-    if floor <= promised:
+    if floor <= (tagged_glibc(base) or Version("2.17")):
         return base
     arch = "aarch64" if base.endswith("aarch64") else "x86_64"
     return f"manylinux_{floor.text.replace('.', '_')}_{arch}"

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-import msgspec
-
 from rekindle.build.configure.backends import BackendCall, BackendJob, ninja
 from rekindle.build.graft import assemble, border, layouts
 from rekindle.build.graft import base as bases
@@ -68,7 +66,7 @@ class Graft:
 
     def collect(self, job: BackendJob, into: Path) -> Path:
         half = half_of(job)
-        new = {name: made for name in GPU_HALF if (made := half.build / "lib" / f"lib{name}.so").is_file()}
+        new = {name: made for name in GPU_HALF if (made := half.build / "lib" / bases.library_name(name)).is_file()}
         found = [*border.check(half, new), *border.registrations(half, new, job.python)]
         if bad := [finding.found for finding in found if finding.state is State.FAIL]:
             message = f"the new GPU half does not fit the base: {'; '.join(bad)}"
@@ -110,7 +108,7 @@ def packages_of(python: Path) -> Path:
 
 def main(build: Path, environ: Mapping[str, str]) -> None:
     job = codec.from_json(files.read_bytes(build / _JOB), BackendJob)
-    half = half_of(msgspec.structs.replace(job))
+    half = half_of(job)
     write(half, environ)
     for library, names in half.sources.files.items():
         print(f"{library}: {len(names)} files")

@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.paths import sha256_of
-from rekindle.core.untrusted import Sha256
+from rekindle.core.untrusted import Commit, Sha256
 from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.access import File
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from rekindle.build.configure.request import BuildFile
 
 _STAMP = "base.json"
-_VERSION_FILE = "torch/version.py"
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _FLAGS = re.compile(rb"(?<=\x00)[^\x00]*-D_GLIBCXX_USE_CXX11_ABI=[01][^\x00]*(?=\x00)")
 _DEFINITIONS = re.compile(
     r'set_target_properties\((torch_cpu|torch_cuda) PROPERTIES\s+INTERFACE_COMPILE_DEFINITIONS "([^"]*)"'
@@ -70,19 +68,20 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
     with package.open_package(path) as found:
         known = identity.identify(found, identity.read_binaries(found))
         facts = identity.version_file(found)
-    commit, cuda = facts.get("git_version", ""), known.cuda
+    cuda = known.cuda
     if known.project != "torch" or known.torch is None or known.platform is None:
         raise BadInput(f"`{path.name}` is no PyTorch wheel", hint="name an official wheel of torch")
     if cuda is None:
         message = f"`{path.name}` is a PyTorch without CUDA: it has no GPU half to replace"
         raise BadInput(message, hint="name the official wheel of the same release with a CUDA line, like +cu118")
-    if not _COMMIT.match(commit):
+    try:
+        commit = Commit(facts.get("git_version", ""))
+    except ValueError as error:
         message = f"`{path.name}` does not say which commit it was built from"
-        raise BadInput(message, hint="name an official wheel: its GPU half must come from the same source")
+        raise BadInput(message, hint="name an official wheel: its GPU half must come from the same source") from error
     python = python_of(known.python or "")
     if known.cxx_abi is None or python is None:
         raise BadInput(f"the C++ ABI or the Python of `{path.name}` is not known", hint="name an official wheel")
-    system = "windows" if known.platform.startswith("win") else "linux"
     arch = "aarch64" if known.platform.endswith("aarch64") else "x86_64"
     return Base(
         wheel=str(path),
@@ -91,7 +90,7 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
         commit=commit,
         cuda=cuda,
         python=python,
-        system=system,
+        system="windows" if known.platform.startswith("win") else "linux",
         arch=arch,
         cxx_abi=known.cxx_abi,
         requires=_plain(known.requires),
@@ -162,7 +161,7 @@ def unpack(base: Base, folder: Path) -> UnpackedBase:
             with target.open("wb") as stream:
                 for data in archive.chunks(member):
                     stream.write(data)
-    made = UnpackedBase(sha256=base.sha256, flags=_flags(base, folder), definitions=_definitions(folder))
+    made = UnpackedBase(sha256=base.sha256, flags=_flags(folder), definitions=_definitions(folder))
     files.write_text(stamp, codec.to_json(made) + "\n")
     return made
 
@@ -171,15 +170,13 @@ def libraries(folder: Path) -> Path:
     return folder / "torch" / "lib"
 
 
-def library_name(name: str, system: str) -> str:
-    return f"{name}.dll" if system == "windows" else f"lib{name}.so"
+def library_name(name: str) -> str:
+    return f"lib{name}.so"
 
 
-def _flags(base: Base, folder: Path) -> tuple[str, ...]:
+def _flags(folder: Path) -> tuple[str, ...]:
     """PyTorch keeps the flags of its compiler inside the CPU half (`torch.__config__.show()` prints them)."""
-    if base.system == "windows":
-        return ()
-    path = libraries(folder) / library_name("torch_cpu", base.system)
+    path = libraries(folder) / library_name("torch_cpu")
     found = _FLAGS.findall(path.read_bytes())
     if not found:
         message = f"`{path.name}` of the base does not say how it was compiled"

@@ -29,14 +29,14 @@ print("MARK" + json.dumps({"registered": {name: cuda(c._dispatch_dump(name)) for
                            "computed": {name: cuda(c._dispatch_dump_table(name)) for name in names}}))
 """.replace("MARK", _MARK)
 # Where a kernel was registered, without the folder that it was compiled in.
-PLACE = re.compile(r"registered at (?:\S*/)?((?:aten|c10|torch|build)/\S+)")
-_LINE = re.compile(r"registered at \S+:\d+")
+PLACE = re.compile(r"registered at (?:\S*/)?((?:aten|c10|torch)/\S+)")
+_LINE = re.compile(r"(registered at \S+):\d+")
 
 
 def check(half: Half, new: Mapping[str, Path]) -> list[Finding]:
     """Names, before anything runs. `new` are the libraries that were made."""
     lib = libraries(half.base)
-    replaced = {library_name(name, "linux"): path for name, path in new.items()}
+    replaced = {library_name(name): path for name, path in new.items()}
     inside = [*lib.glob("*.so*"), *half.base.glob("torch/*.so"), *half.base.glob("functorch/*.so")]
     kept = {path.name: _symbols(path) for path in inside if path.name not in replaced}
     old = {path.name: _symbols(path) for path in lib.glob("*.so") if path.name in replaced}
@@ -83,7 +83,7 @@ def overlay(half: Half, new: Mapping[str, Path]) -> Path:
         shutil.rmtree(folder)
     shutil.copytree(half.base, folder, copy_function=_link, symlinks=True)
     for name, path in new.items():
-        target = libraries(folder) / library_name(name, "linux")
+        target = libraries(folder) / library_name(name)
         target.unlink(missing_ok=True)
         _link(str(path), str(target))
     return folder
@@ -110,7 +110,7 @@ def _ask(folder: Path, packages: Path, python: str) -> dict[str, Any] | str:
 
 
 def _placeless(entry: list[str] | None) -> list[str] | None:
-    return None if entry is None else [_LINE.sub("", PLACE.sub(r"registered at \1", line)) for line in entry]
+    return None if entry is None else [_LINE.sub(r"\1", PLACE.sub(r"registered at \1", line)) for line in entry]
 
 
 def _symbols(path: Path) -> Symbols:

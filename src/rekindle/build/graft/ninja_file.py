@@ -76,7 +76,7 @@ def write(half: Half, environ: Mapping[str, str]) -> None:
         lines += [
             f"build {_file(library)}: link {' '.join(map(_path, outputs))} | {' '.join(_file(own) for own in made)}",
             f"  libraries = {_words(_linked(half, needed[library], made))}",
-            f"  name = lib{library}.so",
+            f"  name = {library_name(library)}",
             f"  way = {_words(_run_path(needed[library]))}",
         ]
     lines.append(f"default {' '.join(_file(library) for library in half.sources.files)}")
@@ -173,7 +173,7 @@ def _defined(half: Half, library: str) -> str:
 
 
 def _elf(half: Half, library: str) -> Elf:
-    path = libraries(half.base) / library_name(library, half.request.system)
+    path = libraries(half.base) / library_name(library)
     if not path.is_file():
         raise BadInput(f"the base has no `{path.name}`", hint="name the official wheel of a release from 2.0 on")
     with File(path) as source:
@@ -181,7 +181,7 @@ def _elf(half: Half, library: str) -> Elf:
 
 
 def _needs(found: Elf, library: str) -> bool:
-    return f"lib{library}.so" in found.needed
+    return library_name(library) in found.needed
 
 
 def _linked(half: Half, found: Elf, made: Sequence[str]) -> list[str]:
@@ -222,7 +222,7 @@ def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
 
 
 def _file(library: str) -> str:
-    return f"lib/lib{library}.so"
+    return f"lib/{library_name(library)}"
 
 
 def _words(words: Iterable[str]) -> str:
