@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rekindle import api
@@ -31,6 +32,16 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     log.write_bytes(data)
     with pytest.raises(BadInput, match="is not a text file"):
         diagnose_file(log)
+
+
+def test_a_refused_file_is_closed_while_the_refusal_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(64))
+    with pytest.raises(BadInput) as refusal:
+        diagnose_file(log)
+    still_open = [Path(file.path).name for file in psutil.Process().open_files()]
+    assert refusal.value.hint
+    assert log.name not in still_open
 
 
 def test_a_binary_among_logs_is_named_and_the_others_are_answered(tmp_path: Path) -> None:

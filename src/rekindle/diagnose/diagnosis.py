@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -59,7 +60,9 @@ def diagnose_text(text: str | bytes, *, known: Facts | None = None, source: str 
 
 
 def diagnose_file(path: Path, *, known: Facts | None = None) -> Diagnosis:
-    return diagnose_blocks(checked(_blocks(path), str(path)), known=known, source=str(path))
+    # Closed here, not when nobody refers to it any more: Windows does not remove a file that is open.
+    with closing(_blocks(path)) as blocks:
+        return diagnose_blocks(checked(blocks, str(path)), known=known, source=str(path))
 
 
 def diagnose_blocks(blocks: Iterable[bytes], *, known: Facts | None = None, source: str = "") -> Diagnosis:
@@ -241,7 +244,7 @@ def _evidence(event: Event) -> EvidenceLine:
     return EvidenceLine(line=event.number, text=redact(clean(text), names=()))
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def _blocks(path: Path) -> Generator[bytes, None, None]:
     try:
         files.ordinary(path)
         most = _SPARE + _RATIO * path.stat().st_size
