@@ -15,12 +15,14 @@ from rekindle.core.findings import State
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.formats.elf import Symbols
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.stack import shorter
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import Wish, named
 from rekindle.wheels.inspect import grafted
 
+_KEPLER = (Capability(3, 5),)
 COMMIT = "e9ebda29d87ce0916ab08c06ab26fd3766a870e5"
 
 
@@ -106,7 +108,7 @@ def tree(root: Path) -> Path:
 
 def test_the_gpu_half_is_what_the_tree_says(tmp_path: Path) -> None:
     root = tree(tmp_path)
-    found = sources.sources(root / "s", root / "b", linux=True)
+    found = sources.sources(root / "s", root / "b", _KEPLER, linux=True)
     assert found.files["c10_cuda"] == ("c10/cuda/CUDAStream.cpp", "c10/cuda/impl/CUDATest.cpp")
     assert found.files["torch_cuda_linalg"] == ("aten/src/ATen/native/cuda/linalg/B.cpp",)
     assert set(found.files["torch_cuda"]) == {
@@ -116,16 +118,27 @@ def test_the_gpu_half_is_what_the_tree_says(tmp_path: Path) -> None:
         f"{sources.GENERATED}/UfuncCUDA_add.cu",
     }
     assert found.left == ("tensorpipe's CUDA channel",)
-    windows = sources.sources(root / "s", root / "b", linux=False)
+    windows = sources.sources(root / "s", root / "b", _KEPLER, linux=False)
     assert set(windows.files) == {"c10_cuda", "torch_cuda"}
     assert "aten/src/ATen/native/cuda/linalg/B.cpp" in windows.files["torch_cuda"]
+
+
+def test_attention_is_compiled_for_cards_that_have_kernels_for_it(tmp_path: Path) -> None:
+    root = tree(tmp_path)
+    name = "aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/cutlassF_f32_aligned.cu"
+    (root / "s" / name).parent.mkdir(parents=True)
+    (root / "s" / name).write_text("", encoding="utf-8")
+    old = sources.sources(root / "s", root / "b", _KEPLER, linux=True)
+    new = sources.sources(root / "s", root / "b", [Capability(3, 5), Capability(6, 1)], linux=True)
+    assert (old.attention, name in old.files["torch_cuda"]) == (False, False)
+    assert (new.attention, name in new.files["torch_cuda"]) == (True, True)
 
 
 def test_a_tree_that_lacks_a_file_of_its_own_lists_is_refused(tmp_path: Path) -> None:
     root = tree(tmp_path)
     (root / "s" / "torch" / "csrc" / "CudaIPCTypes.cpp").unlink()
     with pytest.raises(BadInput, match=r"lacks `torch/csrc/CudaIPCTypes.cpp`"):
-        sources.sources(root / "s", root / "b", linux=True)
+        sources.sources(root / "s", root / "b", _KEPLER, linux=True)
 
 
 def test_the_architectures_are_written_as_nvcc_and_torch_say_them() -> None:

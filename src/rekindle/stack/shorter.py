@@ -8,6 +8,7 @@ import msgspec
 
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import profiles
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.stack import estimates, offers, prebuilt
 from rekindle.stack.offers import Offer
@@ -18,7 +19,6 @@ from rekindle.stack.situation import Situation
 FIRST, LAST = Version("2.0"), Version("2.11")
 """The releases whose GPU half is known file by file."""
 _MAGMA = "MAGMA: what of torch.linalg only it can do raises"
-_ATTENTION = ((Capability(5, 0), "memory-efficient attention"), (Capability(8, 0), "flash attention"))
 _UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
 
 
@@ -49,10 +49,8 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
 
 
 def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
-    """What a new half lacks that these cards could use: MAGMA's kernels, and attention's. Its plain form, by matrix
-    products, is always there."""
-    best = max(cards)
-    return (_MAGMA, *(name for least, name in _ATTENTION if best >= least))
+    """What a new half lacks that these cards could use: MAGMA's kernels, and flash attention's."""
+    return (_MAGMA, "flash attention") if profiles.serves("USE_FLASH_ATTENTION", cards) else (_MAGMA,)
 
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:

@@ -85,7 +85,7 @@ def half_of(job: BackendJob) -> Half:
     build, base = Path(job.build), base_of(job)
     unpacked = bases.unpack(base, build / "base")
     packages = packages_of(Path(job.python))
-    tree = Path(job.source)
+    tree, cards = Path(job.source), [target.capability for target in job.request.gpu_targets]
     return Half(
         request=job.request,
         tree=tree,
@@ -93,7 +93,7 @@ def half_of(job: BackendJob) -> Half:
         base=build / "base",
         unpacked=unpacked,
         packages=packages,
-        sources=sources(tree, build, linux=job.request.system == "linux"),
+        sources=sources(tree, build, cards, linux=job.request.system == "linux"),
     )
 
 

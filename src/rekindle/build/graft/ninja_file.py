@@ -112,7 +112,7 @@ def includes(half: Half) -> list[str]:
         half.build / "over", half.build / "gen" / "aten" / "src", half.tree / "aten" / "src", half.tree,
         half.tree / "torch" / "csrc" / "api" / "include", base, base / "torch" / "csrc" / "api" / "include",
         *(third / name for name in _THIRD),
-        *(half.packages / name / "include" for name in ("nccl", "cudnn", "cusparselt")),
+        *(half.packages / name / "include" for name in ("nccl", "cudnn", "cusparselt", "cufile")),
     ]  # fmt: skip
     assert half.request.cuda is not None
     root = Path(half.request.cuda.root) / "include"
@@ -126,7 +126,8 @@ def common(half: Half) -> list[str]:
     needed = _elf(half, "torch_cuda").needed
     found = [name for library, name in _BY_LIBRARY.items() if any(each.startswith(library) for each in needed)]
     levels = ["HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"] if half.request.arch == "x86_64" else []
-    names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree, *levels]
+    attention = ["USE_MEM_EFF_ATTENTION"] if half.sources.attention else []
+    names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree, *levels, *attention]
     # The wheel does not tell where it was made.
     places = [f"-ffile-prefix-map={folder}/=" for folder in (half.tree, half.build)]
     return [*half.unpacked.flags, *places, *(f"-D{name}" for name in dict.fromkeys(names))]

@@ -7,11 +7,14 @@ trusted here: a file that is forgotten shows as a name that nobody defines, or a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from rekindle.core.errors import BadInput
+from rekindle.knowledge.builds import profiles
+from rekindle.knowledge.gpu.capability import Capability
 
 _ATEN = "aten/src/ATen"
 _FOLDERS = ("cuda", "cuda/detail", "cuda/tunable", "cudnn", "native/cuda", "native/cudnn", "native/miopen",
@@ -26,7 +29,10 @@ _LEFT = {
     "torch/csrc/distributed/rpc/tensorpipe_cuda.cpp": "tensorpipe's CUDA channel",
 }
 """They want libraries that the wheel has inside its CPU half, without their names."""
-SUBMODULES = tuple(f"third_party/{name}" for name in ("cutlass", "fmt", "cudnn_frontend", "kineto", "gloo", "nlohmann"))
+_EFFICIENT = ("native/transformers/cuda/mem_eff_attention", "native/transformers/cuda/mem_eff_attention/kernels")
+SUBMODULES = tuple(
+    f"third_party/{name}" for name in ("cutlass", "fmt", "cudnn_frontend", "kineto", "gloo", "nlohmann", "NVTX")
+)
 """Those whose headers the GPU half includes."""
 GENERATED = "gen/aten/src/ATen"
 """Torchgen's sources, below the build's folder."""
@@ -34,14 +40,18 @@ GENERATED = "gen/aten/src/ATen"
 
 class GpuHalf(msgspec.Struct, frozen=True, kw_only=True):
     """Files by library. Those of the tree are relative to it, generated ones begin with `gen/`. `left` says what is
-    not compiled."""
+    not compiled, `attention` whether memory-efficient attention is."""
 
     files: dict[str, tuple[str, ...]]
     left: tuple[str, ...]
+    attention: bool = False
 
 
-def sources(tree: Path, build: Path, *, linux: bool) -> GpuHalf:
-    aten = [f"{_ATEN}/{folder}/{path.name}" for folder in _FOLDERS for path in _in(tree / _ATEN / folder)]
+def sources(tree: Path, build: Path, cards: Iterable[Capability], *, linux: bool) -> GpuHalf:
+    """Attention's files are large: they are compiled only where one of the cards can use them."""
+    attention = profiles.serves("USE_MEM_EFF_ATTENTION", cards) and (tree / _ATEN / _EFFICIENT[1]).is_dir()
+    folders = (*_FOLDERS, *(_EFFICIENT if attention else ()))
+    aten = [f"{_ATEN}/{folder}/{path.name}" for folder in folders for path in _in(tree / _ATEN / folder)]
     listed = [name for each in _LISTS for name in _list(tree, each)]
     made = [f"{GENERATED}/{path.name}" for path in _in(build / GENERATED) if _is_generated(path.name)]
     if not made:
@@ -57,7 +67,8 @@ def sources(tree: Path, build: Path, *, linux: bool) -> GpuHalf:
     lost += [name for name in listed if name not in _LEFT and not _exists(tree, build, name)]
     if lost:
         raise BadInput(f"the source lacks `{lost[0]}`, which its own lists name", hint="bring the source again")
-    return GpuHalf(files=found, left=tuple(why for name, why in _LEFT.items() if (tree / name).is_file()))
+    left = tuple(why for name, why in _LEFT.items() if (tree / name).is_file())
+    return GpuHalf(files=found, left=left, attention=attention)
 
 
 def _exists(tree: Path, build: Path, name: str) -> bool:

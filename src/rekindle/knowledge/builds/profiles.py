@@ -1,6 +1,6 @@
 """Which options a build switches on and off, per profile and by the cards, toolkit and system it is for."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
@@ -40,6 +40,12 @@ def _settings() -> tuple[ProfileOption, ...]:
 def settings(profile: str) -> tuple[ProfileOption, ...]:
     """The rows of a profile in order; a later row of the same name replaces an earlier one."""
     return tuple(row for row in _settings() if row.profile in ("*", profile))
+
+
+def serves(option: str, cards: Iterable[Capability]) -> bool:
+    """Whether what this option brings has kernels for one of the cards, in the newest releases."""
+    floors = [row.all_below for row in _settings() if row.name == option and row.all_below and row.last is None]
+    return max(cards) >= max(floors, default=Capability(0, 0))
 
 
 def cpu_level(profile: str, arch: str) -> str | None:
