@@ -10,6 +10,7 @@ import pytest
 from rekindle.build.configure.request import BuildFile
 from rekindle.build.graft import assemble, ninja_file, sources
 from rekindle.build.graft import base as bases
+from rekindle.build.graft.backend import packages_of
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.findings import State
 from rekindle.core.untrusted import Sha256
@@ -181,12 +182,41 @@ def names(*, has: str = "", takes: str = "", weak: str = "") -> Symbols:
     )
 
 
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [("2.14.3", None), ("2.21.5", "pins nvidia-nccl-cu11==2.14.3, and 2.21.5 is"), (None, "and nothing is installed")],
+)
+def test_packages_of_another_version_than_the_bases_are_refused(
+    tmp_path: Path, installed: str | None, words: str | None
+) -> None:
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    (site / "nvidia").mkdir(parents=True)
+    if installed:
+        info = site / f"nvidia_nccl_cu11-{installed}.dist-info"
+        info.mkdir()
+        text = f"Metadata-Version: 2.1\nName: nvidia-nccl-cu11\nVersion: {installed}\n"
+        (info / "METADATA").write_text(text, encoding="utf-8")
+    python = tmp_path / "bin" / "python"
+    if words is None:
+        assert packages_of(python, base().requires) == site / "nvidia"
+        return
+    with pytest.raises(BadInput, match=words):
+        packages_of(python, base().requires)
+
+
 def test_a_name_that_the_kept_half_takes_must_be_in_the_new_one() -> None:
     kept = {"libtorch_python.so": names(has="p", takes="a b c")}
     old = {"libtorch_cuda.so": names(has="a b")}
     assert grafted.taken(kept, old, {"libtorch_cuda.so": names(has="a b x")}).state is State.PASS
     lost = grafted.taken(kept, old, {"libtorch_cuda.so": names(has="a")})
     assert lost.state is State.FAIL and "`b`" in lost.found
+
+
+def test_a_half_of_the_other_abi_is_told_as_such() -> None:
+    one, other = "_ZN3c104nameENSt7__cxx1112basic_stringE", "_ZN3c104nameESs"
+    kept, old = {"libtorch_python.so": names(takes=one)}, {"libtorch_cuda.so": names(has=one)}
+    lost = grafted.taken(kept, old, {"libtorch_cuda.so": names(has=other)})
+    assert lost.state is State.FAIL and "different C++ ABIs" in lost.found
 
 
 def test_a_name_that_the_new_half_takes_must_be_somewhere() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path, PurePath
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rekindle.build.configure.backends import BackendCall, BackendJob, ninja
 from rekindle.build.graft import assemble, border, layouts
@@ -68,9 +72,10 @@ class Graft:
         half = half_of(job)
         new = {name: made for name in GPU_HALF if (made := half.build / "lib" / bases.library_name(name)).is_file()}
         found = [*border.check(half, new), *border.registrations(half, new, job.python)]
-        if bad := [finding.found for finding in found if finding.state is State.FAIL]:
-            message = f"the new GPU half does not fit the base: {'; '.join(bad)}"
-            raise ChecksFailed(message, hint="the wheel was not written; see the log of the step `compile`")
+        if bad := [finding.found for finding in found if finding.state is not State.PASS]:
+            message = f"the new GPU half is not proven to fit the base: {'; '.join(bad)}"
+            hint = "the wheel was not written, what was compiled is kept; see the log of the step `compile`"
+            raise ChecksFailed(message, hint=hint)
         return assemble.assemble(half, base_of(job), new, version=job.version, into=into, proofs=found)
 
 
@@ -84,7 +89,7 @@ def half_of(job: BackendJob) -> Half:
     """The base is unpacked at the first call."""
     build, base = Path(job.build), base_of(job)
     unpacked = bases.unpack(base, build / "base")
-    packages = packages_of(Path(job.python))
+    packages = packages_of(Path(job.python), base.requires)
     tree, cards = Path(job.source), [target.capability for target in job.request.gpu_targets]
     return Half(
         request=job.request,
@@ -97,12 +102,18 @@ def half_of(job: BackendJob) -> Half:
     )
 
 
-def packages_of(python: Path) -> Path:
-    """Where pip has put NVIDIA's packages, which the base pins."""
+def packages_of(python: Path, pinned: Sequence[str]) -> Path:
+    """Where pip has put NVIDIA's packages: those that the base pins, or nothing is compiled against them."""
     home = python.parent.parent
     found = [*home.glob("lib/python3*/site-packages/nvidia"), *home.glob("Lib/site-packages/nvidia")]
     if not found:
         raise BadInput("NVIDIA's packages, which the base requires, are not installed", hint="add `--clean`")
+    there = {canonicalize_name(each.name): each.version for each in distributions(path=[str(found[0].parent)])}
+    for asked in map(Requirement, pinned):
+        version = there.get(canonicalize_name(asked.name))
+        if asked.name.startswith("nvidia-") and (version is None or version not in asked.specifier):
+            message = f"the base pins {asked}, and {version or 'nothing'} is installed for the build"
+            raise BadInput(message, hint="add `--clean`: the packages of the base are installed anew")
     return found[0]
 
 

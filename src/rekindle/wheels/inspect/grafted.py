@@ -101,6 +101,8 @@ def taken(kept: Mapping[str, Symbols], old: Mapping[str, Symbols], made: Mapping
     names = {name for each in kept.values() for name in each.undefined & before if name not in elsewhere}
     if lost := sorted(names - now):
         text = f"{len(lost)} names that the kept libraries take are missing, `{lost[0]}` among them"
+        if _new_abi(before) != _new_abi(now):
+            text += ": the halves were compiled with different C++ ABIs (_GLIBCXX_USE_CXX11_ABI)"
         return Finding(id="graft-names", state=State.FAIL, found=text, why="`import torch` would stop there")
     text = f"all {len(names)} names that the kept libraries take from the GPU half are in the new one"
     return Finding(id="graft-names", state=State.PASS, found=text)
@@ -133,6 +135,10 @@ def wanted(
         return Finding(id="graft-wanted", state=State.FAIL, found=text, why="`import torch` would stop there")
     text = f"none of the {count} names that the new GPU half takes is missing"
     return Finding(id="graft-wanted", state=State.PASS, found=text)
+
+
+def _new_abi(names: Iterable[str]) -> bool:
+    return any("__cxx11" in name for name in names)
 
 
 def _defined(many: Iterable[Symbols]) -> frozenset[str]:
