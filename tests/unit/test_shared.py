@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -272,3 +273,14 @@ def test_a_line_without_a_sign_of_a_secret_has_none(words: list[str], odd: bool)
     if odd:
         text = text.translate(str.maketrans({"s": "ſ", "k": "\u212a", "i": "ı", "I": "İ", "t": "T", "e": "E"}))
     assert secrets(text) == redaction._secrets().sub(redaction._mask, text)
+
+
+def test_a_small_file_is_read_without_reserving_the_largest(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_bytes(b"{}")
+    tracemalloc.start()
+    try:
+        assert files.read_bytes(path) == b"{}"
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -177,7 +177,13 @@ def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
     while True:
         try:
             with reachable(path).open("rb") as stream:
-                return stream.read(size)
+                # Python reserves what it is asked to read at once: not the limit, but what the file should have.
+                piece = os.fstat(stream.fileno()).st_size + (1 << 20)
+                parts: list[bytes] = []
+                while size > 0 and (part := stream.read(min(piece, size))):
+                    parts.append(part)
+                    size -= len(part)
+                return b"".join(parts)
         except PermissionError:
             if os.name != "nt" or time.monotonic() > give_up:
                 raise
