@@ -16,6 +16,7 @@ from rekindle.core.findings import State
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.formats.elf import Symbols
+from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.stack import shorter
@@ -242,3 +243,12 @@ def test_the_plan_offers_it_beside_a_build_with_commands_that_follow_each_other(
     assert len(written.commands) == 2
     windows = resolve(named(["Tesla K40c"], system="windows"), Wish(torch="2.7.1"))
     assert windows.recommended.shorter is None
+
+
+def test_a_gpu_half_asks_for_less_room_than_a_complete_build() -> None:
+    complete = efforts.build_disk("2.7.1", cuda=True)
+    half = efforts.build_disk("2.7.1", cuda=True, half=True)
+    row = efforts.source_build(Version("2.7"))
+    assert row is not None
+    assert (complete, half) == tuple(int(each.disk_gb * 1024**3) for each in (row, efforts.gpu_half(row)))
+    assert half < complete

@@ -163,7 +163,8 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
         fix = f'make a junction with plain letters, `mklink /J {link} "{cuda}"`, and give it as `cuda_root` in the plan'
         yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
     if request.torch:
-        free, need = _free(folders.root), efforts.build_disk(request.torch, cuda=request.cuda is not None)
+        half = request.base is not None
+        free, need = _free(folders.root), efforts.build_disk(request.torch, cuda=request.cuda is not None, half=half)
         if free is not None and free < need and free + size_of(folders.root) < need:
             text = f"{free / 1024**3:.1f} GiB are free for the build, which takes about {need / 1024**3:.0f}"
             yield _fail("disk", text, "free some space, or name another place with `--work DIR`")

@@ -131,9 +131,13 @@ def gpu_half(row: BuildEffort) -> BuildEffort:
     return msgspec.structs.replace(row, cpp_seconds=half.cpp_seconds, disk_gb=half.disk_gb)
 
 
-def build_disk(torch: str, *, cuda: bool) -> int:
-    """Bytes that a build of this release takes; without CUDA's files, the larger half, half of it."""
+def build_disk(torch: str, *, cuda: bool, half: bool = False) -> int:
+    """Bytes that a build of this release takes; without CUDA's files, the larger half, half of it.
+
+    `half`: only the GPU half is compiled.
+    """
     row = source_build(Version.parse(torch).major_minor) or source_builds()[-1]
+    row = gpu_half(row) if half else row
     return int(row.disk_gb * 1024**3) // (1 if cuda else 2)
 
 
