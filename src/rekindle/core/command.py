@@ -22,7 +22,7 @@ from rekindle.core.errors import BadInput
 _PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
 _SH_PLAIN = re.compile(r"[A-Za-z0-9_./:=+@%-][A-Za-z0-9_./:=+@%,~-]*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_=-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
+_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
 _SH_SPECIAL = '"$`\\!\n'
 # PowerShell takes the typographic quotes for quotes too.
 _SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -180,6 +180,19 @@ def pip_install(
 ) -> Command:
     index = ("--index-url", index_url) if index_url else ()
     return pip("install", *requirements, *index, python=python, system=system)
+
+
+def first_on_path(*folders: str, system: str) -> Command:
+    """These folders before the others. Git's sh on Windows writes them `/c/CUDA/bin`, with colons between."""
+    shell = Shell.of(system)
+    separator = ":" if shell is Shell.SH else ";"
+    if shell is Shell.SH and system == "windows":
+        drive = re.compile(r"([A-Za-z]):/")
+        folders = tuple(
+            drive.sub(lambda found: f"/{found[1].lower()}/", folder.replace("\\", "/"), 1) for folder in folders
+        )
+    value = ("".join(f"{folder}{separator}" for folder in folders), ShellVariable("PATH"))
+    return Command(environment={"PATH": value}, system=system, shell=shell)
 
 
 def dockerfile(command: Command, *options: str) -> str:
