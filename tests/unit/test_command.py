@@ -70,6 +70,13 @@ def test_variables_and_folders_in_each_shell():
     )
 
 
+def test_cmd_clears_what_is_to_be_cleared():
+    """`set CC= && …` sets it to a blank."""
+    assert Command(environment={"CC": None}).spell(Shell.CMD) == "set CC="
+    assert Command(environment={"CC": None, "CXX": None}).spell(Shell.CMD) == 'set "CC=" && set "CXX="'
+    assert Command("cmake", environment={"CC": None}).spell(Shell.CMD) == 'set "CC=" && cmake'
+
+
 def test_gits_sh_on_windows_has_its_own_path(monkeypatch):
     """`C:\\CUDA\\bin;` before a PATH with colons hid every program."""
     from rekindle.core import command

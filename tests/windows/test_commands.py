@@ -52,7 +52,8 @@ def test_cmd_hands_on_what_300_answers_print(tmp_path: Path, monkeypatch: pytest
     for command in commands:
         line = printing(command, printer, str(folder)).spell(Shell.CMD)
         if not command.words:
-            line = f"{command.spell(Shell.CMD)} && {printing(Command(), printer, str(folder)).spell(Shell.CMD)}"
+            # A blank before the `&` would belong to the value.
+            line = f"{command.spell(Shell.CMD)}&{printing(Command(), printer, str(folder)).spell(Shell.CMD)}"
         words, environment, where = _carried_out(
             tmp_path, line, **{name: f"<{name}>" for name in variables_of(command)}
         )

@@ -248,7 +248,7 @@ def _cmd(command: CommandWords | Command) -> str:
 
 def _cmd_setting(name: str, value: Word | None, *, alone: bool) -> str:
     if value is None:
-        return f"set {name}="
+        return f"set {name}=" if alone else f'set "{name}="'
     _refuse('\n\r\0"%', [value], "`set` of cmd")
     text = _cmd_text(value)
     return f"set {name}={text}" if alone and _PLAIN.match(text) else f'set "{name}={text}"'
