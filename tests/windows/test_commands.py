@@ -73,7 +73,7 @@ def _through_cmd(folder: Path, call: Command, **environment: str) -> list[str]:
 
 def _carried_out(folder: Path, typed: str, **environment: str) -> list[Any]:
     line = f'cmd.exe /d /v:off /s /c "{typed}"'
-    seen = {**os.environ, **environment}
+    seen = {**os.environ, **{name.upper(): value for name, value in environment.items()}}
     done = subprocess.run(line, capture_output=True, check=True, cwd=folder, timeout=60, env=seen)
     found = json.loads(done.stdout)
     assert isinstance(found, list)

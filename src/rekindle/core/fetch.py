@@ -226,7 +226,8 @@ def _certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
     for name, value in (named | {"pip's setting `cert`": _of_pip("cert", environ)}).items():
         if value:
             try:
-                return ssl.create_default_context(**{"capath" if Path(value).is_dir() else "cafile": value})
+                many = Path(value).is_dir()
+                return ssl.create_default_context(cafile=None if many else value, capath=value if many else None)
             except OSError as error:
                 message = f"{name} names `{value}`, which is no file of certificates: {error.strerror or error}"
                 raise BadInput(message, hint="name a PEM file there, or clear the setting") from error
