@@ -194,6 +194,8 @@ def table(
     count = max(len(row) for row in every)
     widths = [max((len(row[i]) for row in every if i < len(row)), default=0) for i in range(count)]
     room = (columns or width()) - len(indent) - sum(widths[:-1]) - 2 * (count - 1)
+    if room < min(widths[-1], 20) and (columns or width()) < 80:
+        return _stacked(body, head, indent, columns or width())
     last = max(room, 20)
     wrapped = [(_lines(row[-1], last) or [""]) if len(row) == count else [""] for row in every]
     widths[-1] = max(len(line) for tail in wrapped for line in tail)
@@ -206,6 +208,18 @@ def table(
         if head and number == 0:
             lines.append(indent + "  ".join("-" * each for each in widths))
     return "\n".join(lines)
+
+
+def _stacked(rows: Sequence[Sequence[str]], head: Sequence[str], indent: str, columns: int) -> str:
+    """A table in a narrow window: each row below the last, its cells below its first one."""
+    below = indent + "    "
+    names = [f"{name}: " for name in head] or [""] * max(map(len, rows))
+    return "\n".join(
+        wrap(cell, indent=below, first=below + names[at], columns=columns) if at else f"{indent}{cell}"
+        for row in rows
+        for at, cell in enumerate(row)
+        if cell
+    )
 
 
 def finding(item: Finding, *, indent: str = "") -> str:
