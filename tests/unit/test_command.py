@@ -36,6 +36,7 @@ def test_sh_hands_on_the_words(given_words):
 
 @settings(max_examples=150, deadline=None)
 @example(["0%"])
+@example(["--format=csv"])
 @given(words)
 def test_powershell_reads_the_words(given_words):
     """The parse of the line gives the same words; what Windows PowerShell hands on wrongly is refused."""
@@ -67,6 +68,24 @@ def test_variables_and_folders_in_each_shell():
     assert call.spell(Shell.POWERSHELL) == (
         'Set-Location -LiteralPath "/t m/p"; $env:MODE = "x y"; tool "${env:HERE}/a b"  # why'
     )
+
+
+def test_cmd_clears_what_is_to_be_cleared():
+    """`set CC= && …` sets it to a blank."""
+    assert Command(environment={"CC": None}).spell(Shell.CMD) == "set CC="
+    assert Command(environment={"CC": None, "CXX": None}).spell(Shell.CMD) == 'set "CC=" && set "CXX="'
+    assert Command("cmake", environment={"CC": None}).spell(Shell.CMD) == 'set "CC=" && cmake'
+
+
+def test_gits_sh_on_windows_has_its_own_path(monkeypatch):
+    """`C:\\CUDA\\bin;` before a PATH with colons hid every program."""
+    from rekindle.core import command
+
+    folder = r"C:\Program Files\CUDA\bin"
+    assert command.first_on_path(folder, system="windows") == rf'$env:PATH = "{folder};${{env:PATH}}"'
+    monkeypatch.setattr(command, "_told", Shell.SH)
+    assert command.first_on_path(folder, system="windows") == 'export PATH="/c/Program Files/CUDA/bin:$PATH"'
+    assert command.first_on_path("/usr/local/cuda/bin", system="linux") == 'export PATH="/usr/local/cuda/bin:$PATH"'
 
 
 def test_only_variables_to_set():

@@ -136,6 +136,12 @@ def test_the_fix_of_a_diagnosis_hides_the_name_that_its_evidence_hides(tmp_path:
         assert "&lt;user>" in seen.out or "<user>" in seen.out or "pytorch" not in seen.out
 
 
+def test_a_command_in_a_sentence_is_not_broken() -> None:
+    """A line end inside a command is its end where it is pasted."""
+    told = console.wrap("PyTorch without a GPU is `pip install torch --index-url https://x/whl/cpu` there", columns=40)
+    assert told == "PyTorch without a GPU is\n`pip install torch --index-url https://x/whl/cpu`\nthere"
+
+
 @pytest.mark.parametrize("columns", ["²", "-3", "", "99999999999", "x"])
 def test_a_strange_width(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)

@@ -325,3 +325,11 @@ def test_what_vcvarsall_is_missing_is_no_developer_prompt() -> None:
 def test_a_missing_driver_library_is_not_blamed_on_cudnn() -> None:
     log = "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file\nAborted\n"
     assert first(log).label == "libcuda_not_found"
+
+
+@pytest.mark.parametrize("system", ["windows", "linux", None])
+def test_a_line_of_sh_keeps_its_variables_whatever_the_system(system: str | None) -> None:
+    """With `--os windows` the quotes around `$PATH` emptied it."""
+    from rekindle.diagnose.steps import read
+
+    assert read("export PATH=/usr/local/cuda/bin:$PATH", system) == 'export PATH="/usr/local/cuda/bin:$PATH"'

@@ -141,3 +141,34 @@ def test_help_shows_everyday_verbs_and_all_of_them_when_asked() -> None:
     assert all(f"\n  {verb} " in long for verb in VERBS)
     assert "rekindle gpu" in rekindle_command("help", "gpu").out
     assert rekindle_command("help", "nonsense").code == 2
+
+
+@pytest.mark.parametrize(
+    ("remote", "page"),
+    [
+        ("https://host.example/me/rekindle.git", "https://host.example/me/rekindle"),
+        ("https://me:token@host.example/me/rekindle", "https://host.example/me/rekindle"),
+        ("git@host.example:me/rekindle.git", "https://host.example/me/rekindle"),
+        ("ssh://git@host.example/group/sub/rekindle.git", "https://host.example/group/sub/rekindle"),
+        ("../somewhere", None),
+        ("/srv/git/rekindle.git", None),
+    ],
+)
+def test_the_page_of_a_clone_has_no_token(tmp_path: Path, remote: str, page: str | None) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {remote}\n')
+    assert own.page_of_clone(tmp_path) == page
+
+
+def test_the_page_of_what_was_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = {"url": "https://host.example/me/x.git", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}
+    _installed_from(monkeypatch, fetched)
+    assert own.page() == "https://host.example/me/x"
+    _installed_from(monkeypatch, None)
+    monkeypatch.setattr(metadata, "metadata", lambda name: _Named())
+    assert own.page() == "https://host.example/me/y"
+
+
+class _Named:
+    def get_all(self, name: str) -> list[str]:
+        return ["Issues, https://host.example/me/y/issues", "Homepage, https://host.example/me/y"]

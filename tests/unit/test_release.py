@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
-from tools.release import PROJECT, faults, part
+from tools.release import PROJECT, faults, part, with_urls
 
 PACKAGE = '__version__ = "0.2.0"\n'
 CHANGELOG = "# Changelog\n\n## 0.2.0\n\n### Added\n- `plan`.\n\n## 0.1.0\n\n- The first.\n"
@@ -45,3 +47,33 @@ def test_only_what_was_tried_is_published() -> None:
     metadata = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
     assert tried == {"3.10", "3.11", "3.12", "3.13", "3.14"}
     assert all(f'"Programming Language :: Python :: {version}"' in metadata for version in tried)
+
+
+def test_every_action_is_pinned_by_its_commit() -> None:
+    """A tag can be moved by whoever takes over an action; a commit cannot."""
+    lines = [
+        line.strip()
+        for file in sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert len(lines) == 18
+    assert [line for line in lines if not re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+$", line)] == []
+
+
+def test_the_files_are_signed_before_they_are_published() -> None:
+    workflow = yaml.safe_load(Path(PROJECT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    steps = [str(step.get("uses") or step.get("run")) for step in workflow["jobs"]["publish"]["steps"]]
+    signed = next(at for at, step in enumerate(steps) if "attest-build-provenance" in step)
+    assert signed < next(at for at, step in enumerate(steps) if "uv publish" in step)
+    assert workflow["jobs"]["publish"]["permissions"]["attestations"] == "write"
+
+
+def test_the_addresses_are_those_of_the_clone() -> None:
+    metadata = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "project.urls" not in metadata, "they are filled in when a release is made"
+    once = with_urls(metadata, "https://host.example/me/rekindle")
+    found = msgspec.toml.decode(once)["project"]
+    assert found["urls"]["Issues"] == "https://host.example/me/rekindle/issues"
+    assert with_urls(once, "https://host.example/me/rekindle") == once
+    assert {**found, "urls": None} == {**msgspec.toml.decode(metadata)["project"], "urls": None}

@@ -151,10 +151,13 @@ def command(
 
 
 def _share(done: Verification, place: Path) -> None:
+    from rekindle.core import own
     from rekindle.wheels.verify import share
 
     share.write(done, place)
-    console.say(f"wrote `{place}`: read it, then attach it to an issue")
+    page = own.page()
+    form = f"{page}/issues/new?template=card-report.yml" if page else "an issue of the project you have Rekindle from"
+    console.say(f"wrote `{place}`: read it, then send it with {form}")
 
 
 def _keep(done: Verification, subject: Path | None, output: Path | None, junit: Path | None) -> None:

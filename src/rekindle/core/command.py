@@ -22,7 +22,7 @@ from rekindle.core.errors import BadInput
 _PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
 _SH_PLAIN = re.compile(r"[A-Za-z0-9_./:=+@%-][A-Za-z0-9_./:=+@%,~-]*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_=-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
+_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
 _SH_SPECIAL = '"$`\\!\n'
 # PowerShell takes the typographic quotes for quotes too.
 _SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -182,6 +182,19 @@ def pip_install(
     return pip("install", *requirements, *index, python=python, system=system)
 
 
+def first_on_path(*folders: str, system: str) -> Command:
+    """These folders before the others. Git's sh on Windows writes them `/c/CUDA/bin`, with colons between."""
+    shell = Shell.of(system)
+    separator = ":" if shell is Shell.SH else ";"
+    if shell is Shell.SH and system == "windows":
+        drive = re.compile(r"([A-Za-z]):/")
+        folders = tuple(
+            drive.sub(lambda found: f"/{found[1].lower()}/", folder.replace("\\", "/"), 1) for folder in folders
+        )
+    value = ("".join(f"{folder}{separator}" for folder in folders), ShellVariable("PATH"))
+    return Command(environment={"PATH": value}, system=system, shell=shell)
+
+
 def dockerfile(command: Command, *options: str) -> str:
     """A `RUN` line; a word that would begin a heredoc stands in the form without a shell."""
     words = [_sh_only(word) for word in command.words]
@@ -235,7 +248,7 @@ def _cmd(command: CommandWords | Command) -> str:
 
 def _cmd_setting(name: str, value: Word | None, *, alone: bool) -> str:
     if value is None:
-        return f"set {name}="
+        return f"set {name}=" if alone else f'set "{name}="'
     _refuse('\n\r\0"%', [value], "`set` of cmd")
     text = _cmd_text(value)
     return f"set {name}={text}" if alone and _PLAIN.match(text) else f'set "{name}={text}"'

@@ -36,6 +36,8 @@ _UNSAFE = re.compile(
 # Colour is marked by a word that no foreign text can know, and becomes an escape code as the last thing.
 _MARK = f"\x0e{os.urandom(8).hex()}:"
 _MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
+_IN_BACKTICKS = re.compile(r"`[^`\n]+`")
+_KEPT_SPACE = "\x1f"
 _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
 _answered = False
 _quiet = _verbose = _plain = False
@@ -145,16 +147,23 @@ def width() -> int:
 
 
 def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int | None = None) -> str:
-    return "\n".join(
-        textwrap.wrap(
-            text,
-            columns or width(),
-            initial_indent=indent if first is None else first,
+    return "\n".join(_lines(text, columns or width(), indent if first is None else first, indent))
+
+
+def _lines(text: str, columns: int, first: str = "", indent: str = "") -> list[str]:
+    """What stands between backticks is not broken: half a command is another one where it is pasted."""
+    kept = _IN_BACKTICKS.sub(lambda span: span[0].replace(" ", _KEPT_SPACE), text)
+    return [
+        line.replace(_KEPT_SPACE, " ")
+        for line in textwrap.wrap(
+            kept,
+            columns,
+            initial_indent=first,
             subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
-    )
+    ]
 
 
 def size(count: float) -> str:
@@ -185,13 +194,10 @@ def table(
     count = max(len(row) for row in every)
     widths = [max((len(row[i]) for row in every if i < len(row)), default=0) for i in range(count)]
     room = (columns or width()) - len(indent) - sum(widths[:-1]) - 2 * (count - 1)
+    if room < min(widths[-1], 20) and (columns or width()) < 80:
+        return _stacked(body, head, indent, columns or width())
     last = max(room, 20)
-    wrapped = [
-        (textwrap.wrap(row[-1], last, break_long_words=False, break_on_hyphens=False) or [""])
-        if len(row) == count
-        else [""]
-        for row in every
-    ]
+    wrapped = [(_lines(row[-1], last) or [""]) if len(row) == count else [""] for row in every]
     widths[-1] = max(len(line) for tail in wrapped for line in tail)
     lines: list[str] = []
     for number, (row, tail) in enumerate(zip(every, wrapped, strict=True)):
@@ -202,6 +208,18 @@ def table(
         if head and number == 0:
             lines.append(indent + "  ".join("-" * each for each in widths))
     return "\n".join(lines)
+
+
+def _stacked(rows: Sequence[Sequence[str]], head: Sequence[str], indent: str, columns: int) -> str:
+    """A table in a narrow window: each row below the last, its cells below its first one."""
+    below = indent + "    "
+    names = [f"{name}: " for name in head] or [""] * max(map(len, rows))
+    return "\n".join(
+        wrap(cell, indent=below, first=below + names[at], columns=columns) if at else f"{indent}{cell}"
+        for row in rows
+        for at, cell in enumerate(row)
+        if cell
+    )
 
 
 def finding(item: Finding, *, indent: str = "") -> str:

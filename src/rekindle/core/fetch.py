@@ -6,11 +6,13 @@ Wheels of package indexes are not fetched here: pip or uv do that with the user'
 from __future__ import annotations
 
 import os
+import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from rekindle.core import console
 from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
@@ -28,6 +30,24 @@ _CHUNK = 1 << 16
 # A small answer has so many seconds, and more by its size at so many bytes a second.
 _PATIENCE, _SLOWEST = 90, 20_000
 _DIGITS = 16
+# What urllib3, pip, uv and git say, and the setting behind it.
+_BEHIND = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED|UnknownIssuer|certificate verif\w+ failed|self[- ]signed certificate",
+        (
+            "its certificate is signed by nobody you trust; behind a company's proxy, name the company's "
+            "certificates: SSL_CERT_FILE, for pip PIP_CERT, for git GIT_SSL_CAINFO"
+        ),
+    ),
+    (
+        r"\b407\b|Proxy Authentication",
+        "the proxy wants a name and a password: HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",
+    ),
+    (
+        r"ProxyError|resolve proxy|[Pp]roxy CONNECT|tunneling socket",
+        "the proxy does not answer: the variable HTTPS_PROXY, or the system's settings, name it",
+    ),
+)
 
 
 def download(
@@ -178,15 +198,21 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
         "headers": {"User-Agent": "rekindle"},
     }
     proxy = _proxy(url)
-    return urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+    if not proxy:
+        return urllib3.PoolManager(**options)
+    # Who asks is part of the proxy's address, and urllib3 does not look there.
+    named = urlsplit(proxy)
+    who = f"{unquote(named.username)}:{unquote(named.password or '')}" if named.username else None
+    headers = urllib3.make_headers(proxy_basic_auth=who) if who else None
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that the environment or the system names for `url`."""
+    """The proxy that pip's settings, the environment or the system name for `url`."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
+    proxy = _of_pip("proxy") or getproxies().get(parts.scheme)
     if not proxy or proxy_bypass(parts.hostname or ""):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
@@ -196,13 +222,51 @@ def _certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
     """The bundle a user has named for pip or requests, else the system's own store (corporate roots included)."""
     import ssl
 
-    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE"):
-        if environ.get(name):
-            return ssl.create_default_context(cafile=environ[name])
+    named = {name: environ.get(name) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")}
+    for name, value in (named | {"pip's setting `cert`": _of_pip("cert", environ)}).items():
+        if value:
+            try:
+                many = Path(value).is_dir()
+                return ssl.create_default_context(cafile=None if many else value, capath=value if many else None)
+            except OSError as error:
+                message = f"{name} names `{value}`, which is no file of certificates: {error.strerror or error}"
+                raise BadInput(message, hint="name a PEM file there, or clear the setting") from error
     import truststore
 
     context: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return context
+
+
+def _of_pip(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """What pip was told once for all: by a variable, for its environment, for the user or for the computer."""
+    from configparser import ConfigParser
+    from configparser import Error as NotRead
+
+    environ = os.environ if environ is None else environ
+    if value := environ.get(f"PIP_{name.upper()}"):
+        return value
+    own = environ.get("PIP_CONFIG_FILE", "")
+    if own == os.devnull:
+        return None
+    if os.name == "nt":
+        homes = [environ.get(home, "") for home in ("ProgramData", "USERPROFILE", "APPDATA")]
+        places = [*(Path(home) / "pip" / "pip.ini" for home in homes if home), Path(sys.prefix) / "pip.ini"]
+    else:
+        home = Path(environ.get("HOME", "/"))
+        user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+        folders = (Path("/etc"), home / ".pip", user / "pip", Path(sys.prefix))
+        places = [folder / "pip.conf" for folder in folders]
+    found = ConfigParser(interpolation=None, strict=False)
+    try:
+        found.read([*places, *([Path(own)] if own else [])], encoding="utf-8")
+    except (NotRead, UnicodeError):
+        return None
+    return found.get("global", name, fallback=None) or None
+
+
+def setting_behind(said: str) -> str | None:
+    """What to look at, by the words of whoever could not fetch."""
+    return next((told for pattern, told in _BEHIND if re.search(pattern, said)), None)
 
 
 def _receive(
@@ -267,10 +331,15 @@ def _reason(error: Exception, url: str) -> str:
     from urllib3 import exceptions
 
     reason = getattr(error, "reason", None) or error
+    refused = re.search(r"Tunnel connection failed: (.*?)['\"]", str(reason))
+    if isinstance(reason, exceptions.SSLError) or (refused and refused[1].startswith("407")):
+        return setting_behind(str(reason)) or str(reason)
     if isinstance(reason, exceptions.ProxyError):
         proxy = urlsplit(_proxy(url) or "")
         name = f"{urlsplit(url).scheme}_proxy".upper()
         where = f" {proxy.hostname}:{proxy.port}" if proxy.hostname else ""
+        if refused:
+            return f"the proxy{where} refuses: {refused[1]}"
         return f"the proxy{where} does not answer (the variable {name}, or the system's settings, name it)"
     if isinstance(reason, exceptions.NameResolutionError):
         return f"the name `{urlsplit(url).hostname}` could not be looked up"

@@ -21,6 +21,10 @@ DISTRIBUTION = "rekindle-torch"
 _MODULE = ("-m", "rekindle")
 _REMOTE = re.compile(r'^\[remote "origin"\]\s*$(?:\n\s+.*)*?\n\s+url\s*=\s*(\S+)', re.MULTILINE)
 
+_REPOSITORY = re.compile(
+    r"(?:(?:git\+)?(?:https?|ssh)://(?:[^/@]*@)?|git@)([\w.-]+\.\w+)[/:]([\w.~-]+(?:/[\w.~-]+?)+)(?:\.git)?(?:@\w+)?/?"
+)
+
 
 @cache
 def program() -> tuple[str, ...]:
@@ -55,14 +59,41 @@ def elsewhere() -> str:
     """The same for another computer: the address it was fetched from, or that of the clone it lies in."""
     where = _origin()
     if isinstance(where, Path):
-        with contextlib.suppress(OSError, ValueError):
-            told = (where / ".git" / "config").read_text(encoding="utf-8", errors="replace")
-            found = _REMOTE.search(told)
-            if found and "://" in found[1]:
-                return f"{DISTRIBUTION} @ git+{found[1]}"
+        remote = _remote(where)
+        if remote and "://" in remote:
+            return f"{DISTRIBUTION} @ git+{remote}"
     elif where:
         return f"{DISTRIBUTION} @ {where}"
     return f"{DISTRIBUTION}=={__version__}"
+
+
+def page() -> str | None:
+    """Where this project lives: the page of its clone, of the address it came from, or the one its package names."""
+    where = _origin()
+    if isinstance(where, Path):
+        return page_of_clone(where)
+    if where:
+        return _as_page(where)
+    named = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
+    return next((each.partition(", ")[2] for each in named if each.startswith("Homepage, ")), None)
+
+
+def page_of_clone(folder: Path) -> str | None:
+    remote = _remote(folder)
+    return _as_page(remote) if remote else None
+
+
+def _remote(folder: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError):
+        found = _REMOTE.search((folder / ".git" / "config").read_text(encoding="utf-8", errors="replace"))
+        return found[1] if found else None
+    return None
+
+
+def _as_page(address: str) -> str | None:
+    """The page behind what git is given, without a name or a token in it; None: it is no repository of a server."""
+    found = _REPOSITORY.fullmatch(address)
+    return f"https://{found[1]}/{found[2]}" if found else None
 
 
 def _origin() -> Path | str | None:

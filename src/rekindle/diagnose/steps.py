@@ -15,6 +15,7 @@ _IN_QUOTES = re.compile(r"""'[^']*'|"[^"$`%]*\"""")
 _SETTING = re.compile(r'set\s+(?:"([A-Za-z_]\w*)=([^"]*)"|([A-Za-z_]\w*)=(.*))\Z')
 _WINDOWS_WORD = re.compile(r'((?:"[^"]*"|[^\s"])+)')
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_OF_UNIX = ("export", "unset")
 _UNIX_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _WINDOWS_NAME = re.compile(r"%([A-Za-z_]\w*)%")
 
@@ -26,7 +27,7 @@ def read(text: str, system: str | None) -> Command:
         return _settings(text)
     if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
         return Command.parse(text)
-    if system == "windows" or verb == "call" or "%" in text:
+    if (system == "windows" and verb not in _OF_UNIX) or verb == "call" or "%" in text:
         words = [_word(each.replace('"', ""), _WINDOWS_NAME) for each in _WINDOWS_WORD.findall(text)]
         return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rekindle.compat import driver_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, judged
 from rekindle.compat.toolkit_card import compiles
-from rekindle.core.command import Command, ShellVariable
+from rekindle.core.command import Command, first_on_path
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
@@ -66,13 +66,7 @@ def _own_commands(machine: Machine, toolkit: FoundToolkit) -> tuple[Command, ...
         return ()
     paths = ntpath if machine.os == "windows" else posixpath
     folders = list(dict.fromkeys([paths.join(toolkit.root, "bin"), paths.dirname(toolkit.right_ptxas)]))
-    return (_first_on_path(machine, *folders),)
-
-
-def _first_on_path(machine: Machine, *folders: str) -> Command:
-    separator = ";" if machine.os == "windows" else ":"
-    value = ("".join(f"{folder}{separator}" for folder in folders), ShellVariable("PATH"))
-    return Command(environment={"PATH": value}, system=machine.os)
+    return (first_on_path(*folders, system=machine.os),)
 
 
 @judge("cuda.one-wins")
@@ -127,7 +121,7 @@ def _point(
     """PATH and the variables at the toolkit that is meant: the one that serves the cards, else the one PATH has."""
     wrong = [how for how, toolkit in other.items() if how != "CUDACXX" and toolkit.root != meant.root]
     paths = ntpath if machine.os == "windows" else posixpath
-    first = (_first_on_path(machine, paths.join(meant.root, "bin")),) if meant.root != winner.root else ()
+    first = (first_on_path(paths.join(meant.root, "bin"), system=machine.os),) if meant.root != winner.root else ()
     there = (Command(environment=dict.fromkeys(wrong, meant.root), system=machine.os),) if wrong else ()
     return (*first, *there)
 

@@ -133,7 +133,7 @@ def build_tools(machine: Machine) -> Iterator[Finding]:
             State.FAIL,
             f"setuptools {setuptools}: {bad.why}",
             fix="install another",
-            commands=(Command.parse(bad.fix),),
+            commands=(pip_install([bad.instead], system=machine.os),),
         )
         return
     minor = str(python.version.major_minor)
@@ -206,7 +206,12 @@ def _ninja(machine: Machine) -> Iterator[Finding]:
     spelled += [packaged] if packaged else []
     bad = next((row for version in spelled if (row := checks.known_bad("ninja", version, machine.os))), None)
     if bad:
-        yield say("tools.ninja", State.FAIL, f"ninja {spelled[0]}: {bad.why}", commands=(Command.parse(bad.fix),))
+        yield say(
+            "tools.ninja",
+            State.FAIL,
+            f"ninja {spelled[0]}: {bad.why}",
+            commands=(pip_install([bad.instead], system=machine.os),),
+        )
     elif ninja.version is None:
         yield say("tools.ninja", State.UNVERIFIED, f"{ninja.path} did not say its version")
     elif ninja.version < Version("1.13"):

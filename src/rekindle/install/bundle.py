@@ -86,13 +86,13 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
 
 def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folder: Path) -> None:
     """For the plan's system and Python, whatever this machine is."""
-    command = python.pip(sys.executable, "download", "-q")
+    command = python.pip(sys.executable, "download")
     command += ["--only-binary=:all:", "--dest", str(folder), "--python-version", plan.python or "3.12"]
     command += [word for platform in _platforms(plan) for word in ("--platform", platform)]
     command += ["--index-url", index] if index else []
     result = run.call([*command, *wanted], timeout=_LONG)
     if not result.ok:
-        tail = last_words(result.err)
+        tail = last_words(result.err, result.out)
         message = f"the wheels could not be had from {index or 'the configured package index'}\n{tail}"
         spoken = pip("download", "--dest", "wheels", *wanted, *(("--index-url", index) if index else ()))
         raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")

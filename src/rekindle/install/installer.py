@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from rekindle.core import console, python, run
 from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
+from rekindle.core.fetch import setting_behind
 from rekindle.core.paths import sha256_of
 from rekindle.core.processes import which
 from rekindle.core.version import Version
@@ -101,16 +103,19 @@ class Pip:
 
     def _resolved(self, wanted: tuple[str, ...], index: str | None, request: Request) -> list[_Item]:
         """What pip chooses, by its own resolver, before anything large is fetched."""
-        words = [*self._words, "install", "-q", "--dry-run", "--ignore-installed", "--report", "-"]
-        words += ["--only-binary=:all:", *(["--index-url", index] if index else [])]
+        words = [*self._words, "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
+        words += ["--index-url", index] if index else []
         console.say(f"resolving {', '.join(wanted)}")
-        result = run.call([*words, *wanted], timeout=_LONG)
-        if not result.ok:
-            raise _fetch_failed(result, request, self.commands(request))
-        return [_Item.of(item) for item in json.loads(result.out)["install"]]
+        # Not quiet: why an index could not be read, pip says beside its progress.
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            result = run.call([*words, "--report", str(report), *wanted], timeout=_LONG)
+            if not result.ok:
+                raise _fetch_failed(result, request, self.commands(request))
+            return [_Item.of(item) for item in json.loads(report.read_bytes())["install"]]
 
     def _fetch(self, item: _Item, index: str | None, folder: Path, request: Request) -> None:
-        words = [*self._words, "download", "-q", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
+        words = [*self._words, "download", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
         words += ["--index-url", index] if index else []
         result = run.call([*words, item.url if item.direct else f"{item.name}=={item.version}"], timeout=_LONG)
         if not result.ok:
@@ -189,16 +194,14 @@ def _ensurepip(environment: Environment) -> Command:
     return Command(environment.program, "-m", "ensurepip", system=environment.os)
 
 
-def last_words(err: str) -> str:
-    """What pip or uv said at last, without its retries; a proxy that does not answer in plain words."""
+def last_words(err: str, out: str = "") -> str:
+    """What pip or uv said at last, without its retries, and the setting behind it."""
     said = [line for line in err.strip().splitlines() if "Retrying (Retry(" not in line][-4:]
-    if "ProxyError" in err:
-        said.append("the proxy does not answer: the variable HTTPS_PROXY, or the system's settings, name it")
-    return "\n".join(said)
+    return "\n".join([*said, *filter(None, [setting_behind(err + out)])])
 
 
 def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Command]) -> FetchFailed:
-    tail = last_words(result.err)
+    tail = last_words(result.err, result.out)
     where = request.index_url or "the configured package index"
     message = f"the wheels could not be had from {where}; the environment is unchanged\n{tail}"
     return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(commands))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rekindle.core.errors import FetchFailed, NotFound
+from rekindle.core.fetch import setting_behind
 from rekindle.source import git, submodules
 
 _TRIES = 4
@@ -61,7 +62,7 @@ class Network:
                 return result.out
             problem = result.err
         last = problem.strip().splitlines()[-1:] or ["no answer"]
-        message = f"cannot fetch `{url}`: {last[0]}"
+        message = f"cannot fetch `{url}`: {setting_behind(problem) or last[0]}"
         raise FetchFailed(message, hint="check the connection and rerun the command; what was fetched is kept")
 
 

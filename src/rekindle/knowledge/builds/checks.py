@@ -38,7 +38,8 @@ class KnownBad(Row, frozen=True, kw_only=True):
     versions: tuple[str, ...]
     os: str | None = None
     why: str
-    fix: str
+    instead: str
+    """What pip is asked for."""
 
 
 class _Tables(msgspec.Struct, frozen=True):

@@ -71,12 +71,12 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
     if named is None or part.file.count("-") < 4:
         raise FetchFailed(f"`{part.origin[:100]}` names no package of an index", hint="the manifest was changed")
     name, version = named.groups()
-    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    words = ["download", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     said = _pip(*words, *_tags(part.file), f"{name}=={version}", timeout=3600)
     found = folder / part.file
     if not said.ok or not found.is_file():
         tail = (said.err.strip() or "pip said nothing").splitlines()[-1]
-        message = f"pip could not download `{name}=={version}`: {tail}"
+        message = f"pip could not download `{name}=={version}`: {fetching.setting_behind(said.err + said.out) or tail}"
         raise FetchFailed(message, hint="check pip's index and proxy, then rerun the command")
     return [found]
 
