@@ -280,7 +280,10 @@ def updatable() -> dict[str, Any]:
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
     from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
 
+    cuda, toolsets, stl = host_compilers.HostLimits, host_compilers.Toolset, host_compilers.StlGate
     rows: dict[str, Any] = {
+        "builds/compile_memory.json": compile_costs.MeasuredBuild,
+        "builds/compile_times.json": compile_costs.MeasuredBuild,
         "builds/sweeps.json": sweeps.Sweep,
         "cuda/dlls.json": library_packages.DllWheel,
         "cuda/linux_libraries.json": library_packages.DllWheel,
@@ -302,14 +305,7 @@ def updatable() -> dict[str, Any]:
         "torch/upstream_builds.json": releases.UpstreamBuild,
         "torch/wheel_platforms.json": wheel_platforms.WheelPlatform,
     }
-    found: dict[str, Any] = {name: _lists_of(kind) for name, kind in rows.items()}
-    return found | {
-        "builds/compile_memory.json": compile_costs._Table,
-        "builds/compile_times.json": compile_costs._TimesTable,
-        "cuda/cudnn.json": cudnn._Tables,
-        "cuda/host_compilers.json": host_compilers._Tables,
+    return {name: dict.__class_getitem__((str, tuple.__class_getitem__((row, ...)))) for name, row in rows.items()} | {
+        "cuda/cudnn.json": tables.table_of(releases=cudnn.Cudnn, families=cudnn.CudnnFamily),
+        "cuda/host_compilers.json": tables.table_of(cuda=cuda, toolsets=toolsets, stl=stl),
     }
-
-
-def _lists_of(row: Any) -> Any:
-    return dict.__class_getitem__((str, tuple.__class_getitem__((row, ...))))

@@ -7,7 +7,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, decided, rows
 
 
 class CapabilityFacts(Row, frozen=True, kw_only=True):
@@ -34,20 +34,19 @@ class CardNeed(Row, frozen=True, kw_only=True):
     """A person may ask for it (`--needs`)."""
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _Limits(msgspec.Struct, frozen=True):
     limits: dict[str, str]
-    need: tuple[CardNeed, ...]
-    capability: tuple[CapabilityFacts, ...]
+
+
+_need = rows("capabilities.toml", "need", CardNeed)
+_capability = rows("capabilities.toml", "capability", CapabilityFacts)
 
 
 @cached
 def _rows() -> dict[Capability, CapabilityFacts]:
-    table = decided("capabilities", _Table)
-    return {row.capability: _spelled(row, table.limits) for row in table.capability}
-
-
-def _spelled(row: CapabilityFacts, limits: dict[str, str]) -> CapabilityFacts:
-    return msgspec.structs.replace(row, lacks=tuple(limits[limit] for limit in row.lacks))
+    words = decided("capabilities", _Limits).limits
+    spelled = (msgspec.structs.replace(row, lacks=tuple(words[each] for each in row.lacks)) for row in _capability())
+    return {row.capability: row for row in spelled}
 
 
 def facts(capability: Capability) -> CapabilityFacts | None:
@@ -61,12 +60,12 @@ def known() -> tuple[Capability, ...]:
 
 def needs() -> tuple[CardNeed, ...]:
     """What can be asked for."""
-    return tuple(row for row in decided("capabilities", _Table).need if row.asked)
+    return tuple(row for row in _need() if row.asked)
 
 
 @cached
 def need(id: str) -> CardNeed:
-    return next(row for row in decided("capabilities", _Table).need if row.id == id)
+    return next(row for row in _need() if row.id == id)
 
 
 class Throughput(Row, frozen=True, kw_only=True):

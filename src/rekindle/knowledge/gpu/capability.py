@@ -145,29 +145,21 @@ def runs(
 
     `ptx_isa` is the version the PTX is written in, `driver_ptx` the newest one the driver knows.
     """
-    if not target.ptx:
-        return Runs.NATIVE if _cubin_fits(target, card) else Runs.NO
-    if not _ptx_fits(target, card):
+    if not _fits(target, card):
         return Runs.NO
+    if not target.ptx:
+        return Runs.NATIVE
     if ptx_isa is None or driver_ptx is None:
         return Runs.JIT_UNVERIFIED
     return Runs.JIT if ptx_isa <= driver_ptx else Runs.NO
 
 
-def _cubin_fits(target: Target, card: Capability) -> bool:
+def _fits(target: Target, card: Capability) -> bool:
     if target.suffix == "a":
         return target.capability == card
     if target.suffix == "f":
         return card in family_members(target.capability)
-    return target.capability.major == card.major and target.capability.minor <= card.minor
-
-
-def _ptx_fits(target: Target, card: Capability) -> bool:
-    if target.suffix == "a":
-        return target.capability == card
-    if target.suffix == "f":
-        return card in family_members(target.capability)
-    return target.capability <= card
+    return target.capability <= card and (target.ptx or target.capability.major == card.major)
 
 
 def family_members(base: Capability) -> tuple[Capability, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 
 
 class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,19 +53,13 @@ class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.and_later and Version(torch) > Version(self.torch[-1])
 
 
-class _Homes(msgspec.Struct, frozen=True):
-    home: tuple[ExtensionHome, ...]
-    wheel: tuple[ExtensionWheel, ...]
-
-
-@cached
-def _homes() -> _Homes:
-    return decided("extension_homes", _Homes)
+_home = rows("extension_homes.toml", "home", ExtensionHome)
+_wheel = rows("extension_homes.toml", "wheel", ExtensionWheel)
 
 
 @cached
 def _by_name() -> dict[str, ExtensionHome]:
-    rows = _homes().home
+    rows = _home()
     named = {name.lower(): row for row in rows for name in row.modules}
     return named | {row.package.lower().replace("-", "_"): row for row in rows}
 
@@ -79,7 +71,7 @@ def home(module: str) -> ExtensionHome | None:
 
 @cached
 def _by_repository() -> dict[str, ExtensionHome]:
-    return {row.repository.rpartition("/")[2].lower(): row for row in _homes().home}
+    return {row.repository.rpartition("/")[2].lower(): row for row in _home()}
 
 
 def home_of_folder(name: str) -> ExtensionHome | None:
@@ -89,7 +81,7 @@ def home_of_folder(name: str) -> ExtensionHome | None:
 
 def wheels(package: str) -> tuple[ExtensionWheel, ...]:
     """The releases whose torch is known, oldest first."""
-    return tuple(row for row in _homes().wheel if row.package == package)
+    return tuple(row for row in _wheel() if row.package == package)
 
 
 def wheel_for(package: str, torch: str) -> ExtensionWheel | None:
@@ -111,10 +103,9 @@ class TorchName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gone: str | None = None
 
 
-class _Names(msgspec.Struct, frozen=True):
-    row: tuple[TorchName, ...]
+_torch_names = rows("torch_names.toml", "row", TorchName)
 
 
 @cached
 def torch_names() -> dict[str, TorchName]:
-    return {row.name: row for row in decided("torch_names", _Names).row}
+    return {row.name: row for row in _torch_names()}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-import msgspec
-
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 
 _INSTALLABLE = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -27,17 +25,13 @@ class SystemPackage(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: tuple[str, ...]
 
 
-class _Names(msgspec.Struct, frozen=True):
-    row: tuple[ImportName, ...]
-
-
-class _Packages(msgspec.Struct, frozen=True):
-    row: tuple[SystemPackage, ...]
+_import_names = rows("import_names.toml", "row", ImportName)
+system_packages = rows("system_packages.toml", "row", SystemPackage)
 
 
 @cached
 def import_names() -> dict[str, str]:
-    return {row.name: row.package for row in decided("import_names", _Names).row}
+    return {row.name: row.package for row in _import_names()}
 
 
 def distribution(module: str) -> str | None:
@@ -50,11 +44,6 @@ def distribution(module: str) -> str | None:
     if not _INSTALLABLE.fullmatch(top) or top.endswith(("_cuda", "_ext", "_cpp", "_kernels", "_bindings", "_c")):
         return None
     return top.replace("_", "-")
-
-
-@cached
-def system_packages() -> tuple[SystemPackage, ...]:
-    return decided("system_packages", _Packages).row
 
 
 def package_of(name: str, *, kind: str) -> str | None:

@@ -6,12 +6,10 @@ comes after it.
 
 from functools import lru_cache
 
-import msgspec
-
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, observed, rows
 from rekindle.knowledge.torch.wheel_platforms import old_lines
 
 
@@ -183,15 +181,9 @@ class EarlyRelease(Row, frozen=True, kw_only=True):
     newest_cuda: Version
 
 
-class _EarlyTable(msgspec.Struct, frozen=True, kw_only=True):
-    release: tuple[EarlyRelease, ...]
-
-
-@cached
-def _early() -> tuple[EarlyRelease, ...]:
-    return tuple(sorted(decided("early_releases", _EarlyTable).release, key=lambda row: row.below))
+_early = rows("early_releases.toml", "release", EarlyRelease)
 
 
 def newest_cuda(torch: Version) -> Version | None:
     """The newest CUDA that an early release was published with; None for one that the tables have."""
-    return next((row.newest_cuda for row in _early() if torch < row.below), None)
+    return next((row.newest_cuda for row in sorted(_early(), key=lambda row: row.below) if torch < row.below), None)
