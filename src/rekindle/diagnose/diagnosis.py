@@ -150,20 +150,26 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     gone = _really_missing(fields["dll"]) if "dll" in fields else ()
     if gone:
         remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
+    shown = tuple(evidence[number] for number in sorted(evidence))
+    found = _of_row(row, entry.sure, entry.first.event.number, shown, (remedy, *more))
+    return msgspec.structs.replace(
+        found, job=entry.first.event.job, explained_by=entry.explained_by, links=row.links, also=rivals
+    )
+
+
+def _of_row(
+    row: signatures.CauseRow, sure: float, line: int, evidence: tuple[EvidenceLine, ...], fixes: Sequence[Fix]
+) -> Cause:
     return Cause(
-        label=entry.label,
+        label=row.id,
         title=row.title,
         family=row.family,
-        confidence=entry.sure,
-        line=entry.first.event.number,
-        evidence=tuple(evidence[number] for number in sorted(evidence)),
+        confidence=sure,
+        line=line,
+        evidence=evidence,
         explanation=row.explanation,
-        fix=remedy,
-        more=tuple(more),
-        job=entry.first.event.job,
-        explained_by=entry.explained_by,
-        links=row.links,
-        also=rivals,
+        fix=fixes[0],
+        more=tuple(fixes[1:]),
     )
 
 
@@ -180,7 +186,7 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
         row = signatures.cause("source_code_error")
         assert row is not None
         first = next(event for event in heard if event.text)
-        causes = (_plain_cause(row, first),)
+        causes = (_of_row(row, VERY_LIKELY, first.number, (_evidence(first),), [Fix(text="")]),)
     remedy = causes[0].fix
     patch = Fix(text=text, commands=commands[:1])
     # Another project fails with the same message: what mends it everywhere comes first there.
@@ -201,38 +207,14 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     fields = {"said": ""} | (
         {"package": facts.unserved} if facts.unserved and row.id == "gpu_too_old_for_kernel" else {}
     )
-    remedy, *more = fix.write(row, fields, facts)
     shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
-    return (
-        Cause(
-            label=row.id,
-            title=row.title,
-            family=row.family,
-            confidence=LIKELY,
-            line=ending.lines[0].number,
-            evidence=tuple(shown),
-            explanation=f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}",
-            fix=remedy,
-            more=tuple(more),
-        ),
-    )
+    found = _of_row(row, LIKELY, ending.lines[0].number, tuple(shown), fix.write(row, fields, facts))
+    told = f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}"
+    return (msgspec.structs.replace(found, explanation=told),)
 
 
 def _clean(entity: Entity) -> Entity:
     return msgspec.structs.replace(entity, value=redact(clean(entity.value), names=())[:_SHOWN])
-
-
-def _plain_cause(row: signatures.CauseRow, event: Event) -> Cause:
-    return Cause(
-        label=row.id,
-        title=row.title,
-        family=row.family,
-        confidence=VERY_LIKELY,
-        line=event.number,
-        evidence=(_evidence(event),),
-        explanation=row.explanation,
-        fix=Fix(text=""),
-    )
 
 
 def _file_name(path: str) -> str:
