@@ -169,15 +169,11 @@ def import_names(folder: Path, modules: Sequence[Module]) -> list[str]:
         top = parts[0]
         if len(parts) > 1 and (folder / top / "__init__.py").is_file():
             names[top] = None
-        elif _is_python_module(module):
+        elif module.python is not None or module.file.endswith(".pyd"):
             names[".".join([*parts[:-1], parts[-1].partition(".")[0]])] = None
     if not names:
         names = {path.name: None for path in sorted(folder.iterdir()) if (path / "__init__.py").is_file()}
     return [name for name in names if all(part.isidentifier() for part in name.split("."))][:_MOST]
-
-
-def _is_python_module(module: Module) -> bool:
-    return module.python is not None or module.file.endswith(".pyd")
 
 
 class ServedCards(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rekindle.review.document import LISTS, Dialect, Document
+from collections.abc import Callable
+
+from rekindle.review.document import Dialect, Document
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.trace import Trace
 
@@ -32,44 +34,31 @@ def trace_of(document: Document) -> Trace:
 
 
 def _read(trace: Trace, dialect: Dialect, text: str) -> None:
-    if dialect is Dialect.BATCH:
-        from rekindle.review.readers.batch import read_batch
+    from rekindle.review.readers import (
+        batch,
+        compose,
+        dockerfile,
+        lists,
+        makefile,
+        notes,
+        powershell,
+        shell,
+        workflow,
+    )
 
-        read_batch(trace, text)
-    elif dialect is Dialect.POWERSHELL:
-        from rekindle.review.readers.powershell import read_powershell
-
-        read_powershell(trace, text)
-    elif dialect is Dialect.SHELL:
-        from rekindle.review.readers.shell import read_shell
-
-        read_shell(trace, text)
-    elif dialect is Dialect.DOCKERFILE:
-        from rekindle.review.readers.dockerfile import read_dockerfile
-
-        read_dockerfile(trace, text)
-    elif dialect is Dialect.NOTES:
-        from rekindle.review.readers.notes import read_notes
-
-        read_notes(trace, text)
-    elif dialect is Dialect.MAKEFILE:
-        from rekindle.review.readers.makefile import read_makefile
-
-        read_makefile(trace, text)
-    elif dialect is Dialect.COMPOSE:
-        from rekindle.review.readers.compose import read_compose
-
-        read_compose(trace, text)
-    elif dialect in LISTS:
-        from rekindle.review.readers import lists
-
-        {
-            Dialect.REQUIREMENTS: lists.read_requirements,
-            Dialect.ENVIRONMENT: lists.read_conda_environment,
-            Dialect.RECIPE: lists.read_recipe,
-            Dialect.PROJECT: lists.read_project,
-        }[dialect](trace, text)
-    else:
-        from rekindle.review.readers.workflow import read_workflow
-
-        read_workflow(trace, text, gitlab=dialect is Dialect.GITLAB)
+    readers: dict[Dialect, Callable[[Trace, str], object]] = {
+        Dialect.BATCH: batch.read_batch,
+        Dialect.POWERSHELL: powershell.read_powershell,
+        Dialect.SHELL: shell.read_shell,
+        Dialect.DOCKERFILE: dockerfile.read_dockerfile,
+        Dialect.NOTES: notes.read_notes,
+        Dialect.MAKEFILE: makefile.read_makefile,
+        Dialect.COMPOSE: compose.read_compose,
+        Dialect.REQUIREMENTS: lists.read_requirements,
+        Dialect.ENVIRONMENT: lists.read_conda_environment,
+        Dialect.RECIPE: lists.read_recipe,
+        Dialect.PROJECT: lists.read_project,
+        Dialect.WORKFLOW: workflow.read_github,
+        Dialect.GITLAB: workflow.read_gitlab,
+    }
+    readers[dialect](trace, text)

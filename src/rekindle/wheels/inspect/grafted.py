@@ -81,7 +81,7 @@ def _names(old: package.Wheel, made: package.Wheel) -> list[Finding]:
     halves = []
     for found in (old, made):
         read = {name: found.binary(name, symbols=True) for name in found.files if _is_library(name)}
-        halves.append({name.rpartition("/")[2]: _symbols(each) for name, each in read.items()})
+        halves.append({name.rpartition("/")[2]: each.symbols or Symbols() for name, each in read.items()})
     before, now = halves
     gone = {name: each for name, each in before.items() if is_gpu_half(name)}
     new = {name: each for name, each in now.items() if is_gpu_half(name)}
@@ -140,7 +140,3 @@ def _defined(many: Iterable[Symbols]) -> frozenset[str]:
 def _is_library(name: str) -> bool:
     last = name.rpartition("/")[2]
     return ".so" in last and (name.startswith("torch/") or "/_C" in name)
-
-
-def _symbols(found: Binary) -> Symbols:
-    return found.symbols or Symbols()

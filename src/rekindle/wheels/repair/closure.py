@@ -92,7 +92,10 @@ def complete(
             if supply.package and supply.package_version:
                 versions.setdefault(supply.package, supply.package_version)
             if supply.binary is None:
-                absent[item.library.lower()] = _unfetched(supply)
+                absent[item.library.lower()] = passed(
+                    "repair.dry-run",
+                    f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known only then",
+                )
                 continue
             files.append(msgspec.structs.replace(supply.binary, name=member))
     links = closure(files, requires=known.requires, torch=known.is_torch_package)
@@ -135,13 +138,6 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
         why=f"needed through: {' -> '.join(item.chain)}",
         fix=Fix(text=f"get it from: {where}", commands=(rekindle("repair", "WHEEL", "--from", "FOLDER"),)),
         source=owner.source if owner else None,
-    )
-
-
-def _unfetched(supply: Supply) -> Finding:
-    return passed(
-        "repair.dry-run",
-        f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known only then",
     )
 
 

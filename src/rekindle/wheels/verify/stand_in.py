@@ -88,7 +88,7 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
     with package.open_package(place) as opened:
         code = reading.own_code(opened)
         old = _old_target(code, request.gpu)
-        here = _newest(trial.cards_here()) if request.run else None
+        here = max((trial.cards_here()), key=lambda card: card.capability, default=None) if request.run else None
         lines, results = _lines(opened, code, old, here, request, wheel=wheel, home=home)
     plain, masked = results
     return StandIn(
@@ -361,10 +361,6 @@ def _old_target(code: OwnCode, gpu: str | None) -> Target:
     if not own:
         raise BadInput("it has no GPU code of its own", hint="`rekindle inspect` lists what is in it")
     return Target(min(own), ptx=True)
-
-
-def _newest(cards: tuple[CardHere, ...]) -> CardHere | None:
-    return max(cards, key=lambda card: card.capability, default=None)
 
 
 def _old_card(old: Target) -> str:
