@@ -11,7 +11,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import host_compilers, toolkits
-from rekindle.knowledge.logs.import_names import distribution, package_of
+from rekindle.knowledge.logs.extension_homes import distribution, package_of
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from rekindle.compat import driver_card
-from rekindle.core.command import Command, pip
+from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, steps, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.overcome import tried
@@ -20,8 +21,7 @@ from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.cuda import cudnn, host_compilers
 from rekindle.knowledge.gpu.names import vendors
-from rekindle.knowledge.logs.extension_homes import ExtensionHome, home
-from rekindle.knowledge.logs.import_names import distribution
+from rekindle.knowledge.logs.extension_homes import ExtensionHome, distribution, home
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep
 from rekindle.knowledge.torch.options import options
@@ -187,7 +187,7 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     command = _filled(step.command, values) if step.command else None
     if text is None or (step.command and command is None):
         return None
-    commands = (steps.read(command, step.os or facts.os),) if command else ()
+    commands = (command_of(command, step.os or facts.os),) if command else ()
     if step.plan:
         advised = advice.advise(facts, keep_torch=step.keep)
         if advised is None and not step.alone:
@@ -293,3 +293,56 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
             if row is not None and row.from_source:
                 more["from_source"] = known
     return more
+
+
+_NEEDS_A_SHELL = re.compile(r"&|\||;|\$\(|`|[0-9]?>[ /&]|\*|~")
+_IN_QUOTES = re.compile(r"""'[^']*'|"[^"$`%]*\"""")
+_SETTING = re.compile(r'set\s+(?:"([A-Za-z_]\w*)=([^"]*)"|([A-Za-z_]\w*)=(.*))\Z')
+_WINDOWS_WORD = re.compile(r'((?:"[^"]*"|[^\s"])+)')
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_UNIX_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_WINDOWS_NAME = re.compile(r"%([A-Za-z_]\w*)%")
+
+
+def command_of(text: str, system: str | None) -> Command:
+    """`system`: where it will be pasted, if that is known; a line that only one shell reads says it itself."""
+    verb = text.partition(" ")[0]
+    if verb == "set":
+        return _set_command(text)
+    if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
+        return Command.parse(text)
+    if system == "windows" or verb == "call" or "%" in text:
+        words = [_command_word(each.replace('"', ""), _WINDOWS_NAME) for each in _WINDOWS_WORD.findall(text)]
+        return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
+    try:
+        split = shlex.split(text)
+    except ValueError:
+        return Command.parse(text)
+    if verb == "unset":
+        return Command(environment=dict.fromkeys(split[1:]), system="linux")
+    given = split[1:] if verb == "export" else split
+    count = next((at for at, each in enumerate(given) if not _ASSIGNED.match(each)), len(given))
+    environment = dict(each.split("=", 1) for each in given[:count])
+    return Command(
+        *(_command_word(each, _UNIX_NAME) for each in given[count:]),
+        environment={name: _command_word(value, _UNIX_NAME) for name, value in environment.items()},
+        system="linux" if environment else system,
+    )
+
+
+def _set_command(text: str) -> Command:
+    found = [_SETTING.match(each.strip()) for each in text.split(" & ")]
+    if not all(found):
+        return Command.parse(text)
+    pairs = {each[1] or each[3]: each[2] if each[1] else each[4] for each in found if each}
+    environment = {name: _command_word(value, _WINDOWS_NAME) for name, value in pairs.items()}
+    return Command(environment=environment, system="windows", shell=Shell.CMD)
+
+
+def _command_word(text: str, variable: re.Pattern[str]) -> Word:
+    pieces: list[Piece] = []
+    end = 0
+    for match in variable.finditer(text):
+        pieces += [text[end : match.start()], ShellVariable(next(name for name in match.groups() if name))]
+        end = match.end()
+    return tuple(each for each in (*pieces, text[end:]) if each != "") if pieces else text

@@ -9,8 +9,15 @@ from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.extension_files import files
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
-from rekindle.knowledge.logs.import_names import distribution
+from rekindle.knowledge.logs.extension_homes import (
+    ExtensionHome,
+    distribution,
+    for_glibc,
+    home,
+    torch_names,
+    wheel_for,
+    wheels,
+)
 from rekindle.model.cuda_line import CudaLine
 
 _ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'

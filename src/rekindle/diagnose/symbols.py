@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rekindle.core.regex import re2
 from rekindle.diagnose.facts import present
 from rekindle.knowledge.cuda.library_packages import providers
-from rekindle.knowledge.logs.import_names import package_of
+from rekindle.knowledge.logs.extension_homes import package_of
 
 _UNRESOLVED = re2.compile(r"LNK20(?:01|19)\b|undefined reference|undefined symbol")
 # The first that fits decides. Libraries by the name that both linkers know them by.

@@ -276,7 +276,7 @@ def kind_of(relative: str) -> Any:
 def updatable() -> dict[str, Any]:
     from rekindle.knowledge.builds import compile_costs, sweeps
     from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
-    from rekindle.knowledge.gpu import driver_lists, gpus
+    from rekindle.knowledge.gpu import drivers, gpus
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
     from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
 
@@ -293,7 +293,7 @@ def updatable() -> dict[str, Any]:
         "cuda/toolkit_packages.json": library_packages.ToolkitPackages,
         "cuda/toolkits.json": toolkits.Toolkit,
         "gpu/chips.json": gpus.Chip,
-        "gpu/driver_lists.json": driver_lists.ListedCard,
+        "gpu/driver_lists.json": drivers.ListedCard,
         "gpu/gpus.json": gpus.Gpu,
         "torch/community_wheels.toml": CommunityWheel,
         "torch/companions.json": companions.Companion,

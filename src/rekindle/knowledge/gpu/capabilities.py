@@ -122,3 +122,36 @@ def advice(capability: Capability) -> CardAdvice | None:
     """None: a card that no PyTorch runs on, or one newer than the data."""
     rows = decided("advice", dict[str, tuple[CardAdvice, ...]])["advice"]
     return next((row for row in rows if row.first <= capability <= row.last), None)
+
+
+_WARP = 32
+# Registers are given out per warp, 256 at a time, from compute capability 3.0 on.
+_REGISTER_UNIT = 256
+
+
+class LaunchLimits(Row, frozen=True, kw_only=True):
+    """`card` is a real card of that capability with its number of multiprocessors; sizes are in bytes."""
+
+    capability: Capability
+    card: str
+    multiprocessors: int
+    threads_per_block: int
+    registers_per_thread: int
+    registers_per_block: int
+    registers_per_multiprocessor: int
+    shared_per_block: int
+    shared_per_multiprocessor: int
+
+    def largest_block(self, registers: int) -> int:
+        """How many threads a block of a kernel with that many registers per thread may have."""
+        per_warp = -(-registers * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+        warps = self.registers_per_block // per_warp if per_warp else self.threads_per_block // _WARP
+        return min(self.threads_per_block, warps * _WARP)
+
+
+_launch_limits = rows("launch_limits.toml", "limits", LaunchLimits)
+
+
+def launch_limits(capability: Capability) -> LaunchLimits | None:
+    """None: a capability that the table does not have."""
+    return next((row for row in _launch_limits() if row.capability == capability), None)

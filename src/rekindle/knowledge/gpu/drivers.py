@@ -1,9 +1,9 @@
-"""Driver branches: which one a driver belongs to, and how a system installs one."""
+"""Driver branches: which one a driver belongs to, how a system installs one, and from which on a card is listed."""
 
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.tables import Row, cached, observed, rows
 
 
 class _Branches(Row, frozen=True, kw_only=True):
@@ -58,3 +58,22 @@ def packages(branch: int, system: str, distribution: str | None = None) -> tuple
     """How to install a branch: on one distribution, or on each that is known."""
     fitting = (row for row in _packages() if row.branch == branch and row.system == system)
     return tuple(row for row in fitting if distribution in (None, row.distribution))
+
+
+class ListedCard(Row, frozen=True, kw_only=True):
+    """A device that the oldest list lacks, and the first driver for Linux whose list has it."""
+
+    pci_id: str
+    name: str
+    driver: Version
+
+
+def listed_from(pci_id: str | None) -> ListedCard | None:
+    """`10de:2d04` or `2d04`. None: the card is older than the lists, or newer than the data."""
+    return _cards().get((pci_id or "").lower().removeprefix("10de:"))
+
+
+@cached
+def _cards() -> dict[str, ListedCard]:
+    rows = observed("driver_lists", dict[str, tuple[ListedCard, ...]])["cards"]
+    return {row.pci_id: row for row in rows}

@@ -15,7 +15,6 @@ from rekindle.core.untrusted import Sha256
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.formats.binary import Binary
 from rekindle.formats.elf import Symbols
 from rekindle.wheels.repair.rewrite import info_folder
 

@@ -92,10 +92,8 @@ def complete(
             if supply.package and supply.package_version:
                 versions.setdefault(supply.package, supply.package_version)
             if supply.binary is None:
-                absent[item.library.lower()] = passed(
-                    "repair.dry-run",
-                    f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known only then",
-                )
+                text = f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known then"
+                absent[item.library.lower()] = passed("repair.dry-run", text)
                 continue
             files.append(msgspec.structs.replace(supply.binary, name=member))
     links = closure(files, requires=known.requires, torch=known.is_torch_package)

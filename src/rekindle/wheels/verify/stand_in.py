@@ -28,7 +28,6 @@ from rekindle.formats.access import File
 from rekindle.formats.fatbin import sorted_out
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu import launch_limits as limit_table
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
@@ -202,7 +201,7 @@ def _run(
     plain = runs.run(setup, runs.variables(setup))
     lines[0] = _control(control, without, plain)
     lines.append(_result("operators" if setup.torch else "trial", plain, old))
-    limits = limit_table.limits(old.capability)
+    limits = capabilities.launch_limits(old.capability)
     if limits is None:
         text = f"no card of compute capability {old.capability} is in the tables to be imitated"
         return [*lines, unverified("host-branches", text)], (plain, None)
@@ -323,7 +322,7 @@ def _nvrtc_line(plain: RunResult, masked: RunResult | None, old: Target) -> Find
 
 def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest) -> list[Finding]:
     kernels, unreadable = reading.readable(opened, code, old)
-    limits = limit_table.limits(old.capability)
+    limits = capabilities.launch_limits(old.capability)
     branch = _last_branch(old.capability)
     exported = _exported(request.old_driver) if request.old_driver else None
     found = (
@@ -364,7 +363,7 @@ def _old_target(code: OwnCode, gpu: str | None) -> Target:
 
 
 def _old_card(old: Target) -> str:
-    limits = limit_table.limits(old.capability)
+    limits = capabilities.launch_limits(old.capability)
     return limits.card if limits else old.capability.sm
 
 

@@ -14,7 +14,7 @@ from rekindle.core.paths import system
 from rekindle.core.processes import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
-from rekindle.knowledge.gpu.launch_limits import LaunchLimits
+from rekindle.knowledge.gpu.capabilities import LaunchLimits
 from rekindle.wheels.verify.operators import Operators, Trip, compare
 from rekindle.wheels.verify.trial import driver_cache
 
