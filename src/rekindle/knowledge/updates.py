@@ -123,8 +123,7 @@ def _unzipped(source: Path) -> dict[str, bytes]:
                 raise BadInput(f"`{source}` is packed as no bundle of tables is", hint="download it again")
             return {member.filename: archive.read(member) for member in members if not member.is_dir()}
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
-        message = f"`{source}` is not a whole zip: {error}"
-        raise BadInput(message, hint="download it again") from error
+        raise BadInput(f"`{source}` is not a whole zip: {error}", hint="download it again") from error
 
 
 def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
@@ -134,8 +133,7 @@ def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
             raise UsageError(message, hint="pass `--sha256` with the published hash, or put it beside as `.sha256`")
         return
     if not re.fullmatch(r"[0-9a-fA-F]{64}", wanted):
-        message = f"`{wanted[:80]}` is not a SHA-256"
-        raise UsageError(message, hint="it has 64 hexadecimal digits")
+        raise UsageError(f"`{wanted[:80]}` is not a SHA-256", hint="it has 64 hexadecimal digits")
     found = sha256_of(path)
     if found != wanted.lower():
         message = f"`{path}` has another hash than expected: {found}"
@@ -177,8 +175,7 @@ def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Pat
         raise BadInput(message, hint="download it again")
     for name, wanted in bundle.tables.items():
         if name not in content:
-            message = f"`{source}` lacks `{name}`"
-            raise BadInput(message, hint="it is incomplete; download it again")
+            raise BadInput(f"`{source}` lacks `{name}`", hint="it is incomplete; download it again")
         if hashlib.sha256(content[name]).hexdigest() != wanted.lower():
             message = f"`{name}` of `{source}` was changed: its hash does not agree"
             raise BadInput(message, hint="do not use it; download it again from a place you trust")

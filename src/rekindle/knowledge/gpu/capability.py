@@ -46,8 +46,7 @@ class Capability:
         digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").removeprefix("sm")
         if digits.isascii() and digits.isdigit() and 2 <= len(digits) <= 3:
             return cls(int(digits[:-1]), int(digits[-1]))
-        message = f"`{text[:40]}` is not a compute capability"
-        raise ValueError(message)
+        raise ValueError(f"`{text[:40]}` is not a compute capability")
 
     @property
     def sm(self) -> str:
@@ -87,8 +86,7 @@ class Target:
     def parse(cls, text: str) -> Target:
         match = _TARGET.match(text.strip())
         if not match:
-            message = f"`{text[:40]}` is not a target like sm_35 or compute_86"
-            raise ValueError(message)
+            raise ValueError(f"`{text[:40]}` is not a target like sm_35 or compute_86")
         return cls(Capability(int(match[2]), int(match[3])), ptx=match[1] == "compute", suffix=match[4])
 
     def _key(self) -> tuple[Capability, bool, str]:

@@ -465,8 +465,7 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
     found = tuple(gpu for gpu in gpus() if gpu.capability == capability)
     if not found:
         known = ", ".join(str(c) for c in sorted({gpu.capability for gpu in gpus()}))
-        message = f"no GPU of compute capability {capability} is in Rekindle's data"
-        raise UnknownName(message, hint=f"it has {known}")
+        raise UnknownName(f"no GPU of compute capability {capability} is in Rekindle's data", hint=f"it has {known}")
     return found
 
 

@@ -96,8 +96,7 @@ def torch_release(version: str) -> TorchRelease:
     try:
         wanted = Version(plain)
     except ValueError:
-        message = f"`{version[:40]}` is not a PyTorch version"
-        raise UnknownName(message, hint="write it like `2.7.1`") from None
+        raise UnknownName(f"`{version[:40]}` is not a PyTorch version", hint="write it like `2.7.1`") from None
     row = next((row for row in torch_releases() if Version(row.minor) == wanted.major_minor), None)
     newest = torch_releases()[-1]
     if row is None:
@@ -110,8 +109,7 @@ def torch_release(version: str) -> TorchRelease:
         hint = "`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card; none has code for 8.0 or newer"
         raise UnknownName(message, hint=f"{hint} but those with CUDA 11")
     if len(wanted.parts) > 2 and plain not in row.patches:
-        message = f"there is no PyTorch {plain}"
-        raise UnknownName(message, hint=f"{row.minor} has " + ", ".join(row.patches))
+        raise UnknownName(f"there is no PyTorch {plain}", hint=f"{row.minor} has " + ", ".join(row.patches))
     return row
 
 
