@@ -16,7 +16,7 @@ from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Force
 from rekindle.build.run.journal import Journal, Remedy
 from rekindle.core.version import Version
-from rekindle.diagnose import steps
+from rekindle.diagnose import fix
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.logs import mechanical, signatures
@@ -116,7 +116,7 @@ def test_a_fault_in_the_source_is_nobodys_to_fix() -> None:
     ],
 )
 def test_variables_are_read_off_a_fix_and_shell_is_not(command: str, variables: dict[str, str]) -> None:
-    assert fixes.assignments([steps.read(command, None)]) == variables
+    assert fixes.assignments([fix.command_of(command, None)]) == variables
 
 
 def test_what_was_fixed_stays_in_force_but_for_the_jobs(tmp_path: Path) -> None:

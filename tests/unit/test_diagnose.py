@@ -8,7 +8,7 @@ import pytest
 
 from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.diagnose.follow import follow
+from rekindle.diagnose.source import follow
 from rekindle.diagnose.text import bare
 from support.command import rekindle_command
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.core.errors import NotWritable, UsageError
-from rekindle.formats import zip_layout, zip_writer
+from rekindle.formats import zip_directory, zip_writer
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.wheels.repair import repair, rewrite
@@ -165,11 +165,11 @@ def test_pack_names_the_wheel_by_its_metadata(tmp_path: Path) -> None:
 def test_sizes_beyond_four_gigabytes_are_written_as_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is lowered so that every member is beyond it; another reader, `zipfile`, must still understand."""
     wheel = small_wheels.make(tmp_path / "in")
-    lowered = types.SimpleNamespace(**vars(zip_layout))
+    lowered = types.SimpleNamespace(**vars(zip_directory))
     lowered.WIDE = 100
     # Numbers that do not fit are written as 0xFFFFFFFF; with the lowered limit they are written as the limit.
     lowered.LOCAL, lowered.ENTRY, lowered.END = (
-        _Wide(real, 100) for real in (zip_layout.LOCAL, zip_layout.ENTRY, zip_layout.END)
+        _Wide(real, 100) for real in (zip_directory.LOCAL, zip_directory.ENTRY, zip_directory.END)
     )
     with File(wheel) as file:
         archive = Archive(file)

@@ -10,8 +10,7 @@ from rekindle.knowledge.gpu.gpus import capabilities_of
 from rekindle.review.asked import Asked, told
 from rekindle.review.document import load, read
 from rekindle.review.packages import install_of, parts_of
-from rekindle.review.reading import trace_of
-from rekindle.review.review import Reviewed, review_script
+from rekindle.review.review import Reviewed, review_script, trace_of
 from support.command import rekindle_command
 
 CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090"}

@@ -9,8 +9,7 @@ import pytest
 from rekindle.review.asked import told
 from rekindle.review.document import load, read
 from rekindle.review.environment import environments_of
-from rekindle.review.reading import trace_of
-from rekindle.review.review import Reviewed, review_script
+from rekindle.review.review import Reviewed, review_script, trace_of
 from rekindle.review.subject import Subject
 
 WHL = "https://download.pytorch.org/whl"

@@ -36,7 +36,7 @@ def test_a_value_that_doubles_thirty_times(name: str, first: str, line: str) -> 
     assert len(text) < 1500
     answer = answered(text, name, 5)
     assert [item.why for item in answer.not_understood] == ["too long once its variables are filled in"]
-    from rekindle.review.reading import trace_of
+    from rekindle.review.review import trace_of
 
     assert max(len(item.value) for item in trace_of(read(text, name=name)).assignments) <= LONGEST_VALUE
 

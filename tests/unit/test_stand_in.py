@@ -16,8 +16,8 @@ from rekindle.core.findings import State
 from rekindle.formats import cubin, fatbin, gpu_payload
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.package import open_package
+from rekindle.knowledge.gpu.capabilities import launch_limits as limits
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.gpu.launch_limits import limits
 from rekindle.wheels.verify import operators, stand_in, stand_in_reading, stand_in_run, trial
 from rekindle.wheels.verify.operators import OperatorResult, Trip
 from rekindle.wheels.verify.stand_in import StandInRequest

@@ -20,8 +20,7 @@ def choose(named: str | None, source: Path) -> Backend:
     """By name, or by what lies in the source."""
     name = named or _detected(source)
     if name not in KINDS:
-        message = f"unknown build backend `{name}`"
-        raise BadInput(message, hint=f"use one of {', '.join(KINDS)}")
+        raise BadInput(f"unknown build backend `{name}`", hint=f"use one of {', '.join(KINDS)}")
     return KINDS[name]
 
 

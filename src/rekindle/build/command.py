@@ -92,8 +92,7 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
         raise type(error)(error.message, hint="without `--dry-run` they are installed first") from error
     choices = _choices(command, resolved, seen)
     if command.machine is not None and not command.dry_run:
-        message = "cannot build from a snapshot"
-        raise UsageError(message, hint="add `--dry-run` to see what would be done there")
+        raise UsageError("cannot build from a snapshot", hint="add `--dry-run` to see what would be done there")
     bundle = Path(choices.bundle) if choices.bundle else None
     # A source that is named is here, also where the machine is a recorded one.
     pinned = locked.check(resolved, bundle) if command.machine is None or command.source is not None else ()
@@ -201,8 +200,7 @@ def wheel_in(given: Path) -> Path:
         return given.resolve()
     found = sorted(given.glob("torch-*.whl"))
     if len(found) != 1:
-        message = f"`{given}` has {len(found)} wheels of torch, not one"
-        raise BadInput(message, hint="name the official wheel itself")
+        raise BadInput(f"`{given}` has {len(found)} wheels of torch, not one", hint="name the official wheel itself")
     return found[0].resolve()
 
 

@@ -98,7 +98,7 @@ def _print(answer: Diagnosis | Diagnoses, as_json: bool, as_markdown: bool, ever
 
 def _follow(where: str, known: Facts, idle: float) -> Diagnosis:
     """Report on stderr while the log grows; the last answer is the answer."""
-    from rekindle.diagnose.follow import follow
+    from rekindle.diagnose.source import follow
 
     last: Diagnosis | None = None
     for last in follow(Path(where), known=known, idle=idle):

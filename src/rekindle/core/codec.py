@@ -118,14 +118,12 @@ def _spell(value: Any) -> Any:
         return str(value)
     if isinstance(value, Enum):
         return value.value
-    message = f"cannot write a {type(value).__name__} as JSON"
-    raise TypeError(message)
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
 
 
 def _unspell(kind: Any, value: Any) -> Any:
     if not isinstance(value, str):
-        message = f"expected a string, got {type(value).__name__}"
-        raise ValueError(message)
+        raise ValueError(f"expected a string, got {type(value).__name__}")
     if kind is Path:
         return Path(value)
     return _parsed(kind, value)

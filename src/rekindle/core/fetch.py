@@ -73,8 +73,7 @@ def download(
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"cannot write to `{to.parent}`: {error.strerror}"
-        raise NotWritable(message, hint="choose another place") from error
+        raise NotWritable(f"cannot write to `{to.parent}`: {error.strerror}", hint="choose another place") from error
     problem = ""
     for attempt in range(_TRIES):
         if attempt:
@@ -118,8 +117,7 @@ def fetch_small(url: str, *, most: int, pool: PoolManager | None = None) -> byte
     """All of `url`, which must be at most so many bytes and come in reasonable time."""
     status, _, data = _answer(url, most, None, pool)
     if status != 200:
-        message = f"`{url}` answered {status}"
-        raise FetchFailed(message, hint="check the address")
+        raise FetchFailed(f"`{url}` answered {status}", hint="check the address")
     return data
 
 
@@ -182,8 +180,7 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
 
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        message = f"`{url}` is not an http or https address"
-        raise BadInput(message, hint="give a full address, or the path of a file")
+        raise BadInput(f"`{url}` is not an http or https address", hint="give a full address, or the path of a file")
     options: dict[str, Any] = {
         "ssl_context": _certificates(os.environ if environ is None else environ),
         # A server may ask to wait before the next try: for a year, if it likes.
@@ -280,17 +277,14 @@ def _receive(
     try:
         if have and answer.status == 416:
             part.unlink()
-            message = "the partial file did not fit; starting anew"
-            raise OSError(message)
+            raise OSError("the partial file did not fit; starting anew")
         if answer.status not in (200, 206):
-            message = f"`{url}` answered {answer.status}"
-            raise FetchFailed(message, hint="check the address")
+            raise FetchFailed(f"`{url}` answered {answer.status}", hint="check the address")
         _store(answer, part, have if answer.status == 206 else 0, most, progress)
     except _TooMuch as error:
         part.unlink(missing_ok=True)
         answer.close()
-        message = f"`{url}` is larger than {most:,} bytes"
-        raise FetchFailed(message, hint="is this the right address?") from error
+        raise FetchFailed(f"`{url}` is larger than {most:,} bytes", hint="is this the right address?") from error
     except BaseException:
         # What was not read to its end cannot be used again: its socket is closed now, not by the garbage collector.
         answer.close()
@@ -323,8 +317,7 @@ def _store(
         stream.flush()
         os.fsync(stream.fileno())
     if total is not None and have != total:
-        message = f"the connection broke after {have} of {total} bytes"
-        raise OSError(message)
+        raise OSError(f"the connection broke after {have} of {total} bytes")
 
 
 def _reason(error: Exception, url: str) -> str:

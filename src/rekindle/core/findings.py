@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import partial
 
 import msgspec
 
@@ -44,6 +45,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     fix: Fix | None = None
     source: str | None = None
+
+
+def finding(
+    state: State, id: str, found: str, *, why: str = "", fix: Fix | str | None = None, source: str | None = None
+) -> Finding:
+    told = Fix(text=fix) if isinstance(fix, str) else fix
+    return Finding(id=id, state=state, found=found, why=why, fix=told, source=source)
+
+
+passed, warned = partial(finding, State.PASS), partial(finding, State.WARN)
+unverified, failed = partial(finding, State.UNVERIFIED), partial(finding, State.FAIL)
 
 
 def worst(findings: Iterable[Finding]) -> State:

@@ -87,8 +87,7 @@ if sys.platform == "win32":
             handle = int(process._handle)  # type: ignore[attr-defined]
             job.add(handle)
             if _ntdll.NtResumeProcess(handle) < 0:
-                message = "the program could not be woken after it was put into its job"
-                raise OSError(message)
+                raise OSError("the program could not be woken after it was put into its job")
         except BaseException:
             process.kill()
             process.wait(timeout=10)

@@ -164,8 +164,7 @@ def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
         return subprocess.list2cmdline([program, *words[1:]])
     for word in words[1:]:
         if _BATCH_DANGER & set(word):
-            message = f"`{word}` cannot be handed to the batch file `{program}` unharmed"
-            raise ValueError(message)
+            raise ValueError(f"`{word}` cannot be handed to the batch file `{program}` unharmed")
     quoted = " ".join(f'"{word}"' for word in (program, *words[1:]))
     shell = ntpath.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "cmd.exe")
     return f'{shell} /d /v:off /s /c "{quoted}"'

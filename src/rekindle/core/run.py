@@ -96,8 +96,7 @@ def checked(result: Result, *, doing: str, hint: str | None = None) -> Result:
         message = f"cannot {doing}: `{name}` could not be started ({result.err.strip() or 'not found'})"
         raise MissingTool(message, hint=hint or f"install `{name}` or put it on PATH")
     if result.timed_out:
-        message = f"cannot {doing}: `{name}` timed out after {result.seconds:.0f} s"
-        raise StepFailed(message, hint=hint)
+        raise StepFailed(f"cannot {doing}: `{name}` timed out after {result.seconds:.0f} s", hint=hint)
     tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-8:])
     message = f"cannot {doing}: `{name}` exited with code {result.code}" + (f"\n{tail}" if tail else "")
     raise StepFailed(message, hint=hint)

@@ -21,8 +21,7 @@ class Version:
 
     def __init__(self, text: str) -> None:
         if not _NUMBERS.match(text):
-            msg = f"`{text[:40]}` is not a version number"
-            raise ValueError(msg)
+            raise ValueError(f"`{text[:40]}` is not a version number")
         self.text = text
         self.parts = tuple(int(part) for part in text.split("."))
         self._short: Version | None = None
@@ -82,8 +81,7 @@ def typed(text: str, what: str, example: str) -> Version:
     try:
         return Version(text.strip().lower().removeprefix("v"))
     except ValueError:
-        message = f"`{text[:40]}` is not a version number"
-        raise UsageError(message, hint=f"write {what} like `{example}`") from None
+        raise UsageError(f"`{text[:40]}` is not a version number", hint=f"write {what} like `{example}`") from None
 
 
 class Range:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import architecture_lists
@@ -35,18 +35,19 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     capability = asked(text)
     if capability is None or "arch_dotted" in fields:
         return {}
-    found: dict[str, str] = named
-    first = _first_for(capability)
-    if first is not None:
-        found["arch_first"] = str(first)
     here = toolkit(facts.cuda) if facts.cuda else None
-    if here is not None and here.has_target(capability):
+    triton = architecture_lists.first_triton(capability)
+    found = present(
+        arch_first=_first_for(capability),
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
-        found["knowing_cuda"] = str(here.version)
-    if capability in facts.gpus:
-        found["own_arch"] = capability.sm
-    found |= _triton(capability) | _runs_as(capability, here)
-    return found | {"arch_flag": f"compute_{capability.major}{capability.minor}"} | _direction(capability, here)
+        knowing_cuda=here.version if here is not None and here.has_target(capability) else None,
+        own_arch=capability.sm if capability in facts.gpus else None,
+        triton_first=triton and triton.triton,
+        triton_torch=triton and triton.torch,
+        runs_as=_runs_as(capability, here),
+        arch_flag=f"compute_{capability.major}{capability.minor}",
+    )
+    return named | found | _direction(capability, here)
 
 
 def _numbers_of(name: str) -> dict[str, str]:
@@ -59,7 +60,7 @@ def _numbers_of(name: str) -> dict[str, str]:
 _JETSON = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), Capability(8, 7), Capability(10, 1)})
 
 
-def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
+def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> Capability | None:
     """An older number of the same generation, whose code runs on the card too: 8.6 for 8.9."""
     known = [target.capability for row in ([here] if here else toolkits.toolkits()) for target in row.plain]
     older = [each for each in known if each.major == capability.major and each.minor < capability.minor]
@@ -68,12 +69,7 @@ def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> dict[str,
     fitting = [
         each for each in older if each not in _JETSON and (here or first is None or (_first_for(each) or first) < first)
     ]
-    return {"runs_as": str(max(fitting))} if fitting else {}
-
-
-def _triton(capability: Capability) -> dict[str, str]:
-    row = architecture_lists.first_triton(capability)
-    return {"triton_first": row.triton, "triton_torch": row.torch} if row else {}
+    return max(fitting, default=None)
 
 
 def _direction(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
@@ -87,11 +83,8 @@ def _direction(capability: Capability, here: toolkits.Toolkit | None) -> dict[st
 
 def _first_for(capability: Capability) -> Version | None:
     """The first CUDA that compiles for it; the tables of toolkits begin later than the older cards."""
-    early = toolkits.early_target(capability)
-    if early is not None:
-        return early
     first = toolkits.first_toolkit_for(capability)
-    return first.version if first is not None else None
+    return toolkits.early_target(capability) or (first.version if first else None)
 
 
 def _of_card(facts: Facts) -> dict[str, str]:
@@ -102,7 +95,7 @@ def _of_card(facts: Facts) -> dict[str, str]:
     first, last = _first_for(card), toolkits.last_toolkit_for(card)
     if last is not None and not toolkits.still_supported(card):
         return {"card_last": str(last.version)}
-    return {"card_first": str(first)} if first is not None else {}
+    return present(card_first=first)
 
 
 def _of_torch(text: str, facts: Facts) -> dict[str, str]:
@@ -120,7 +113,7 @@ def _of_torch(text: str, facts: Facts) -> dict[str, str]:
     ]
     first = architecture_lists.first_taking(str(capability))
     found = {"torch_arch": str(capability), "torch_first": first} if first else {"never_arch": str(capability)}
-    return found | ({"torch_takes": str(max(older))} if older else {})
+    return found | present(torch_takes=max(older, default=None))
 
 
 def toolkit(version: str) -> toolkits.Toolkit | None:

@@ -9,9 +9,9 @@ from rekindle.compat.host_compiler import takes_gcc, toolset_range
 from rekindle.compat.judgement import Fits
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import host_compilers, toolkits
-from rekindle.knowledge.logs.import_names import distribution, package_of
+from rekindle.knowledge.logs.extension_homes import distribution, package_of
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine
 
@@ -40,23 +40,21 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     here = fields.get("gcc_here") or (_FIRST_WITH_FLOATS if "float_types" in fields else "")
     found = fitting | _gcc(here, fitting.get("fits_gcc"), facts)
     found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""), facts)
-    if "std_int" in fields:
-        found |= {"std_name": fields["std_int"], "std_header": "cstdint"}
-    if facts.cuda in _EARLY_TOOLSETS:
-        found["early_toolset"] = _EARLY_TOOLSETS[facts.cuda]
-    bundled = package_of(fields.get("bundled", ""), kind="bundled")
-    if bundled:
-        found["bundled_package"] = bundled
-    if fields.get("old_name") in TORCH_RENAMES:
-        found["new_torch_name"] = TORCH_RENAMES[fields["old_name"]]
-    found |= _ptx(fields.get("ptx_given", ""))
-    if fields.get("generator_year") in _GENERATORS:
-        found["generator_cmake"] = _GENERATORS[fields["generator_year"]]
-    found |= _since(fields.get("new_name", ""))
-    if fields.get("nvidia_library") in _NVIDIA_PARTS:
-        found["nvidia_part"] = _NVIDIA_PARTS[fields["nvidia_library"]]
-    found |= _toolsets(fields, facts) | _tool(fields.get("program", ""))
-    return found | _built_with(facts) | _wanted(fields, facts)
+    line = CudaLine.parse(facts.variant)
+    found |= present(
+        std_name=fields.get("std_int"),
+        std_header="cstdint" if "std_int" in fields else None,
+        early_toolset=_EARLY_TOOLSETS.get(facts.cuda or ""),
+        bundled_package=package_of(fields.get("bundled", ""), kind="bundled"),
+        new_torch_name=TORCH_RENAMES.get(fields.get("old_name", "")),
+        ptx_cuda=_ptx(fields.get("ptx_given", "")),
+        generator_cmake=_GENERATORS.get(fields.get("generator_year", "")),
+        name_cuda=_since(fields.get("new_name", "")),
+        nvidia_part=_NVIDIA_PARTS.get(fields.get("nvidia_library", "")),
+        torch_cuda_line=line and line.cuda,
+        wanted_package=_wanted(fields, facts),
+    )
+    return found | _toolsets(fields, facts) | _tool(fields.get("program", ""))
 
 
 def fits(facts: Facts) -> str | None:
@@ -79,12 +77,11 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         older = [
             row.toolset for row in host_compilers.toolsets() if row.toolset < Version(misread) and row.toolset <= limit
         ]
-        found |= {"older_toolset": str(max(older))} if older else {}
+        found |= present(older_toolset=max(older, default=None))
     demand = fields.get("needs", "")
     if re.fullmatch(r"\d+\.\d+", demand):
         before = [span[1] for version, span in ranges if span and version < Version(demand)]
-        if before:
-            found["stl_toolset"] = str(max(before))
+        found |= present(stl_toolset=max(before, default=None))
     return found
 
 
@@ -105,11 +102,10 @@ TORCH_RENAMES = {
 _GENERATORS = {"2017": "3.7.1", "2019": "3.14", "2022": "3.21", "2026": "4.2"}
 
 
-def _ptx(given: str) -> dict[str, str]:
+def _ptx(given: str) -> Version | None:
     """The first CUDA that writes this version of PTX."""
-    having = (row for row in toolkits.toolkits() if row.ptx_isa is not None and given)
-    first = next((row for row in having if row.ptx_isa is not None and row.ptx_isa >= Version(given)), None)
-    return {"ptx_cuda": str(first.version)} if first else {}
+    having = ((row.version, row.ptx_isa) for row in toolkits.toolkits() if given)
+    return next((version for version, isa in having if isa is not None and isa >= Version(given)), None)
 
 
 # Folders of NVIDIA's packages in site-packages, by the library.
@@ -133,9 +129,8 @@ _CAME_WITH = (
 )
 
 
-def _since(name: str) -> dict[str, str]:
-    found = next((version for pattern, version in _CAME_WITH if name and re.search(pattern, name)), None)
-    return {"name_cuda": found} if found else {}
+def _since(name: str) -> str | None:
+    return next((version for pattern, version in _CAME_WITH if name and re.search(pattern, name)), None)
 
 
 def _tool(program: str) -> dict[str, str]:
@@ -144,22 +139,13 @@ def _tool(program: str) -> dict[str, str]:
     plain = re.sub(r"^[\w]+-(?:conda-)?linux-gnu-|-[\d.]+$|\.exe$", "", name)
     package, winget = package_of(plain, kind="tool"), package_of(plain, kind="winget")
     numbered = re.fullmatch(r"(?:gcc|g\+\+)-(\d+)", name)
-    found = {"tool_package": f"g++-{numbered[1]}" if numbered else package} if package else {}
-    return found | ({"tool_winget": winget} if winget else {})
+    return present(tool_package=package and (f"g++-{numbered[1]}" if numbered else package), tool_winget=winget)
 
 
-def _built_with(facts: Facts) -> dict[str, str]:
-    """`torch_cuda_line`: the CUDA of the torch that is installed."""
-    line = CudaLine.parse(facts.variant)
-    return {"torch_cuda_line": str(line.cuda)} if line else {}
-
-
-def _wanted(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+def _wanted(fields: Mapping[str, str], facts: Facts) -> str | None:
     """The package that is being built, by the name it is installed by."""
     asked = fields.get("asked_package") or facts.package
-    if not asked or asked in _NO_PACKAGES:
-        return {}
-    return {"wanted_package": distribution(asked) or asked}
+    return None if not asked or asked in _NO_PACKAGES else distribution(asked) or asked
 
 
 def _fitting(cuda: str) -> dict[str, str]:
@@ -168,13 +154,8 @@ def _fitting(cuda: str) -> dict[str, str]:
         version = Version(cuda)
     except ValueError:
         return {}
-    found: dict[str, str] = {}
     toolsets, limits = toolset_range(version), host_compilers.host_limits(version)
-    if toolsets:
-        found["fits_toolset"] = str(toolsets[1])
-    if limits and limits.gcc_max:
-        found["fits_gcc"] = str(limits.gcc_max)
-    return found
+    return present(fits_toolset=toolsets and toolsets[1], fits_gcc=limits and limits.gcc_max)
 
 
 def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:
@@ -188,7 +169,7 @@ def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:
         return found
     floor = max(Version(facts.cuda or "0"), Version(_MISREADS.get(here, "0")))
     taking = [version for version in _releases() if version > floor and isinstance(takes_gcc(version, major), Fits)]
-    return found | ({"gcc_cuda": str(taking[0])} if taking else {})
+    return found | present(gcc_cuda=next(iter(taking), None))
 
 
 def _releases() -> Sequence[Version]:
@@ -198,24 +179,17 @@ def _releases() -> Sequence[Version]:
 def _studio(facts: Facts) -> dict[str, str]:
     folder = facts.studio.replace("/", "\\") if facts.studio else None
     year = facts.studio_year or next(iter(_YEAR.findall(folder or "")), None)
-    found = {"studio": folder} if folder else {}
-    if year:
-        found["studio_year"] = year
-    if year in _CUSTOMIZATIONS:
-        found["customizations"] = _CUSTOMIZATIONS[year]
-    return found
+    return present(studio=folder, studio_year=year, customizations=_CUSTOMIZATIONS.get(year or ""))
 
 
 def _standard(fields: Mapping[str, str]) -> dict[str, str]:
     """A compiler that does not know `-std=c++17`: the first that does."""
     asked = fields.get("std_unknown") or fields.get("nvcc_std_unknown") or ""
     number = _PRELIMINARY.get(asked, asked)
-    found: dict[str, str] = {}
-    if "std_unknown" in fields and number in _GCC_WITH:
-        found["std_gcc"] = _GCC_WITH[number]
-    if "nvcc_std_unknown" in fields and number in _CUDA_WITH:
-        found["std_cuda"] = _CUDA_WITH[number]
-    return found
+    return present(
+        std_gcc="std_unknown" in fields and _GCC_WITH.get(number),
+        std_cuda="nvcc_std_unknown" in fields and _CUDA_WITH.get(number),
+    )
 
 
 def _torch_lines(toolkit: str, facts: Facts) -> dict[str, str]:
@@ -232,4 +206,4 @@ def _torch_lines(toolkit: str, facts: Facts) -> dict[str, str]:
         return {"found_lacks": min(facts.gpus).sm, "found_major": major}
     having = sorted(name for name in names if (line := CudaLine.parse(name)) and line.cuda.major == int(major))
     listed = ", ".join(f"`{name}`" for name in having)
-    return {"torch_lines": listed, "found_major": major} if having else {"found_major": major}
+    return present(torch_lines=listed, found_major=major)

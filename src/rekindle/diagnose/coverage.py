@@ -62,10 +62,6 @@ def _main(offer: offers.Offer, card: Capability) -> Coverage:
     return served(max(offer.code, key=lambda code: code.containers), card).coverage
 
 
-def last_cudnn(card: Capability) -> Version | None:
-    return cudnn.last_for(card)
-
-
 def never_in_cudnn(card: Capability) -> bool:
     """No cuDNN of the tables ever held its code."""
     newest = cudnn.releases()[-1].version

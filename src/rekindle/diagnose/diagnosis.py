@@ -18,20 +18,22 @@ from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound, RekindleError
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
-from rekindle.diagnose import fix, known_patches
-from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
+from rekindle.core.regex import re2
+from rekindle.diagnose import fix
+from rekindle.diagnose.answer import LIKELY, POSSIBLE, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.evidence import Judged, judged
 from rekindle.diagnose.expressions import LONGEST
 from rekindle.diagnose.facts import Entity, Facts, gather
-from rekindle.diagnose.match import matches
-from rekindle.diagnose.outcome import Ending, judge, next_steps
+from rekindle.diagnose.match import SPECIFIC, SignatureMatch, matches
+from rekindle.diagnose.outcome import Ending, complained, judge, next_steps
 from rekindle.diagnose.overcome import attempts, passed_tests, tried_again
-from rekindle.diagnose.rank import RankedCause, ranked
 from rekindle.diagnose.scan import BLOCK, KeptLines, scan, unwrapped
 from rekindle.diagnose.text import is_binary
 from rekindle.knowledge.cuda.libraries import is_test_library
 from rekindle.knowledge.logs import signatures
+from rekindle.knowledge.tables import cached
+from rekindle.knowledge.torch.patches import Patch, patches
 
 _SHOWN = 240
 _WRAPPERS = 12
@@ -150,27 +152,33 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     gone = _really_missing(fields["dll"]) if "dll" in fields else ()
     if gone:
         remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
+    shown = tuple(evidence[number] for number in sorted(evidence))
+    found = _of_row(row, entry.sure, entry.first.event.number, shown, (remedy, *more))
+    return msgspec.structs.replace(
+        found, job=entry.first.event.job, explained_by=entry.explained_by, links=row.links, also=rivals
+    )
+
+
+def _of_row(
+    row: signatures.CauseRow, sure: float, line: int, evidence: tuple[EvidenceLine, ...], fixes: Sequence[Fix]
+) -> Cause:
     return Cause(
-        label=entry.label,
+        label=row.id,
         title=row.title,
         family=row.family,
-        confidence=entry.sure,
-        line=entry.first.event.number,
-        evidence=tuple(evidence[number] for number in sorted(evidence)),
+        confidence=sure,
+        line=line,
+        evidence=evidence,
         explanation=row.explanation,
-        fix=remedy,
-        more=tuple(more),
-        job=entry.first.event.job,
-        explained_by=entry.explained_by,
-        links=row.links,
-        also=rivals,
+        fix=fixes[0],
+        more=tuple(fixes[1:]),
     )
 
 
 def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[Cause, ...]:
     """A fault of PyTorch's own source that the catalogue mends: said with the first cause, or as a cause of its own."""
     heard = [event for event in events if event.kind not in (LineKind.COMMAND, LineKind.PROGRESS, LineKind.SUCCESS)]
-    found = known_patches.shown(event.text for event in heard)
+    found = patches_shown(event.text for event in heard)
     if not found:
         return causes
     names = " and ".join(f"`{patch.id}`" for patch in found)
@@ -180,7 +188,7 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
         row = signatures.cause("source_code_error")
         assert row is not None
         first = next(event for event in heard if event.text)
-        causes = (_plain_cause(row, first),)
+        causes = (_of_row(row, VERY_LIKELY, first.number, (_evidence(first),), [Fix(text="")]),)
     remedy = causes[0].fix
     patch = Fix(text=text, commands=commands[:1])
     # Another project fails with the same message: what mends it everywhere comes first there.
@@ -201,38 +209,14 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     fields = {"said": ""} | (
         {"package": facts.unserved} if facts.unserved and row.id == "gpu_too_old_for_kernel" else {}
     )
-    remedy, *more = fix.write(row, fields, facts)
     shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
-    return (
-        Cause(
-            label=row.id,
-            title=row.title,
-            family=row.family,
-            confidence=LIKELY,
-            line=ending.lines[0].number,
-            evidence=tuple(shown),
-            explanation=f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}",
-            fix=remedy,
-            more=tuple(more),
-        ),
-    )
+    found = _of_row(row, LIKELY, ending.lines[0].number, tuple(shown), fix.write(row, fields, facts))
+    told = f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}"
+    return (msgspec.structs.replace(found, explanation=told),)
 
 
 def _clean(entity: Entity) -> Entity:
     return msgspec.structs.replace(entity, value=redact(clean(entity.value), names=())[:_SHOWN])
-
-
-def _plain_cause(row: signatures.CauseRow, event: Event) -> Cause:
-    return Cause(
-        label=row.id,
-        title=row.title,
-        family=row.family,
-        confidence=VERY_LIKELY,
-        line=event.number,
-        evidence=(_evidence(event),),
-        explanation=row.explanation,
-        fix=Fix(text=""),
-    )
 
 
 def _file_name(path: str) -> str:
@@ -298,3 +282,170 @@ def _really_missing(named: str) -> tuple[str, ...]:
     ]
     chosen = first or [item for item in closure.missing if item.how is LoadTime.IMPORT] or list(closure.missing)
     return tuple(f"{item.library}, wanted by {item.wanted_by[0]}" for item in chosen[:_MOST_MISSING] if item.wanted_by)
+
+
+# A heading or a mere report of a failure says nothing by itself.
+_HEADINGS = re.compile(r"^(?:CMake Error at |File |subprocess\.CalledProcessError)")
+_SHORTEST = 18
+_ERROR = re.compile(r"\berror\b")
+_PLACE = re.compile(r"([\w-]+\.(?:h|hpp|cpp|cc|cu|cuh))(?::\d+)*: error:")
+# Names that only source has: of capitals in the middle, or with underscores at an end.
+_SOURCE_NAME = re.compile(r"\b(?:[A-Z][a-z]+(?:[A-Z]+[a-z]*){2,}|__\w+|\w+_\b)")
+
+
+def patches_shown(texts: Iterable[str]) -> tuple[Patch, ...]:
+    """The patches of which every telling part of the symptom is in the log, or an error in that file on that name."""
+    lines = [_flat(text) for text in texts]
+    whole = " ".join(lines)
+    found = [patch for patch, pattern in _symptoms() if pattern.search(whole)]
+    errors = [line for line in lines if _ERROR.search(line)]
+    alike = [patch for patch, file, name in _places() if any(file in line and name in line for line in errors)]
+    return tuple({patch.id: patch for patch in (*found, *alike)}.values())
+
+
+@cached
+def _places() -> tuple[tuple[Patch, str, str], ...]:
+    """Of symptoms of a compiler: the file, and the one name of the source. Compilers word the rest differently."""
+    found = []
+    for patch in patches():
+        place = _PLACE.search(_flat(patch.symptom))
+        names = set(_SOURCE_NAME.findall(_flat(patch.symptom))) - {"operator="} if place else set()
+        if place and len(names) == 1:
+            found.append((patch, place[1], names.pop()))
+    return tuple(found)
+
+
+@cached
+def _symptoms() -> tuple[tuple[Patch, re2._Regexp], ...]:
+    return tuple((patch, re2.compile(_pattern(patch.symptom))) for patch in patches() if _told(patch.symptom))
+
+
+def _told(symptom: str) -> list[str]:
+    lines = [line.strip() for line in symptom.strip().splitlines()]
+    return [line for line in lines if line and not _HEADINGS.match(line)]
+
+
+def _pattern(symptom: str) -> str:
+    """The lines that tell, in order, as one pattern over a log without line ends."""
+    parts = [_escaped(_flat(line)) for line in _told(symptom)]
+    telling = [part for part in parts if len(part) >= _SHORTEST] or parts
+    return r"\s.{0,400}?".join(telling) if len(telling) > 1 else telling[0]
+
+
+def _escaped(line: str) -> str:
+    escaped = re.sub(r"\d+", r"\\d+", re2.escape(line))
+    return escaped.replace(r"\.\.\.", ".{0,200}?").replace(r"\ ", " ").replace(r"\\\\", r"[\\\\/]+")
+
+
+def _flat(text: str) -> str:
+    """One space for any run of them, one kind of quote, one kind of slash."""
+    plain = text.replace("\N{LEFT SINGLE QUOTATION MARK}", "'").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    return re.sub(r"\s+", " ", plain.replace("\\", "/").replace("//", "/")).strip()
+
+
+_FAINT = 15
+# A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
+_COMPILING = re.compile(
+    r"\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|inl)(?:\(\d+(?:,\d+)?\)\s?|(?::\d+){1,2}): (?:fatal )?error"
+)
+
+
+class RankedCause(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause with the matches that show it. `explained_by` names the cause that accounts for it."""
+
+    label: str
+    matches: tuple[SignatureMatch, ...]
+    score: float
+    sure: float
+    explained_by: str | None = None
+
+    @property
+    def first(self) -> SignatureMatch:
+        return self.matches[0]
+
+
+def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequence[Judged]) -> list[RankedCause]:
+    """The causes, the one to fix first in front. Soft signs count only where the work did not succeed."""
+    broken = failed(events) or judge(events).outcome is not LogOutcome.NONE
+    solid = [match for match in found if not match.signature.soft or broken]
+    if _goes_on_regardless(events):
+        solid = [match for match in solid if not match.cause.running]
+    labels: dict[str, list[SignatureMatch]] = {}
+    for match in solid:
+        labels.setdefault(match.cause.id, []).append(match)
+    clashes = {pair.label for pair in pairs if pair.verdict == "clash"}
+    entries = [_entry(label, matches, label in clashes) for label, matches in labels.items()]
+    entries = [_beside(entry, entries) or _explained(entry, entries) for entry in entries]
+    entries.sort(key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
+    return [_weighed(entry, entries, events) for entry in entries]
+
+
+def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequence[Event]) -> RankedCause:
+    """One that another explains or outranks is only possible; one that is the last word of the log is very likely."""
+    if entry.explained_by is not None or entry is not entries[0]:
+        return msgspec.structs.replace(entry, sure=POSSIBLE)
+    rivals = [other for other in entries[1:] if other.explained_by is None]
+    if entry.sure != LIKELY or rivals:
+        return entry
+    errors = [event.number for event in events if event.kind is LineKind.ERROR]
+    first = entry.first
+    told = first.event.kind is LineKind.ERROR or (first.event.kind is LineKind.WARNING and first.signature.warns)
+    last = told and first.event.number >= max(errors, default=0) and first.signature.weight >= SPECIFIC
+    return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
+
+
+def failed(events: Sequence[Event]) -> bool:
+    """Whether the log itself says that something went wrong: an error or the report of one."""
+    return any(event.kind in (LineKind.ERROR, LineKind.WRAPPER) and event.hit for event in events)
+
+
+def _goes_on_regardless(events: Sequence[Event]) -> bool:
+    """A program that trains or serves, with no error anywhere, is not stopped by what it was warned of."""
+    going = [event for event in events if event.kind is LineKind.GOING and event.tool == "any"]
+    return len(going) > 1 and not failed(events) and not complained(events)
+
+
+def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCause:
+    """`agreed`: the things that the log names clash in just this way."""
+    best = sorted(matches, key=lambda match: (-match.signature.weight, match.event.number))
+    distinct = len({match.signature.id for match in matches})
+    told = best[0].event.kind is not LineKind.WARNING or best[0].signature.weight >= SPECIFIC
+    plain = not best[0].signature.vague and told
+    twice = distinct > 1 and plain
+    return RankedCause(
+        label=label,
+        matches=tuple(best),
+        score=best[0].signature.weight + min(distinct - 1, 3),
+        sure=VERY_LIKELY if agreed or twice else LIKELY if plain else POSSIBLE,
+    )
+
+
+def _beside(entry: RankedCause, entries: Sequence[RankedCause]) -> RankedCause | None:
+    """A warning about the card or the driver, in a build that a compiler's error has ended, is not why it ended.
+
+    torch warns of them whenever it is imported, and setup.py of every extension imports it.
+    """
+    if not _only_warned(entry):
+        return None
+    for other in entries:
+        error = other.first.event
+        if not other.first.cause.running and error.kind is LineKind.ERROR and _COMPILING.search(error.text):
+            return msgspec.structs.replace(entry, explained_by=other.label)
+    return None
+
+
+def _only_warned(entry: RankedCause) -> bool:
+    return entry.first.cause.running and all("Warning: " in match.event.text for match in entry.matches)
+
+
+def _explained(entry: RankedCause, entries: Sequence[RankedCause]) -> RankedCause:
+    for other in entries:
+        # A faint sign does not explain away a plain one.
+        aside = _only_warned(other) and _COMPILING.search(entry.first.event.text)
+        plain = other.score + _FAINT >= entry.score and not aside
+        if other.label != entry.label and plain and entry.label in other.first.cause.over:
+            # Two causes that claim to explain each other: the more specific one does.
+            mutual = other.label in entry.first.cause.over
+            if not mutual or other.score > entry.score:
+                return msgspec.structs.replace(entry, explained_by=other.label)
+    return entry

@@ -11,7 +11,7 @@ from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
 from rekindle.diagnose.architectures import toolkit
-from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
@@ -102,7 +102,7 @@ def _runs(facts: Facts) -> dict[str, str]:
     if driver is None or driver_cuda.is_newer_than_tables(driver):
         return {}
     newest = driver_cuda.newest_full(Driver(driver, facts.os or "linux"))
-    return {"driver_runs": str(newest)} if newest is not None else {}
+    return present(driver_runs=newest)
 
 
 def _said(number: str, facts: Facts) -> dict[str, str]:

@@ -127,6 +127,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All of a recorded machine, for the resolver."""
 
 
+def present(**values: object) -> dict[str, str]:
+    """What is known, as text; what is not is left out."""
+    return {name: str(value) for name, value in values.items() if value}
+
+
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
     """A thing that the log names, with its line. Not `read`: it looks like one, and no table knows it."""
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from rekindle.compat import driver_card
-from rekindle.core.command import Command, pip
+from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, steps, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols
 from rekindle.diagnose.expressions import World, facts_of, holds
-from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.overcome import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
-from rekindle.knowledge.cuda import host_compilers
+from rekindle.knowledge.cuda import cudnn, host_compilers
 from rekindle.knowledge.gpu.names import vendors
-from rekindle.knowledge.logs.extension_homes import ExtensionHome, home
-from rekindle.knowledge.logs.import_names import distribution
+from rekindle.knowledge.logs.extension_homes import ExtensionHome, distribution, home
 from rekindle.knowledge.logs.mechanical import of_cause
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep
 from rekindle.knowledge.torch.options import options
@@ -187,7 +187,7 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     command = _filled(step.command, values) if step.command else None
     if text is None or (step.command and command is None):
         return None
-    commands = (steps.read(command, step.os or facts.os),) if command else ()
+    commands = (command_of(command, step.os or facts.os),) if command else ()
     if step.plan:
         advised = advice.advise(facts, keep_torch=step.keep)
         if advised is None and not step.alone:
@@ -217,10 +217,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
-    for name in _FACTS:
-        value = getattr(facts, name)
-        if value is not None:
-            values[name] = str(value)
+    values |= present(**{name: getattr(facts, name) for name in _FACTS})
     if facts.vendor:
         hint = next(row.hint for row in vendors() if row.id == facts.vendor)
         values["vendor_hint"] = hint[:1].upper() + hint[1:]
@@ -236,11 +233,9 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 def _folders(fields: Mapping[str, str]) -> dict[str, str]:
     """A misspelt folder as it was meant, and the package that a library lies in."""
-    found = {}
-    if "typo_folder" in fields:
-        found["right_folder"] = f"/usr/local/{fields['typo_folder'].rpartition('/')[2]}"
+    typo = fields.get("typo_folder")
     place = re.match(r"(.*[/\\]torch)[/\\]lib[/\\]", fields.get("dll", ""))
-    return found | ({"torch_folder": place[1]} if place else {})
+    return present(right_folder=typo and f"/usr/local/{typo.rpartition('/')[2]}", torch_folder=place and place[1])
 
 
 def _cudnn_package(facts: Facts) -> dict[str, str]:
@@ -255,18 +250,14 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     if not facts.gpus:
         return {}
     oldest = min(facts.gpus)
-    values = {
-        "arch": ";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
-        "gpu": str(max(facts.gpus)),
-        "gpu_sm": oldest.sm,
-    }
-    last = coverage.last_cudnn(oldest)
-    if last is not None:
-        values["last_cudnn"] = ".".join(str(part) for part in last.parts[:3])
-    branch = driver_card.window(oldest, facts.os or "linux").last
-    if branch is not None:
-        values["last_branch"] = str(branch)
-    return values
+    last = cudnn.last_for(oldest)
+    return present(
+        arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
+        gpu=max(facts.gpus),
+        gpu_sm=oldest.sm,
+        last_cudnn=last and ".".join(str(part) for part in last.parts[:3]),
+        last_branch=driver_card.window(oldest, facts.os or "linux").last,
+    )
 
 
 def _made_here(library: str) -> bool:
@@ -277,29 +268,23 @@ def _made_here(library: str) -> bool:
 
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     """The same values as the steps want them: `sm_120` for 12.0, `12-4` and `opencv-python` for package names."""
-    more: dict[str, str] = {}
-    if "cuda" in values:
-        more["cuda_dashed"] = values["cuda"].replace(".", "-")
     asked = next((values[name] for name in ("arch_asked", "arch_number", "arch_dotted") if name in values), None)
-    if asked:
-        more["arch_asked"] = "sm_" + asked.rpartition("_")[2].replace(".", "")
-    if "package" in values:
-        more["package_name"] = plain_name(values["package"])
     inside = values.get("submodule", "").partition(".")[0]
-    if inside and inside not in _SHARED_NAMES:
-        # Python names the whole path only where the package itself was found.
-        more["owner_package"] = inside
-    if _made_here(values.get("input", "")):
-        more["own_cuda_input"] = values["input"]
-    if "cudnn_major" in values:
-        more["cudnn_pip" if values["cudnn_major"] in _CUDNN_ON_PIP else "cudnn_old"] = values["cudnn_major"]
-    option = f"USE_{values['part'].upper().replace('-', '_')}" if "part" in values else ""
-    if option in options():
-        more["part_option"] = option
-    studio = values.get("newest_studio")
+    option = f"USE_{values.get('part', '').upper().replace('-', '_')}"
+    studio, major = values.get("newest_studio"), values.get("cudnn_major")
     toolsets = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == studio]
-    if toolsets:
-        more["studio_toolset"] = str(max(toolsets))
+    more = present(
+        cuda_dashed=values.get("cuda", "").replace(".", "-"),
+        arch_asked=asked and "sm_" + asked.rpartition("_")[2].replace(".", ""),
+        package_name=plain_name(values.get("package", "")),
+        # Python names the whole path only where the package itself was found.
+        owner_package=inside if inside not in _SHARED_NAMES else None,
+        own_cuda_input=values["input"] if _made_here(values.get("input", "")) else None,
+        cudnn_pip=major if major in _CUDNN_ON_PIP else None,
+        cudnn_old=major if major not in _CUDNN_ON_PIP else None,
+        part_option=option if option in options() else None,
+        studio_toolset=max(toolsets, default=None),
+    )
     for name, target in (("module", "distribution"), ("failing", "failing_distribution")):
         known = distribution(values[name]) if name in values else None
         if known:
@@ -308,3 +293,57 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
             if row is not None and row.from_source:
                 more["from_source"] = known
     return more
+
+
+_NEEDS_A_SHELL = re.compile(r"&|\||;|\$\(|`|[0-9]?>[ /&]|\*|~")
+_IN_QUOTES = re.compile(r"""'[^']*'|"[^"$`%]*\"""")
+_SETTING = re.compile(r'set\s+(?:"([A-Za-z_]\w*)=([^"]*)"|([A-Za-z_]\w*)=(.*))\Z')
+_WINDOWS_WORD = re.compile(r'((?:"[^"]*"|[^\s"])+)')
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_OF_UNIX = ("export", "unset")
+_UNIX_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_WINDOWS_NAME = re.compile(r"%([A-Za-z_]\w*)%")
+
+
+def command_of(text: str, system: str | None) -> Command:
+    """`system`: where it will be pasted, if that is known; a line that only one shell reads says it itself."""
+    verb = text.partition(" ")[0]
+    if verb == "set":
+        return _set_command(text)
+    if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
+        return Command.parse(text)
+    if (system == "windows" and verb not in _OF_UNIX) or verb == "call" or "%" in text:
+        words = [_command_word(each.replace('"', ""), _WINDOWS_NAME) for each in _WINDOWS_WORD.findall(text)]
+        return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
+    try:
+        split = shlex.split(text)
+    except ValueError:
+        return Command.parse(text)
+    if verb == "unset":
+        return Command(environment=dict.fromkeys(split[1:]), system="linux")
+    given = split[1:] if verb == "export" else split
+    count = next((at for at, each in enumerate(given) if not _ASSIGNED.match(each)), len(given))
+    environment = dict(each.split("=", 1) for each in given[:count])
+    return Command(
+        *(_command_word(each, _UNIX_NAME) for each in given[count:]),
+        environment={name: _command_word(value, _UNIX_NAME) for name, value in environment.items()},
+        system="linux" if environment else system,
+    )
+
+
+def _set_command(text: str) -> Command:
+    found = [_SETTING.match(each.strip()) for each in text.split(" & ")]
+    if not all(found):
+        return Command.parse(text)
+    pairs = {each[1] or each[3]: each[2] if each[1] else each[4] for each in found if each}
+    environment = {name: _command_word(value, _WINDOWS_NAME) for name, value in pairs.items()}
+    return Command(environment=environment, system="windows", shell=Shell.CMD)
+
+
+def _command_word(text: str, variable: re.Pattern[str]) -> Word:
+    pieces: list[Piece] = []
+    end = 0
+    for match in variable.finditer(text):
+        pieces += [text[end : match.start()], ShellVariable(next(name for name in match.groups() if name))]
+        end = match.end()
+    return tuple(each for each in (*pieces, text[end:]) if each != "") if pieces else text

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rekindle.core.version import Version
-from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.extension_files import files
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.logs.extension_homes import ExtensionHome, for_glibc, home, torch_names, wheel_for, wheels
-from rekindle.knowledge.logs.import_names import distribution
+from rekindle.knowledge.logs.extension_homes import (
+    ExtensionHome,
+    distribution,
+    for_glibc,
+    home,
+    torch_names,
+    wheel_for,
+    wheels,
+)
 from rekindle.model.cuda_line import CudaLine
 
 _ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'
@@ -24,55 +31,52 @@ _LAST_OLD_ABI, _FIRST_NEW_ABI = Version("2.5"), Version("2.7")
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     local = f"+{facts.variant}" if facts.variant else ""
-    found = {"torch_here": f"torch {facts.torch}{local}, which is installed" if facts.torch else _ASK}
     have = fields.get("have", facts.torch)
     xformers = wheel_for("xformers", have) if have else None
-    if xformers is not None:
-        found["xformers_fits"] = xformers.version
     codec = wheel_for("torchcodec", facts.torch) if facts.torch else None
-    if codec is not None:
-        found["torchcodec_fits"] = codec.version
-    triton = next((row for row in files("triton-windows") if facts.torch and row.knows(facts.torch)), None)
-    if triton is not None:
-        found["triton_windows"] = triton.requirement
+    triton = [row for row in files("triton-windows") if facts.torch and row.knows(facts.torch)]
+    failing = fields.get("failing", "torch")
+    python = fields.get("wheel_cp")
+    said = fields.get("torch_cuda_said")
+    found = present(
+        torch_here=f"torch {facts.torch}{local}, which is installed" if facts.torch else _ASK,
+        xformers_fits=xformers and xformers.version,
+        torchcodec_fits=codec and codec.version,
+        triton_windows=triton[0].requirement if triton else None,
+        package_story=_asked_release(fields.get("package", ""), facts),
+        asking=failing if failing not in _OWN else None,
+        bnb_before=_cuda_before(fields.get("bnb_cuda", "")),
+        said_line=said and CudaLine(Version(said)).name,
+        wheel_python=python and f"{python[0]}.{python[1:]}",
+    )
     found |= _missing(fields.get("module", ""), facts)
     asked = {
         name.replace("missing", "package"): said
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
     }
     found |= {name: said for name, said in asked.items() if name != "package_home"}
-    story = _asked_release(fields.get("package", ""), facts)
-    found |= {"package_story": story} if story else {}
     known = torch_names().get(fields.get("torch_name", ""))
     if known is not None:
         found |= {"name_since": known.since} if known.since else {"name_gone": known.gone or ""}
-    if fields.get("failing", "torch") not in _OWN:
-        found["asking"] = fields["failing"]
-    before = _cuda_before(fields.get("bnb_cuda", ""))
-    if before is not None:
-        found["bnb_before"] = before
-    if "torch_cuda_said" in fields:
-        found["said_line"] = CudaLine(Version(fields["torch_cuda_said"])).name
-    if "wheel_cp" in fields:
-        found["wheel_python"] = f"{fields['wheel_cp'][0]}.{fields['wheel_cp'][1:]}"
     row = home(fields.get("owner") or fields.get("failing", ""))
     if row is None:
         return found
     if row.abi_in_names:
         found |= _abi(fields.get("said", ""), facts)
-    foreign = facts.os == "windows" and row.windows is not None
-    where = row.windows if foreign and row.windows else row.builds
-    found |= {"home": row.package, "home_where": where[:1].upper() + where[1:]}
-    if facts.os != "windows" or row.compiles_on_windows:
-        found["home_builds"] = row.package
-    fits = _fits(row, facts)
-    if fits:
-        found["home_fits"] = fits
     old = for_glibc(row.package, _OLD_GLIBC)
-    if old is not None:
-        found["old_system_release"] = old.version
-    command = _command(row, facts)
-    return found | ({"home_install": command} if command else {})
+    return found | present(
+        home=row.package,
+        home_where=_where(row, facts),
+        home_builds=row.package if facts.os != "windows" or row.compiles_on_windows else None,
+        home_fits=_fits(row, facts),
+        old_system_release=old and old.version,
+        home_install=_command(row, facts),
+    )
+
+
+def _where(row: ExtensionHome, facts: Facts) -> str:
+    where = row.windows if facts.os == "windows" and row.windows else row.builds
+    return where[:1].upper() + where[1:]
 
 
 def _cuda_before(digits: str) -> str | None:
@@ -90,12 +94,8 @@ def _missing(module: str, facts: Facts) -> dict[str, str]:
     row = home(module) if module else None
     if row is None:
         return {}
-    where = row.windows if facts.os == "windows" and row.windows else row.builds
-    found = {"missing_home": row.package, "missing_where": where[:1].upper() + where[1:]}
-    command = _command(row, facts)
-    if command is None:
-        return found
-    return found | {"missing_install": command.replace(_REINSTALL, "pip install")}
+    command = (_command(row, facts) or "").replace(_REINSTALL, "pip install")
+    return present(missing_home=row.package, missing_where=_where(row, facts), missing_install=command)
 
 
 def _asked_release(requirement: str, facts: Facts) -> str | None:
@@ -121,9 +121,7 @@ def _fits(row: ExtensionHome, facts: Facts) -> str | None:
         said = [f"{each.version} for torch {_span(each.torch)}" for each in known[-2:]]
         return f"Files of {row.package} {' and of '.join(said)} exist."
     fitting = wheel_for(row.package, facts.torch)
-    if fitting is not None:
-        return f"For torch {facts.torch} that is {row.package} {fitting.version}."
-    return None
+    return f"For torch {facts.torch} that is {row.package} {fitting.version}." if fitting else None
 
 
 def _span(torch: tuple[str, ...]) -> str:

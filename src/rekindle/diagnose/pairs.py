@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rekindle.compat.companion import release_for
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.diagnose.facts import Facts
+from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import LINE, index_of
 
@@ -16,30 +16,20 @@ _SYSTEMS = ("linux", "windows")
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    found: dict[str, str] = {}
+    found = present(pairing=_pairing(), index_story=_index(fields.get("package", ""), facts)) | _parties(facts.demands)
     if facts.torch and facts.variant and facts.variant != "cpu":
         pinned = _companions(facts.torch, facts.variant, facts.os)
-        if pinned:
-            found |= {"companions": pinned, "variant": facts.variant}
+        found |= {"companions": pinned, "variant": facts.variant} if pinned else {}
     elif facts.torch:
         found |= _belonging(facts.torch)
-    found["pairing"] = _pairing()
     if facts.torch:
-        found |= _lines_of(facts.torch)
+        found |= _lines_of(facts.torch) | present(early_cuda=releases.newest_cuda(Version(facts.torch)))
     if "built_for" in fields and "built_variant" in fields:
         pinned = _companions(fields["built_for"], fields["built_variant"], facts.os)
-        if pinned:
-            found["built_set"] = f"torch=={fields['built_for']}+{fields['built_variant']} {pinned}"
+        found |= present(built_set=pinned and f"torch=={fields['built_for']}+{fields['built_variant']} {pinned}")
     if "companion" in fields and "have_torch" in fields:
-        fitting = release_for(fields["companion"], fields["have_torch"])
-        if fitting:
-            found["companion_fits"] = fitting
-    found |= _parties(facts.demands)
-    early = releases.newest_cuda(Version(facts.torch)) if facts.torch else None
-    if early is not None:
-        found["early_cuda"] = str(early)
-    story = _index(fields.get("package", ""), facts)
-    return found | ({"index_story": story} if story else {})
+        found |= present(companion_fits=release_for(fields["companion"], fields["have_torch"]))
+    return found
 
 
 def _parties(demands: Sequence[str]) -> dict[str, str]:
@@ -58,8 +48,7 @@ def _belonging(torch: str) -> dict[str, str]:
     """The versions that go with a torch whose CUDA line is not known."""
     wanted = [(project, release_for(project, torch)) for project in companions.PROJECTS]
     named = [f"{project} {version}" for project, version in wanted if version]
-    vision = release_for("torchvision", torch)
-    return ({"belonging": " and ".join(named)} if named else {}) | ({"vision_fits": vision} if vision else {})
+    return present(belonging=" and ".join(named), vision_fits=release_for("torchvision", torch))
 
 
 def _pairing() -> str:
@@ -100,19 +89,10 @@ def _index(package: str, facts: Facts) -> str | None:
     asked = re.fullmatch(rf"torch(?:==(\d+\.\d+\.\d+)(?:\+({LINE}))?)?", package)
     if asked is None:
         return None
-    if asked[1] and (asked[2] or facts.index is None):
+    if asked[1]:
         return _exact(asked[1], asked[2], facts)
     if facts.index is None:
         return None
-    if asked[1]:
-        try:
-            release = releases.torch_release(asked[1])
-        except RekindleError:
-            return None
-        names = [variant.name for variant in release.variants]
-        if facts.index in names:
-            return _pythons(release, facts, f"The torch {asked[1]} of the index `{facts.index}`")
-        return f"torch {asked[1]} has no index `{facts.index}`: it has {_listed(names)}."
     having = [row for row in releases.torch_releases() if row.variant(facts.index) is not None]
     if not having:
         newest = [variant.name for variant in releases.torch_releases()[-1].variants]
@@ -128,12 +108,15 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
     except RekindleError:
         return None
     names = [each.name for each in release.variants]
+    if facts.index is not None and variant is None:
+        if facts.index in names:
+            return _pythons(release, facts, f"The torch {torch} of the index `{facts.index}`")
+        return f"torch {torch} has no index `{facts.index}`: it has {_listed(names)}."
     if variant is not None and variant not in names:
         return f"There is no torch {torch}+{variant}: PyTorch made {_listed(names)} of it."
     known = release.pythons(facts.os or "linux")
-    told = f"The wheels of torch {torch} are for Python {known[0]} to {known[-1]} only" if known else ""
-    if told and facts.python in known:
-        told = ""
+    wanted = bool(known) and facts.python not in known
+    told = f"The wheels of torch {torch} are for Python {known[0]} to {known[-1]} only" if wanted else ""
     where = (
         f"`+{variant}` is in PyTorch's own index only (`--index-url {index_of(variant)}`), for "
         "Linux and Windows; macOS has no CUDA"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rekindle.core.console import paint, wrap
@@ -154,16 +155,9 @@ def _lines(evidence: Sequence[EvidenceLine]) -> list[str]:
 
 def _fence(lines: Sequence[str]) -> str:
     """A fence longer than any run of backticks inside, so that what a log says stays inside it."""
-    ticks = "`" * max(3, 1 + max((_longest_run(line) for line in lines), default=0))
+    runs = (len(run) for line in lines for run in re.findall("`+", line))
+    ticks = "`" * max(3, 1 + max(runs, default=0))
     return "\n".join([f"{ticks}text", *(line.strip() for line in lines), ticks])
-
-
-def _longest_run(line: str) -> int:
-    best = run = 0
-    for letter in line:
-        run = run + 1 if letter == "`" else 0
-        best = max(best, run)
-    return best
 
 
 def _sure(cause: Cause) -> str:

@@ -1,9 +1,10 @@
-"""Where a log comes from: a file, standard input, or a folder with logs in it."""
+"""Where a log comes from: a file, standard input, a folder with logs in it, or a file that is still being written."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,9 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, Unverified
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
 from rekindle.diagnose.answer import shown as shown_one
-from rekindle.diagnose.diagnosis import checked, diagnose_blocks, diagnose_file
+from rekindle.diagnose.diagnosis import answer, checked, diagnose_blocks, diagnose_file
 from rekindle.diagnose.facts import Facts
-from rekindle.diagnose.scan import BLOCK
+from rekindle.diagnose.scan import BLOCK, LogScanner
 
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".txt.gz", ".out.gz", ".err.gz")
 # CMake's own records of its probes: full of failures that are none.
@@ -81,3 +82,49 @@ def logs_below(folder: Path) -> list[Path]:
 def _piped() -> Iterator[bytes]:
     while block := sys.stdin.buffer.read(BLOCK):
         yield block
+
+
+_PAUSE = 0.5
+
+
+def follow(
+    path: Path,
+    *,
+    known: Facts | None = None,
+    idle: float = 60.0,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Diagnosis]:
+    """The diagnosis each time it changes. Ends when nothing was written for `idle` seconds.
+
+    A build that goes on after a failure is still followed: other jobs may fail too. A log that is cut short and begun
+    anew (another build into the same file) is read from its beginning.
+    """
+    if not path.exists():
+        raise NotFound.path(path, hint="start the build first, or name the file it writes to")
+    scanner, place, last, seen = LogScanner(), 0, clock(), ("", 0)
+    while True:
+        size = path.stat().st_size
+        if size < place:
+            scanner, place = LogScanner(), 0
+        if size > place:
+            place = _grown(path, place, scanner)
+            last = clock()
+            found = answer(scanner.kept(), known=known, source=str(path))
+            now = (found.causes[0].label if found.causes else found.outcome.value, len(found.causes))
+            if now != seen and found.outcome is not LogOutcome.UNKNOWN:
+                seen = now
+                yield found
+        elif clock() - last >= idle:
+            yield answer(scanner.finish(), known=known, source=str(path))
+            return
+        pause(_PAUSE)
+
+
+def _grown(path: Path, place: int, scanner: LogScanner) -> int:
+    with path.open("rb") as stream:
+        stream.seek(place)
+        while block := stream.read(BLOCK):
+            scanner.feed(block)
+            place += len(block)
+    return place

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from rekindle.core.regex import re2
+from rekindle.diagnose.facts import present
 from rekindle.knowledge.cuda.library_packages import providers
-from rekindle.knowledge.logs.import_names import package_of
+from rekindle.knowledge.logs.extension_homes import package_of
 
 _UNRESOLVED = re2.compile(r"LNK20(?:01|19)\b|undefined reference|undefined symbol")
 # The first that fits decides. Libraries by the name that both linkers know them by.
@@ -54,27 +55,16 @@ def values(said: str) -> dict[str, str]:
 
 def packages(fields: Mapping[str, str]) -> dict[str, str]:
     """The packages that bring the header or the library that is missing."""
-    found: dict[str, str] = {}
-    header = package_of(fields.get("header", ""), kind="header")
-    if header:
-        found["header_package"] = header
-    wanted = package_of(fields.get("package", ""), kind="cmake")
-    if wanted:
-        found["cmake_package"] = wanted
-    library = fields.get("library", "")
-    system = package_of(library, kind="system")
-    if system:
-        found["system_package"] = system
-    cuda = fields.get("library_cuda")
-    if cuda:
-        found["library_cuda_dotted"] = cuda if "." in cuda else f"{cuda}.0"
-    package = package_of(library, kind="library")
-    if package:
-        found["library_package"] = package
+    library, cuda = fields.get("library", ""), fields.get("library_cuda")
     names = list(dict.fromkeys(row.package for row in providers(library, "linux"))) if library else []
-    if 0 < len(names) <= _MOST_PACKAGES:
-        found["library_pip"] = " or ".join(f"`{name}`" for name in names)
-    return found
+    return present(
+        header_package=package_of(fields.get("header", ""), kind="header"),
+        cmake_package=package_of(fields.get("package", ""), kind="cmake"),
+        system_package=package_of(library, kind="system"),
+        library_package=package_of(library, kind="library"),
+        library_cuda_dotted=cuda and (cuda if "." in cuda else f"{cuda}.0"),
+        library_pip=" or ".join(f"`{name}`" for name in names) if len(names) <= _MOST_PACKAGES else None,
+    )
 
 
 def plain_name(requirement: str) -> str:

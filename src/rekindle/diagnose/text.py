@@ -193,8 +193,7 @@ def bare(text: str) -> str:
         if not match or not match.end():
             break
         text = text[match.end() :]
-    text = text.strip()
-    return _in_english(text)
+    return _in_english(text.strip())
 
 
 def _in_english(text: str) -> str:

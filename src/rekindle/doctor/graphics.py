@@ -12,7 +12,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu import driver_lists, drivers
+from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import FoundGpu, Machine
@@ -275,7 +275,7 @@ def _window(machine: Machine, gpu: FoundGpu) -> Window:
 
 def _listed_later(gpu: FoundGpu, machine: Machine) -> Version | None:
     """The first driver whose list names the card, where this one is older; the lists are of drivers for Linux."""
-    found = driver_lists.listed_from(gpu.pci_id)
+    found = drivers.listed_from(gpu.pci_id)
     version = machine.driver.version if machine.driver else None
     if found is None or version is None or machine.driver_system != "linux" or _DRIVEN & set(gpu.sources):
         return None

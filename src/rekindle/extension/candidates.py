@@ -19,7 +19,7 @@ from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core import codec, run
 from rekindle.core import python as own_python
 from rekindle.core.errors import RekindleError
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, State, passed, unverified, warned
 from rekindle.extension.check import served_by, unfit
 from rekindle.model.environment import Environment
 
@@ -63,7 +63,7 @@ def candidate(
         # A server without range requests: the whole file then.
         wheel = wheel or _fetched(requirement, environment, folder)
         if wheel is None:
-            finding = Finding(id="extension.index", state=State.UNVERIFIED, found=f"{name}: {problem.message}")
+            finding = unverified("extension.index", f"{name}: {problem.message}")
         else:
             finding = _judged(wheel, name, torch, cards)
     tell(finding.found)
@@ -105,13 +105,13 @@ def _platforms(system: str, machine: str) -> tuple[str, ...]:
 def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedCard]) -> Finding:
     targets, wrong, _ = served_by(where, cards)
     if not targets:
-        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index has no GPU code")
+        return warned("extension.index", f"{name} on the index has no GPU code")
     if wrong:
-        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index {'; '.join(wrong)}")
+        return warned("extension.index", f"{name} on the index {'; '.join(wrong)}")
     reason = unfit(where, torch)
     if reason:
-        return Finding(id="extension.index", state=State.WARN, found=f"{name} on the index does not fit: {reason}")
-    return Finding(id="extension.index", state=State.PASS, found=f"{name} on the index supports the GPUs")
+        return warned("extension.index", f"{name} on the index does not fit: {reason}")
+    return passed("extension.index", f"{name} on the index supports the GPUs")
 
 
 def _address(requirement: str, environment: Environment) -> str | None:

@@ -17,7 +17,7 @@ from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core import paths
 from rekindle.core.command import Command
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
 from rekindle.core.version import Version
 from rekindle.formats.package import open_package, unpack
@@ -57,10 +57,9 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     if any(platform == "any" or platform.endswith(tuple(endings)) for platform in platforms):
         return None
     rename = Command("python", "-m", "wheel", "tags", "--remove", "--platform-tag", f"linux_{architecture}", name)
-    return Finding(
-        id="extension.name",
-        state=State.FAIL,
-        found=f"pip refuses {name} here: it is named for {', '.join(sorted(platforms))}, and this is {architecture}",
+    return failed(
+        "extension.name",
+        f"pip refuses {name} here: it is named for {', '.join(sorted(platforms))}, and this is {architecture}",
         why="the project writes the name itself; the code in it was compiled here",
         fix=Fix(text="rename it", commands=(rename,)),
     )
@@ -95,21 +94,17 @@ def _right_code(seen: Inspection, arch_list: str) -> Finding:
     wanted = {str(target) for target in parse_arch_list(arch_list)}
     got = set(seen.targets)
     if not got and not wanted:
-        return Finding(id="extension.code", state=State.PASS, found="the wheel has no GPU code, as requested")
+        return passed("extension.code", "the wheel has no GPU code, as requested")
     if not got:
-        text = "the wheel has no GPU code: the project has none, or its build skipped it"
-        return Finding(id="extension.code", state=State.WARN, found=text)
+        return warned("extension.code", "the wheel has no GPU code: the project has none, or its build skipped it")
     if got != wanted:
-        return Finding(
-            id="extension.code",
-            state=State.WARN,
-            found=f"the wheel has {', '.join(sorted(got))}; requested was {', '.join(sorted(wanted)) or 'none'}",
+        return warned(
+            "extension.code",
+            f"the wheel has {', '.join(sorted(got))}; requested was {', '.join(sorted(wanted)) or 'none'}",
             why="the project sets architectures of its own",
         )
     found_targets = ", ".join(seen.targets)
-    return Finding(
-        id="extension.code", state=State.PASS, found=f"the wheel has code for {found_targets} and nothing else"
-    )
+    return passed("extension.code", f"the wheel has code for {found_targets} and nothing else")
 
 
 def _served(seen: Inspection) -> list[Finding]:
@@ -141,29 +136,25 @@ def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
         worst = max(wrong, key=lambda finding: finding.state.rank)
         return Finding(id="extension.linkage", state=worst.state, found=worst.found, why=worst.why, fix=worst.fix)
     if not users:
-        return Finding(id="extension.linkage", state=State.WARN, found="nothing in the wheel is linked to torch")
+        return warned("extension.linkage", "nothing in the wheel is linked to torch")
     names = ", ".join(module.file for module in users[:_MOST])
-    text = f"{names}: every symbol it needs of torch is in {torch.version}"
-    return Finding(id="extension.linkage", state=State.PASS, found=text)
+    return passed("extension.linkage", f"{names}: every symbol it needs of torch is in {torch.version}")
 
 
 def _importable(folder: Path, modules: Sequence[Module], environment: Environment) -> Finding:
     names = import_names(folder, modules)
     if not names or environment.interpreter is None or not environment.here:
         why = "there is nothing to import in it" if not names else "this Python cannot be started here"
-        return Finding(id="extension.import", state=State.UNVERIFIED, found=f"the import was not tried: {why}")
+        return unverified("extension.import", f"the import was not tried: {why}")
     # torch first: it brings the libraries that the modules are linked to.
     script = f"import sys; sys.path.insert(0, {str(folder)!r}); import torch; import {', '.join(names)}"
     result = ask(environment.interpreter, "-c", script, env=os.environ, timeout=600)
     shown = ", ".join(names)
     if result.ok:
-        return Finding(id="extension.import", state=State.PASS, found=f"`import {shown}` works with the torch here")
+        return passed("extension.import", f"`import {shown}` works with the torch here")
     said = (result.err.strip().splitlines() or ["no answer"])[-1]
-    return Finding(
-        id="extension.import",
-        state=State.FAIL,
-        found=f"`import {shown}` fails: {said[:200]}",
-        fix=Fix(text="`rekindle diagnose` reads the whole message"),
+    return failed(
+        "extension.import", f"`import {shown}` fails: {said[:200]}", fix="`rekindle diagnose` reads the whole message"
     )
 
 
@@ -178,15 +169,11 @@ def import_names(folder: Path, modules: Sequence[Module]) -> list[str]:
         top = parts[0]
         if len(parts) > 1 and (folder / top / "__init__.py").is_file():
             names[top] = None
-        elif _is_python_module(module):
+        elif module.python is not None or module.file.endswith(".pyd"):
             names[".".join([*parts[:-1], parts[-1].partition(".")[0]])] = None
     if not names:
         names = {path.name: None for path in sorted(folder.iterdir()) if (path / "__init__.py").is_file()}
     return [name for name in names if all(part.isidentifier() for part in name.split("."))][:_MOST]
-
-
-def _is_python_module(module: Module) -> bool:
-    return module.python is not None or module.file.endswith(".pyd")
 
 
 class ServedCards(NamedTuple):

@@ -16,7 +16,7 @@ from rekindle.audit.answer import AuditedCard
 from rekindle.build.configure.environment import Action, VariableChange
 from rekindle.compat.companion import release_for
 from rekindle.core.errors import UsageError
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, failed, passed, unverified, warned
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
 from rekindle.knowledge.torch.releases import parse_arch_list
@@ -58,18 +58,13 @@ def finding(this: NamedCompanion) -> Finding:
     name, version = this.project.name, this.version
     if this.belongs is None:
         found = f"Rekindle's data does not say whether {name} {version} belongs to torch {this.torch}"
-        return Finding(id="extension.pair", state=State.UNVERIFIED, found=found)
+        return unverified("extension.pair", found)
     if this.belongs:
-        return Finding(
-            id="extension.pair",
-            state=State.PASS,
-            found=f"{name} {version} is the release for torch {this.torch}",
-        )
+        return passed("extension.pair", f"{name} {version} is the release for torch {this.torch}")
     expected = release_for(name, this.torch)
-    return Finding(
-        id="extension.pair",
-        state=State.WARN,
-        found=f"{name} {version} is not the release for torch {this.torch}: that is {expected}",
+    return warned(
+        "extension.pair",
+        f"{name} {version} is not the release for torch {this.torch}: that is {expected}",
         why="it is written for the interface of another torch: it may not compile, and operators may be missing",
     )
 
@@ -105,19 +100,17 @@ def refused(requirement: str, cards: Sequence[AuditedCard]) -> Finding | None:
     if left_out:
         names = ", ".join(f"{card.name} ({card.capability.sm})" for card in left_out)
         listed = ", ".join(str(target) for target in own.targets)
-        return Finding(
-            id="extension.targets",
-            state=State.FAIL,
-            found=f"{requirement} has no code for {names}: its own build compiles for {listed} only",
+        return failed(
+            "extension.targets",
+            f"{requirement} has no code for {names}: its own build compiles for {listed} only",
             why="its setup.py has that list in it and does not look at TORCH_CUDA_ARCH_LIST",
-            fix=Fix(text=f"{_older(name, cards)}edit the list in its setup.py and build the folder"),
+            fix=f"{_older(name, cards)}edit the list in its setup.py and build the folder",
         )
     if not own.sources:
-        return Finding(
-            id="extension.targets",
-            state=State.FAIL,
-            found=f"the sdist of {requirement} has no CUDA files in it: there is nothing to compile",
-            fix=Fix(text="take a later version, or build the folder of its repository at that tag"),
+        return failed(
+            "extension.targets",
+            f"the sdist of {requirement} has no CUDA files in it: there is nothing to compile",
+            fix="take a later version, or build the folder of its repository at that tag",
         )
     return None
 

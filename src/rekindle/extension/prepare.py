@@ -14,7 +14,7 @@ from rekindle.build.configure.environment import BuildEnvironment as BuildEnviro
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
 from rekindle.core.command import Command
 from rekindle.core.errors import MissingTool, StepFailed
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import c_library_limit
 from rekindle.knowledge.cuda.toolkits import last_toolkit_for
@@ -101,10 +101,10 @@ def prepare(
         compiler = capture(request)
     except (MissingTool, StepFailed) as missing:
         fix = Fix(text=missing.hint or "install it")
-        findings.append(Finding(id="extension.compiler", state=State.FAIL, found=missing.message, fix=fix))
+        findings.append(failed("extension.compiler", missing.message, fix=fix))
         return Preparation(findings=tuple(findings), arch_list=architectures, toolkit=kit.root if kit else None)
     named = f"{request.compiler.cxx} {request.compiler.version or request.compiler.toolset or ''}".strip()
-    findings.append(Finding(id="extension.compiler", state=State.PASS, found=f"compiler {named}"))
+    findings.append(passed("extension.compiler", f"compiler {named}"))
     environment = _environment(request, architectures, compiler, temp=bench.temp, jobs=bench.jobs)
     return Preparation(
         findings=tuple(findings),
@@ -199,27 +199,21 @@ def _builder(place: Environment, machine: Machine) -> str | None:
 def _python(place: Environment, builder: str | None) -> Finding:
     if place.interpreter is None:
         found = f"{place.root} has no interpreter that can run here"
-        return Finding(
-            id="extension.python", state=State.FAIL, found=found, fix=Fix(text="name an environment of this system")
-        )
+        return failed("extension.python", found, fix="name an environment of this system")
     if builder is None:
-        return Finding(
-            id="extension.python",
-            state=State.FAIL,
-            found=f"Python {place.python} in {place.root} has no headers",
+        return failed(
+            "extension.python",
+            f"Python {place.python} in {place.root} has no headers",
             why="an embedded or minimal Python runs programs, but cannot compile extensions",
-            fix=Fix(
-                text=f"install a full Python {place.python.major_minor if place.python else ''} beside it; "
-                "it will be found and used for the build"
-            ),
+            fix=f"install a full Python {place.python.major_minor if place.python else ''} beside it; "
+            "it will be found and used for the build",
         )
     if builder != place.interpreter:
-        return Finding(
-            id="extension.python",
-            state=State.PASS,
-            found=f"Python {place.python} in {place.root} has no headers; {builder} of the same version is used",
+        return passed(
+            "extension.python",
+            f"Python {place.python} in {place.root} has no headers; {builder} of the same version is used",
         )
-    return Finding(id="extension.python", state=State.PASS, found=f"Python {place.python} with headers")
+    return passed("extension.python", f"Python {place.python} with headers")
 
 
 def _toolkit(
@@ -251,11 +245,9 @@ def _other_torch(torch: Torch, card: AuditedCard, place: Environment, cards: Seq
     assert torch.cuda is not None
     last = last_toolkit_for(card.capability)
     named = f"{card.name} ({card.capability.sm})"
-    return Finding(
-        id="extension.toolkit",
-        state=State.FAIL,
-        found=f"torch {torch.version} is built with CUDA {torch.cuda}, and no CUDA {torch.cuda.major} compiles for "
-        f"{named}",
+    return failed(
+        "extension.toolkit",
+        f"torch {torch.version} is built with CUDA {torch.cuda}, and no CUDA {torch.cuda.major} compiles for {named}",
         why=f"the last toolkit for it is CUDA {last.version}"
         if last
         else "no toolkit that Rekindle knows compiles for it",
@@ -268,30 +260,27 @@ def _toolkit_finding(
 ) -> Finding:
     if cuda is None:
         found = f"torch {torch} is a CPU build: CUDA code cannot be built against it"
-        fix = Fix(text="install a torch with CUDA first", commands=(install,))
-        return Finding(id="extension.toolkit", state=State.FAIL, found=found, fix=fix)
+        return failed("extension.toolkit", found, fix=Fix(text="install a torch with CUDA first", commands=(install,)))
     if kit is None or kit.version is None:
         have = ", ".join(str(other.version) for other in toolkits if other.version) or "none"
-        return Finding(
-            id="extension.toolkit",
-            state=State.FAIL,
-            found=f"torch {torch} is built with CUDA {cuda}, and no CUDA {cuda.major} toolkit is here (found: {have})",
+        return failed(
+            "extension.toolkit",
+            f"torch {torch} is built with CUDA {cuda}, and no CUDA {cuda.major} toolkit is here (found: {have})",
             why="the runtimes of two CUDA majors in one process do not share streams or memory",
-            fix=Fix(text=f"install CUDA {cuda.major_minor}, or another {cuda.major}.x, without its driver"),
+            fix=f"install CUDA {cuda.major_minor}, or another {cuda.major}.x, without its driver",
         )
     if kit.version.major_minor != cuda.major_minor:
-        return Finding(
-            id="extension.toolkit",
-            state=State.WARN,
-            found=f"CUDA {kit.version} for a torch built with {cuda}: compatible",
+        return warned(
+            "extension.toolkit",
+            f"CUDA {kit.version} for a torch built with {cuda}: compatible",
             why="minor-version compatibility: within one CUDA major, code of either runs; torch prints a warning",
         )
-    return Finding(id="extension.toolkit", state=State.PASS, found=f"CUDA {kit.version}, like torch's {cuda}")
+    return passed("extension.toolkit", f"CUDA {kit.version}, like torch's {cuda}")
 
 
 def _ptxas(kit: FoundToolkit) -> Finding:
     found = f"CUDA {kit.version} would call another toolkit's ptxas because of PATH; the build corrects that"
-    return Finding(id="extension.ptxas", state=State.WARN, found=found)
+    return warned("extension.ptxas", found)
 
 
 def _c_library(kit: FoundToolkit | None, glibc: Version | None) -> list[Finding]:
@@ -300,45 +289,39 @@ def _c_library(kit: FoundToolkit | None, glibc: Version | None) -> list[Finding]
     if kit is None or limit is None:
         return []
     return [
-        Finding(
-            id="extension.libc",
-            state=State.WARN,
-            found=f"CUDA {kit.version} does not compile with the headers of glibc {glibc}",
+        warned(
+            "extension.libc",
+            f"CUDA {kit.version} does not compile with the headers of glibc {glibc}",
             why=limit.why,
-            fix=Fix(
-                text=f"use CUDA {limit.cuda_before} or newer with a torch of its major, or build in a container of an "
-                "older system (Ubuntu 22.04 or 24.04)"
-            ),
+            fix=f"use CUDA {limit.cuda_before} or newer with a torch of its major, or build in a container of an "
+            "older system (Ubuntu 22.04 or 24.04)",
         )
     ]
 
 
 def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None, *, forward: bool) -> Finding:
     if not cards:
-        return Finding(
-            id="extension.cards",
-            state=State.FAIL,
-            found="no GPU selected; pass `--gpu`",
+        return failed(
+            "extension.cards",
+            "no GPU selected; pass `--gpu`",
             why="without one, torch uses its own list, which may not include your GPU",
-            fix=Fix(text='name it, for example `--gpu "GTX 1080 Ti"`'),
+            fix='name it, for example `--gpu "GTX 1080 Ti"`',
         )
     missing = [card for card in cards if kit and not _reaches(card.capability, kit.targets)]
     if missing:
         names = ", ".join(f"{card.name} ({card.capability.sm})" for card in missing)
-        return Finding(
-            id="extension.cards",
-            state=State.FAIL,
-            found=f"CUDA {kit.version if kit else '?'} cannot compile for {names}",
+        return failed(
+            "extension.cards",
+            f"CUDA {kit.version if kit else '?'} cannot compile for {names}",
             why="its nvcc has no target that runs on it",
-            fix=Fix(text="install a toolkit of torch's CUDA major that supports the GPU, or another torch"),
+            fix="install a toolkit of torch's CUDA major that supports the GPU, or another torch",
         )
     if forward:
-        return Finding(
-            id="extension.cards",
-            state=State.WARN,
-            found=f"architectures {architectures}: newer than the toolkit, so the driver compiles PTX for it",
+        return warned(
+            "extension.cards",
+            f"architectures {architectures}: newer than the toolkit, so the driver compiles PTX for it",
         )
-    return Finding(id="extension.cards", state=State.PASS, found=f"architectures {architectures}")
+    return passed("extension.cards", f"architectures {architectures}")
 
 
 def _reaches(card: Capability, targets: Sequence[Target]) -> bool:

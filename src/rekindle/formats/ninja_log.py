@@ -35,8 +35,7 @@ def parse(data: bytes, *, name: str = "the log") -> list[NinjaStep]:
     """
     lines = data.decode("utf-8", "replace").splitlines()
     if not lines or not lines[0].startswith("# ninja log v"):
-        message = f"`{name}` is not a ninja log"
-        raise BadInput(message, hint="it is called `.ninja_log` and lies in the build folder")
+        raise BadInput(f"`{name}` is not a ninja log", hint="it is called `.ninja_log` and lies in the build folder")
     steps: dict[str, NinjaStep] = {}
     for line in lines[1:]:
         fields = line.split("\t")

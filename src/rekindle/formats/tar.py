@@ -31,8 +31,7 @@ class BoundedMember(tarfile.TarInfo):
         tar.header_bytes -= 512 + self.size
         tar.chain += 1
         if self.size > _LONGEST_HEADER or tar.header_bytes < 0 or tar.chain > _LONGEST_CHAIN:
-            message = f"its headers take more than any real one: {self.size} bytes, {tar.chain} in a row"
-            raise tarfile.ReadError(message)
+            raise tarfile.ReadError(f"its headers take more than any real one: {self.size} bytes, {tar.chain} in a row")
         try:
             return _READ(self, tar)
         finally:

@@ -216,5 +216,4 @@ class _Pieces:
 
 
 def _hostile(package: str, what: str) -> NoReturn:
-    message = f"`{package}` has {what}"
-    raise BadInput(message, hint="do not use this file; nothing of it was installed")
+    raise BadInput(f"`{package}` has {what}", hint="do not use this file; nothing of it was installed")

@@ -18,9 +18,37 @@ import msgspec
 from rekindle.core import untrusted
 from rekindle.core.errors import BadInput
 from rekindle.core.untrusted import printable
-from rekindle.formats import zip_layout as layout
 from rekindle.formats.access import Bytes, broken, exactly
 from rekindle.formats.budget import Unpacking
+
+# The records of a zip as they lie in the file, for the reader and the writer alike.
+LOCAL = struct.Struct("<4s5H3L2H")
+"""Before a member: signature, version, flags, method, time, date, CRC, packed, size, lengths of name and extra."""
+ENTRY = struct.Struct("<4s6H3L5H2L")
+"""In the directory: signature, made by, version, flags, method, time, date, CRC, packed, size, lengths of name, extra
+and comment, disk, internal and external attributes, offset."""
+END = struct.Struct("<4s4H2LH")
+"""At the end: signature, disk, disk of the directory, entries here, entries, size and offset, length of the comment."""
+END64 = struct.Struct("<4sQ2H2L4Q")
+LOCATOR = struct.Struct("<4sLQL")
+
+LOCAL_MARK, ENTRY_MARK, END_MARK = b"PK\3\4", b"PK\1\2", b"PK\5\6"
+END64_MARK, LOCATOR_MARK, DESCRIPTOR_MARK = b"PK\6\6", b"PK\6\7", b"PK\7\x08"
+
+WIDE = 0xFFFFFFFF
+"""Stands in a 32-bit field whose value is in the zip64 extra field."""
+MANY = 0xFFFF
+
+STORED, DEFLATED = 0, 8
+
+ENCRYPTED, DESCRIPTOR, STRONG, UTF8, MASKED = 0x1, 0x8, 0x40, 0x800, 0x2000
+"""Flags. With DESCRIPTOR the sizes follow the data instead of preceding it."""
+PLAIN_FLAGS = DESCRIPTOR | UTF8 | 0x6
+"""What an honest wheel may set; 0x6 says how hard the packer tried."""
+
+ZIP64_EXTRA, UNICODE_PATH_EXTRA = 0x0001, 0x7075
+END64_REST = END64.size - 12
+"""What a zip64 end record says of its own size: without the signature and the number itself."""
 
 _LARGEST_DIRECTORY = 64 << 20
 _LARGEST_MEMBER = 16 << 30
@@ -42,7 +70,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored(self) -> bool:
-        return self.method == layout.STORED
+        return self.method == STORED
 
 
 class Directory(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +102,7 @@ def check_headers(source: Bytes, directory: Directory) -> dict[int, int]:
         data_end = begin + member.packed
         if data_end == end:
             continue
-        if not member.flags & layout.DESCRIPTOR or not _descriptor(source, member, data_end, end - data_end):
+        if not member.flags & DESCRIPTOR or not _descriptor(source, member, data_end, end - data_end):
             raise _refused(source, f"unlisted data behind `{printable(member.name)}`")
     return begins
 
@@ -82,12 +110,12 @@ def check_headers(source: Bytes, directory: Directory) -> dict[int, int]:
 def data_offset(source: Bytes, member: Member) -> int:
     """Where the member's raw data begins: behind its own header, which must say what the directory says."""
     shown = printable(member.name)
-    near = source.read(member.offset, layout.LOCAL.size + len(member.name) + _NEAR)
-    if len(near) < layout.LOCAL.size or near[:4] != layout.LOCAL_MARK:
+    near = source.read(member.offset, LOCAL.size + len(member.name) + _NEAR)
+    if len(near) < LOCAL.size or near[:4] != LOCAL_MARK:
         raise broken(source, f"there is no header for `{shown}` where the directory says")
-    _, _, flags, method, _, _, crc, packed, size, name_size, extra_size = layout.LOCAL.unpack_from(near)
-    begin: int = member.offset + layout.LOCAL.size
-    rest = near[layout.LOCAL.size : layout.LOCAL.size + name_size + extra_size]
+    _, _, flags, method, _, _, crc, packed, size, name_size, extra_size = LOCAL.unpack_from(near)
+    begin: int = member.offset + LOCAL.size
+    rest = near[LOCAL.size : LOCAL.size + name_size + extra_size]
     if len(rest) < name_size + extra_size:
         rest = exactly(source, begin, name_size + extra_size, f"the header of `{shown}`")
     if _name(source, rest[:name_size], flags) != member.name:
@@ -96,7 +124,7 @@ def data_offset(source: Bytes, member: Member) -> int:
     size, packed = _wide_values(source, (size, packed), extra)
     stated = (flags, method, crc, packed, size)
     if stated != (member.flags, member.method, member.crc, member.packed, member.size) and not (
-        flags == member.flags and flags & layout.DESCRIPTOR and method == member.method and not (crc or packed or size)
+        flags == member.flags and flags & DESCRIPTOR and method == member.method and not (crc or packed or size)
     ):
         raise broken(source, f"the header of `{shown}` does not agree with the directory")
     begin += name_size + extra_size
@@ -107,16 +135,16 @@ def data_offset(source: Bytes, member: Member) -> int:
 
 def _end(source: Bytes) -> tuple[int, int, int]:
     """Where the directory begins, its size, and how many members it has."""
-    place = source.size - layout.END.size
-    tail = source.read(place, layout.END.size) if place >= 0 else b""
-    if tail[:4] != layout.END_MARK:
+    place = source.size - END.size
+    tail = source.read(place, END.size) if place >= 0 else b""
+    if tail[:4] != END_MARK:
         raise _without_end(source)
-    _, disk, first_disk, here, count, size, begin, comment = layout.END.unpack(tail)
+    _, disk, first_disk, here, count, size, begin, comment = END.unpack(tail)
     if disk or first_disk or here != count or comment:
         raise _refused(source, "an end record that is not that of a single, whole zip")
-    locator = source.read(place - layout.LOCATOR.size, layout.LOCATOR.size) if place >= layout.LOCATOR.size else b""
-    wide = count == layout.MANY or layout.WIDE in (size, begin)
-    if wide != (locator[:4] == layout.LOCATOR_MARK):
+    locator = source.read(place - LOCATOR.size, LOCATOR.size) if place >= LOCATOR.size else b""
+    wide = count == MANY or WIDE in (size, begin)
+    if wide != (locator[:4] == LOCATOR_MARK):
         raise _refused(
             source, "a zip64 record that its end record does not announce" if not wide else "no zip64 record"
         )
@@ -128,12 +156,12 @@ def _end(source: Bytes) -> tuple[int, int, int]:
 
 
 def _wide_end(source: Bytes, place: int, locator: bytes, short: tuple[int, int, int]) -> tuple[int, int, int, int]:
-    _, disk, at, disks = layout.LOCATOR.unpack(locator)
-    data = exactly(source, at, layout.END64.size, "the zip64 directory end")
-    mark, rest, _, _, number, first, here, count, size, begin = layout.END64.unpack(data)
-    if mark != layout.END64_MARK or rest != layout.END64_REST or at + layout.END64.size + layout.LOCATOR.size != place:
+    _, disk, at, disks = LOCATOR.unpack(locator)
+    data = exactly(source, at, END64.size, "the zip64 directory end")
+    mark, rest, _, _, number, first, here, count, size, begin = END64.unpack(data)
+    if mark != END64_MARK or rest != END64_REST or at + END64.size + LOCATOR.size != place:
         raise broken(source, "its zip64 directory end is not where it should be")
-    told = zip(short, (layout.MANY, layout.WIDE, layout.WIDE), (count, size, begin), strict=True)
+    told = zip(short, (MANY, WIDE, WIDE), (count, size, begin), strict=True)
     if disk or disks != 1 or number or first or here != count or any(s not in (m, v) for s, m, v in told):
         raise _refused(source, "two end records that do not agree")
     return count, size, begin, at
@@ -141,8 +169,8 @@ def _wide_end(source: Bytes, place: int, locator: bytes, short: tuple[int, int, 
 
 def _without_end(source: Bytes) -> BadInput:
     """Trailing data, or a zip that was cut off: which of the two is told by looking for the end record further up."""
-    near = max(source.size - layout.END.size - 65535, 0)
-    if layout.END_MARK in source.read(near, source.size - near):
+    near = max(source.size - END.size - 65535, 0)
+    if END_MARK in source.read(near, source.size - near):
         return _refused(source, "data behind its end")
     message = f"`{source.name}` is not a wheel: it has no zip directory"
     return BadInput(message, hint="the download may be incomplete; download it again")
@@ -153,14 +181,14 @@ def _entries(source: Bytes, begin: int, size: int, count: int) -> Iterator[Membe
     at = 0
     for _ in range(count):
         source.budget.spend()
-        if at + layout.ENTRY.size > size:
+        if at + ENTRY.size > size:
             raise broken(source, "the zip directory ends early")
-        fields = layout.ENTRY.unpack_from(data, at)
+        fields = ENTRY.unpack_from(data, at)
         lengths = fields[10:13]
-        following = at + layout.ENTRY.size + sum(lengths)
-        if fields[0] != layout.ENTRY_MARK or following > size:
+        following = at + ENTRY.size + sum(lengths)
+        if fields[0] != ENTRY_MARK or following > size:
             raise broken(source, "the zip directory is damaged")
-        name_end = at + layout.ENTRY.size + lengths[0]
+        name_end = at + ENTRY.size + lengths[0]
         yield _member(source, fields, data[name_end - lengths[0] : name_end], data[name_end : name_end + lengths[1]])
         at = following
     if at != size:
@@ -171,12 +199,12 @@ def _member(source: Bytes, fields: tuple[int, ...], raw: bytes, extra_data: byte
     flags, method, crc = fields[3], fields[4], fields[7]
     name = _name(source, raw, flags)
     shown = printable(name)
-    if flags & (layout.ENCRYPTED | layout.STRONG | layout.MASKED):
+    if flags & (ENCRYPTED | STRONG | MASKED):
         message = f"`{shown}` in `{source.name}` is encrypted"
         raise BadInput(message, hint="installers cannot read encrypted members; download the file again")
-    if flags & ~layout.PLAIN_FLAGS or fields[13]:
+    if flags & ~PLAIN_FLAGS or fields[13]:
         raise _refused(source, f"a member with unknown flags, `{shown}`")
-    if method not in (layout.STORED, layout.DEFLATED):
+    if method not in (STORED, DEFLATED):
         message = f"`{shown}` in `{source.name}` is compressed by method {method}, not deflate"
         raise BadInput(message, hint="installers only read stored and deflated members")
     size, packed, offset = _wide_values(source, (fields[9], fields[8], fields[16]), _extra(source, extra_data, shown))
@@ -198,9 +226,9 @@ def _extra(source: Bytes, extra: bytes, shown: str) -> bytes:
     wide: bytes | None = None
     while at + 4 <= len(extra):
         kind, size = struct.unpack_from("<HH", extra, at)
-        if kind == layout.UNICODE_PATH_EXTRA or (kind == layout.ZIP64_EXTRA and wide is not None):
+        if kind == UNICODE_PATH_EXTRA or (kind == ZIP64_EXTRA and wide is not None):
             raise _refused(source, f"a member with two names or two sizes, `{shown}`")
-        if kind == layout.ZIP64_EXTRA:
+        if kind == ZIP64_EXTRA:
             wide = extra[at + 4 : at + 4 + size]
         at += 4 + size
     return wide or b""
@@ -210,7 +238,7 @@ def _wide_values(source: Bytes, values: Sequence[int], wide: bytes) -> list[int]
     """The values, those that stand in the zip64 field taken from there, in the order the format gives them."""
     whole = []
     for value in values:
-        if value == layout.WIDE:
+        if value == WIDE:
             if len(wide) < 8:
                 raise broken(source, "a zip64 entry lacks its sizes")
             value, wide = struct.unpack_from("<Q", wide)[0], wide[8:]
@@ -224,7 +252,7 @@ def _descriptor(source: Bytes, member: Member, at: int, size: int) -> bool:
         return False
     data = exactly(source, at, size, f"the sizes of `{printable(member.name)}`")
     if size in (16, 24):
-        if data[:4] != layout.DESCRIPTOR_MARK:
+        if data[:4] != DESCRIPTOR_MARK:
             return False
         data = data[4:]
     stated = struct.unpack("<3L" if len(data) == 12 else "<LQQ", data)
@@ -234,7 +262,7 @@ def _descriptor(source: Bytes, member: Member, at: int, size: int) -> bool:
 def _name(source: Bytes, name: bytes, flags: int) -> str:
     """Beyond ASCII only where it is marked as UTF-8: what other bytes mean depends on who reads them."""
     try:
-        return name.decode("utf-8" if flags & layout.UTF8 else "ascii")
+        return name.decode("utf-8" if flags & UTF8 else "ascii")
     except UnicodeDecodeError as error:
         shown = printable(name.decode("ascii", "replace"))
         raise _refused(source, f"a name that is not UTF-8 or not marked as such, `{shown}`") from error
@@ -260,7 +288,7 @@ def _check(source: Bytes, members: Sequence[Member], begin: int) -> None:
             raise _refused(source, f"{member.offset} bytes before its first member")
         if member.offset < end:
             raise _refused(source, f"members that overlap, `{printable(last.name if last else '')}` and `{shown}`")
-        end = member.offset + layout.LOCAL.size + member.packed
+        end = member.offset + LOCAL.size + member.packed
         last = member
         unpacking.member(member.size)
         if end > begin or member.size > _LARGEST_MEMBER or (member.name.endswith("/") and member.size):

@@ -20,7 +20,7 @@ from typing import IO
 import msgspec
 
 from rekindle.core.errors import UsageError
-from rekindle.formats import zip_layout as layout
+from rekindle.formats import zip_directory as layout
 from rekindle.formats.compression import engine
 
 # Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.

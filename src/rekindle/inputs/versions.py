@@ -26,8 +26,7 @@ def read_python(text: str) -> TypedPython:
     plain = text.strip().lower().removeprefix("python").removeprefix("py").strip()
     match = re.fullmatch(r"(?:cp)?([23])\.?(\d{1,2})(?:\.\d+)?(t?)(?:-(32|64))?", plain)
     if not match or (match[1] == "2" and match[2] != "7"):
-        message = f"`{text[:40]}` is not a Python version"
-        raise UsageError(message, hint="write `--python 3.11`")
+        raise UsageError(f"`{text[:40]}` is not a Python version", hint="write `--python 3.11`")
     if plain == "3.1":
         message = "there is no PyTorch for Python 3.1"
         raise UsageError(message, hint="Python 3.10 as a number is 3.1: write it in quotes, `3.10`")

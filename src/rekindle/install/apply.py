@@ -106,8 +106,7 @@ def install(
             state="already", environment=environment, route=route.route, torch=route.version, notes=(route.summary,)
         )
     if installer is None:
-        message = "no installer was chosen"
-        raise MissingTool(message, hint="`--with pip` or `--with uv`")
+        raise MissingTool("no installer was chosen", hint="`--with pip` or `--with uv`")
     commands = installer.commands(request)
     if dry_run:
         return InstallReport(

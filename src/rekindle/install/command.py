@@ -149,8 +149,7 @@ def _route_of(wheel: Path, offer: Offer, verdict: Verdict) -> Route:
 def locate_environment(where: Path | None) -> Environment:
     """The environment that packages go into. An error if it cannot run here, or if other programs live on it."""
     if where is not None and not where.exists():
-        message = f"there is no Python environment at `{where}`"
-        raise NotFound(message, hint=f"make one with `python -m venv {where}`")
+        raise NotFound(f"there is no Python environment at `{where}`", hint=f"make one with `python -m venv {where}`")
     environment = find(where)
     if environment.kind == "system":
         if where is None:

@@ -182,8 +182,7 @@ def installer_of(environment: Environment, wanted: str | None = None) -> Install
             raise MissingTool(message, hint=f"`{_ensurepip(environment)}`, or install uv")
         return Uv(environment, uv)
     if environment.pip is None:
-        message = "the environment has no pip"
-        raise MissingTool(message, hint=f"`{_ensurepip(environment)}`, or `--with uv`")
+        raise MissingTool("the environment has no pip", hint=f"`{_ensurepip(environment)}`, or `--with uv`")
     if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
         message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
         raise MissingTool(message, hint=f"`{environment.pip_command('install', '-U', 'pip')}`, or `--with uv`")

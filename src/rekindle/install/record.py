@@ -82,8 +82,7 @@ def finish(environment: Environment, folder: Path, changes: tuple[Replaced, ...]
 def latest(environment: Environment) -> Path:
     found = sorted(environment.folder.glob("undo-*")) if environment.folder.is_dir() else []
     if not found:
-        message = f"nothing was installed by Rekindle in `{environment.root}`"
-        raise NotFound(message, hint="there is nothing to undo")
+        raise NotFound(f"nothing was installed by Rekindle in `{environment.root}`", hint="there is nothing to undo")
     return found[-1]
 
 

@@ -24,6 +24,7 @@ from rekindle.core.paths import knowledge_folder
 from rekindle.knowledge import keys, refusal
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Row")
 LookUp = TypeVar("LookUp", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent
@@ -90,6 +91,22 @@ def observed(name: str, kind: type[T]) -> T:
 
 def decided(name: str, kind: type[T]) -> T:
     return _loaded(f"{name}.toml", kind)
+
+
+def rows(file: str, name: str, kind: type[R]) -> Callable[[], tuple[R, ...]]:
+    """The look-up of one list of a table: it is read when somebody first asks."""
+
+    @cached
+    def look_up() -> tuple[R, ...]:
+        return tuple(getattr(_loaded(file, table_of(**{name: kind})), name))
+
+    return look_up
+
+
+@cache
+def table_of(**lists: type[Row]) -> Any:
+    """The type of a table with these lists of rows."""
+    return msgspec.defstruct("Table", [(name, tuple.__class_getitem__((kind, ...))) for name, kind in lists.items()])
 
 
 def _loaded(name: str, kind: type[T]) -> T:
@@ -195,8 +212,15 @@ def _overlay_file(relative: str) -> Path | None:
 
 
 def _read(path: Path, kind: Any) -> Any:
-    data = _bytes(path)
-    return (codec.from_json if path.suffix == ".json" else codec.from_toml)(data, kind, name=f"`{path.name}`")
+    if path.suffix == ".json":
+        return codec.from_json(_bytes(path), kind, name=f"`{path.name}`")
+    return codec.from_builtins(_toml(path), kind, name=f"`{path.name}`")
+
+
+@cache
+def _toml(path: Path) -> Any:
+    """A file is parsed once, for all its lists."""
+    return codec.from_toml(_bytes(path), Any, name=f"`{path.name}`")
 
 
 def _plain(path: Path) -> Any:
@@ -239,7 +263,7 @@ def _bytes(path: Path) -> bytes:
 
 
 _load: Any = lru_cache(maxsize=None)(_read_merged)
-_CACHES: list[Any] = [_load, _bytes]
+_CACHES: list[Any] = [_load, _bytes, _toml]
 
 
 def cached(function: LookUp) -> LookUp:

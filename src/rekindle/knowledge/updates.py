@@ -123,8 +123,7 @@ def _unzipped(source: Path) -> dict[str, bytes]:
                 raise BadInput(f"`{source}` is packed as no bundle of tables is", hint="download it again")
             return {member.filename: archive.read(member) for member in members if not member.is_dir()}
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
-        message = f"`{source}` is not a whole zip: {error}"
-        raise BadInput(message, hint="download it again") from error
+        raise BadInput(f"`{source}` is not a whole zip: {error}", hint="download it again") from error
 
 
 def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
@@ -134,8 +133,7 @@ def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
             raise UsageError(message, hint="pass `--sha256` with the published hash, or put it beside as `.sha256`")
         return
     if not re.fullmatch(r"[0-9a-fA-F]{64}", wanted):
-        message = f"`{wanted[:80]}` is not a SHA-256"
-        raise UsageError(message, hint="it has 64 hexadecimal digits")
+        raise UsageError(f"`{wanted[:80]}` is not a SHA-256", hint="it has 64 hexadecimal digits")
     found = sha256_of(path)
     if found != wanted.lower():
         message = f"`{path}` has another hash than expected: {found}"
@@ -177,8 +175,7 @@ def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Pat
         raise BadInput(message, hint="download it again")
     for name, wanted in bundle.tables.items():
         if name not in content:
-            message = f"`{source}` lacks `{name}`"
-            raise BadInput(message, hint="it is incomplete; download it again")
+            raise BadInput(f"`{source}` lacks `{name}`", hint="it is incomplete; download it again")
         if hashlib.sha256(content[name]).hexdigest() != wanted.lower():
             message = f"`{name}` of `{source}` was changed: its hash does not agree"
             raise BadInput(message, hint="do not use it; download it again from a place you trust")
@@ -276,11 +273,14 @@ def kind_of(relative: str) -> Any:
 def updatable() -> dict[str, Any]:
     from rekindle.knowledge.builds import compile_costs, sweeps
     from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
-    from rekindle.knowledge.gpu import driver_lists, gpus
+    from rekindle.knowledge.gpu import drivers, gpus
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
     from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
 
+    cuda, toolsets, stl = host_compilers.HostLimits, host_compilers.Toolset, host_compilers.StlGate
     rows: dict[str, Any] = {
+        "builds/compile_memory.json": compile_costs.MeasuredBuild,
+        "builds/compile_times.json": compile_costs.MeasuredBuild,
         "builds/sweeps.json": sweeps.Sweep,
         "cuda/dlls.json": library_packages.DllWheel,
         "cuda/linux_libraries.json": library_packages.DllWheel,
@@ -290,7 +290,7 @@ def updatable() -> dict[str, Any]:
         "cuda/toolkit_packages.json": library_packages.ToolkitPackages,
         "cuda/toolkits.json": toolkits.Toolkit,
         "gpu/chips.json": gpus.Chip,
-        "gpu/driver_lists.json": driver_lists.ListedCard,
+        "gpu/driver_lists.json": drivers.ListedCard,
         "gpu/gpus.json": gpus.Gpu,
         "torch/community_wheels.toml": CommunityWheel,
         "torch/companions.json": companions.Companion,
@@ -302,14 +302,7 @@ def updatable() -> dict[str, Any]:
         "torch/upstream_builds.json": releases.UpstreamBuild,
         "torch/wheel_platforms.json": wheel_platforms.WheelPlatform,
     }
-    found: dict[str, Any] = {name: _lists_of(kind) for name, kind in rows.items()}
-    return found | {
-        "builds/compile_memory.json": compile_costs._Table,
-        "builds/compile_times.json": compile_costs._TimesTable,
-        "cuda/cudnn.json": cudnn._Tables,
-        "cuda/host_compilers.json": host_compilers._Tables,
+    return {name: dict.__class_getitem__((str, tuple.__class_getitem__((row, ...)))) for name, row in rows.items()} | {
+        "cuda/cudnn.json": tables.table_of(releases=cudnn.Cudnn, families=cudnn.CudnnFamily),
+        "cuda/host_compilers.json": tables.table_of(cuda=cuda, toolsets=toolsets, stl=stl),
     }
-
-
-def _lists_of(row: Any) -> Any:
-    return dict.__class_getitem__((str, tuple.__class_getitem__((row, ...))))

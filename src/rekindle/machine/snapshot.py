@@ -80,8 +80,7 @@ def redacted(snapshot: Snapshot) -> Snapshot:
     from rekindle.core.redact import local_names
 
     names = local_names()
-    clean = _walk(codec.to_builtins(snapshot), names)
-    return codec.from_builtins(clean, Snapshot)
+    return codec.from_builtins(_walk(codec.to_builtins(snapshot), names), Snapshot)
 
 
 def _walk(value: Any, names: set[str]) -> Any:

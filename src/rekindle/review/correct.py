@@ -11,9 +11,8 @@ import msgspec
 from rekindle.core.findings import State
 from rekindle.review.asked import Asked
 from rekindle.review.document import Document, load, read
-from rekindle.review.reading import trace_of
 from rekindle.review.remark import Raised
-from rekindle.review.review import Reviewed, every, review_script, shown
+from rekindle.review.review import Reviewed, every, review_script, shown, trace_of
 from rekindle.review.subject import Subject
 
 _ROUNDS = 24

@@ -66,12 +66,10 @@ def load(path: Path) -> Document:
     else:
         data, name = _bytes(path), str(path)
     if len(data) > LARGEST:
-        message = f"`{name}` is too large to be a build script (over {LARGEST >> 20} MB)"
-        raise BadInput(message, hint=_READS)
+        raise BadInput(f"`{name}` is too large to be a build script (over {LARGEST >> 20} MB)", hint=_READS)
     text, encoding = _decoded(data)
     if "\0" in text:
-        message = f"`{name}` is not a text file"
-        raise BadInput(message, hint=_READS)
+        raise BadInput(f"`{name}` is not a text file", hint=_READS)
     return read(text, name=name, encoding=encoding, folder=None if str(path) == "-" else path.parent)
 
 
@@ -84,8 +82,7 @@ def read(text: str, *, name: str = "", encoding: str = "utf-8", folder: Path | N
     body = "\n".join(lines) + "\n"
     dialect = _dialect(name, body)
     if dialect is None:
-        message = f"cannot review `{name or 'this text'}`: not a kind of script that Rekindle reads"
-        raise BadInput(message, hint=_READS)
+        raise BadInput(f"cannot review `{name or 'this text'}`: not a kind of script that Rekindle reads", hint=_READS)
     return Document(name=name, dialect=dialect, text=body, lines=lines, ends=ends, encoding=encoding, folder=folder)
 
 
@@ -93,8 +90,7 @@ def _bytes(path: Path) -> bytes:
     try:
         files.ordinary(path)
         if path.stat().st_size > LARGEST:
-            message = f"`{path}` is too large to be a build script (over {LARGEST >> 20} MB)"
-            raise BadInput(message, hint=_READS)
+            raise BadInput(f"`{path}` is too large to be a build script (over {LARGEST >> 20} MB)", hint=_READS)
         return path.read_bytes()
     except FileNotFoundError as error:
         raise NotFound.path(path) from error

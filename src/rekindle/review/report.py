@@ -30,7 +30,7 @@ def comparison(answer: Review) -> str:
         count = [sum(remark.state is state for remark in one.remarks) for state in (State.FAIL, State.WARN)]
         rows.append(
             (
-                _short(one.script),
+                one.script.replace("\\", "/").rpartition("/")[2],
                 one.torch or "?",
                 one.cuda or "?",
                 ",".join(one.architectures) or "?",
@@ -131,7 +131,3 @@ def _remark(same: Sequence[Remark]) -> str:
             sign = "+" if remark.certain else "?"  # what `--fix` writes, and what you decide
             lines.append(f"{' ' * 21}{sign} {remark.corrected.strip() or '(delete this line)'}")
     return "\n".join(lines)
-
-
-def _short(name: str) -> str:
-    return name.replace("\\", "/").rpartition("/")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,11 +12,11 @@ from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
 from rekindle.knowledge.builds.script_rules import rule, script_rules
 from rekindle.review.asked import Asked
-from rekindle.review.document import Document, load
+from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import questions
+from rekindle.review.other_files import OtherFiles
 from rekindle.review.pythons import python_of
-from rekindle.review.reading import trace_of
 from rekindle.review.remark import Raised, Remark, raised
 from rekindle.review.rules import (
     architecture,
@@ -32,7 +32,7 @@ from rekindle.review.rules import (
     words,
 )
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Invocation, NotUnderstood
+from rekindle.review.trace import Invocation, NotUnderstood, Trace
 
 _STATES = {"wrong": State.FAIL, "careful": State.WARN, "note": State.PASS}
 
@@ -205,3 +205,59 @@ def shown(text: str) -> str:
     return (
         redact(cut, names=()) if "://" in cut or "oken" in cut or "assw" in cut or "ecret" in cut or "_" in cut else cut
     )
+
+
+LINES = 6_000
+
+
+def trace_of(document: Document) -> Trace:
+    """What the script does. What is beyond the limits, or broke the reader, is listed as not understood."""
+    trace = Trace(document.dialect)
+    if document.folder is not None and document.dialect in (Dialect.SHELL, Dialect.BATCH, Dialect.POWERSHELL):
+        trace.files = OtherFiles(document.folder)
+    if document.folder is not None:
+        trace.beside = OtherFiles(document.folder)
+    text = document.text
+    if len(document.lines) > LINES:
+        text = "\n".join(document.lines[:LINES]) + "\n"
+        trace.unread(LINES + 1, "", f"only the first {LINES} lines are read")
+    try:
+        _read_as(trace, document.dialect, text)
+    except RecursionError:
+        trace.unread(1, "", "nested too deeply")
+    if trace.full:
+        trace.unread(
+            trace.invocations[-1].last if trace.invocations else 1, "", "too many commands; the rest is not read"
+        )
+    return trace
+
+
+def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
+    from rekindle.review.readers import (
+        batch,
+        compose,
+        dockerfile,
+        lists,
+        makefile,
+        notes,
+        powershell,
+        shell,
+        workflow,
+    )
+
+    readers: dict[Dialect, Callable[[Trace, str], object]] = {
+        Dialect.BATCH: batch.read_batch,
+        Dialect.POWERSHELL: powershell.read_powershell,
+        Dialect.SHELL: shell.read_shell,
+        Dialect.DOCKERFILE: dockerfile.read_dockerfile,
+        Dialect.NOTES: notes.read_notes,
+        Dialect.MAKEFILE: makefile.read_makefile,
+        Dialect.COMPOSE: compose.read_compose,
+        Dialect.REQUIREMENTS: lists.read_requirements,
+        Dialect.ENVIRONMENT: lists.read_conda_environment,
+        Dialect.RECIPE: lists.read_recipe,
+        Dialect.PROJECT: lists.read_project,
+        Dialect.WORKFLOW: workflow.read_github,
+        Dialect.GITLAB: workflow.read_gitlab,
+    }
+    readers[dialect](trace, text)

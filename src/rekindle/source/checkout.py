@@ -204,8 +204,7 @@ def _everything(
         if len(lacking) == 1:
             raise first
         lines = "".join(f"\n  {one.message.splitlines()[0]}" for one in lacking)
-        message = f"cannot fetch {len(lacking)} repositories:{lines}"
-        raise type(first)(message, hint=first.hint)
+        raise type(first)(f"cannot fetch {len(lacking)} repositories:{lines}", hint=first.hint)
     return sorted(done, key=lambda one: one.path)
 
 
@@ -462,8 +461,7 @@ def _held(root: Path) -> Iterator[None]:
         message = f"another Rekindle is working on `{root}`"
         raise Locked(message, hint="wait for it to finish, then rerun the command") from busy
     except OSError as error:
-        message = f"cannot write to `{root}`: {told(error)}"
-        raise NotWritable(message, hint="choose another place with `-o`") from error
+        raise NotWritable(f"cannot write to `{root}`: {told(error)}", hint="choose another place with `-o`") from error
     try:
         yield
     finally:
@@ -492,5 +490,4 @@ def check_root(root: str, *, system: str, longest: int) -> None:
     elif len(root) > room:
         wrong = f"is {len(root)} characters long; more than {room} and the deepest files pass Windows' limit of 260"
     if wrong:
-        message = f"the folder `{root}` {wrong}"
-        raise UsageError(message, hint="use a short one: `-o C:\\pt`")
+        raise UsageError(f"the folder `{root}` {wrong}", hint="use a short one: `-o C:\\pt`")

@@ -37,8 +37,7 @@ class Network:
         commits = {name: commit for commit, name in rows}
         found = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
         if not found:
-            message = f"`{url}` has no tag `{tag}`"
-            raise NotFound(message, hint="`--torch` takes a release like 2.0.1")
+            raise NotFound(f"`{url}` has no tag `{tag}`", hint="`--torch` takes a release like 2.0.1")
         return found
 
     def bring(self, url: str, commit: str, into: Path, *, without: Sequence[str]) -> str:

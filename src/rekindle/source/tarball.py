@@ -63,8 +63,7 @@ class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
 def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], None] = lambda _: None) -> Unpacked:
     """From a file or an address to a tree at `root`, which must be new or empty."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        message = f"`{root}` is not empty"
-        raise NotWritable(message, hint="choose another folder with `-o`; nothing was changed")
+        raise NotWritable(f"`{root}` is not empty", hint="choose another folder with `-o`; nothing was changed")
     archive = _fetched(where, root, sha256, say) if "://" in where else Path(where)
     if not archive.is_file():
         raise NotFound.path(archive, hint="`--from` takes a clone, a release tarball or its address")

@@ -116,8 +116,7 @@ def _variables(asked: str) -> dict[str, str]:
         return {"SCCACHE_BUCKET": bucket, **({"SCCACHE_S3_KEY_PREFIX": prefix} if prefix else {})}
     if scheme == "file":
         return {"SCCACHE_DIR": rest}
-    message = f"`{scheme}://` is no place that sccache knows"
-    raise BadInput(message, hint="use redis://, http://, s3:// or file://")
+    raise BadInput(f"`{scheme}://` is no place that sccache knows", hint="use redis://, http://, s3:// or file://")
 
 
 def use(launcher: str, environ: Mapping[str, str]) -> CacheUse | None:

@@ -76,8 +76,7 @@ def resolve(
     asked = {**request.options, **(overrides or {})}
     for name in asked:
         if not _NAME.match(name):
-            message = f"`{name[:60]}` is not the name of an option"
-            raise UsageError(message, hint="write `-D NAME=VALUE`")
+            raise UsageError(f"`{name[:60]}` is not the name of an option", hint="write `-D NAME=VALUE`")
     if not request.torch:
         own = tuple(Resolved(name=n, value=v, origin="user", via="cmake", why="asked for") for n, v in asked.items())
         return Options(resolved=own)

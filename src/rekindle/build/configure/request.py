@@ -399,8 +399,7 @@ def cudnn_of(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
 def python_of(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]:
     if wanted.python is None:
         if machine.python is None:
-            message = "no Python was found to build with"
-            raise MissingTool(message, hint='name one with `python = "…"` in the plan')
+            raise MissingTool("no Python was found to build with", hint='name one with `python = "…"` in the plan')
         return machine.python.path, machine.python.version
     for found in machine.pythons:
         if found.path == wanted.python:

@@ -61,8 +61,7 @@ def which(name: str, environ: Mapping[str, str]) -> str | None:
 def _on_path(name: str, environ: Mapping[str, str], hint: str) -> str:
     found = which(name, environ)
     if found is None:
-        message = f"`{name}` is not on the PATH that the build will have"
-        raise MissingTool(message, hint=hint)
+        raise MissingTool(f"`{name}` is not on the PATH that the build will have", hint=hint)
     return found
 
 

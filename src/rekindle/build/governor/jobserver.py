@@ -27,8 +27,7 @@ class JobServer:
 
     def __init__(self, jobs: int, *, most: int | None = None) -> None:
         if jobs < 1:
-            message = f"a build needs at least one job, not {jobs}"
-            raise ValueError(message)
+            raise ValueError(f"a build needs at least one job, not {jobs}")
         self.jobs = jobs
         self._most = max(most or jobs, jobs)
         # One job needs no token: the build that starts has it already.
@@ -62,8 +61,7 @@ class JobServer:
     def give(self) -> None:
         """One token more, up to the most this was made for."""
         if self.jobs >= self._most:
-            message = f"there are {self.jobs} of {self._most} jobs already"
-            raise ValueError(message)
+            raise ValueError(f"there are {self.jobs} of {self._most} jobs already")
         if sys.platform == "win32":
             self._semaphore.give()
         else:

@@ -19,7 +19,7 @@ from rekindle.build.graft.ninja_file import Half, write
 from rekindle.build.graft.sources import GENERATED, sources
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, ChecksFailed
+from rekindle.core.errors import BadInput, ChecksFailed, RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.python import own
 from rekindle.wheels.inspect.grafted import GPU_HALF
@@ -128,4 +128,7 @@ def main(build: Path, environ: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), os.environ)
+    try:
+        main(Path(sys.argv[1]), os.environ)
+    except RekindleError as failed:
+        sys.exit(f"error: {failed.message}\nhint: {failed.hint}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.build.graft.base import libraries, library_name
-from rekindle.build.graft.ninja_file import Half
+from rekindle.build.graft.ninja_file import BESIDE, Half
 from rekindle.core.findings import Finding, State
 from rekindle.core.python import ask
 from rekindle.formats import elf
@@ -42,7 +42,7 @@ def check(half: Half, new: Mapping[str, Path]) -> list[Finding]:
     old = {path.name: _symbols(path) for path in lib.glob("*.so") if path.name in replaced}
     made = {name: _symbols(path) for name, path in replaced.items()}
     needed = {name for path in new.values() for name in _needed(path)}
-    beside = [path for name in sorted(needed) for path in half.packages.glob(f"*/lib/{name}")]
+    beside = [path for name in sorted(needed) for path in half.in_packages(f"lib/{name}")]
     packages = frozenset().union(*(_symbols(path).defined for path in beside))
     return [grafted.taken(kept, old, made), grafted.wanted(kept, old, made, packages)]
 
@@ -97,9 +97,9 @@ def _link(source: str, target: str) -> None:
 
 
 def _ask(folder: Path, packages: Path, python: str) -> dict[str, Any] | str:
-    beside = folder / "nvidia"
-    if not beside.exists():
-        beside.symlink_to(packages, target_is_directory=True)
+    for name in ("nvidia", BESIDE):
+        if (packages.parent / name).is_dir() and not (folder / name).exists():
+            (folder / name).symlink_to(packages.parent / name, target_is_directory=True)
     env = {**os.environ, "PYTHONPATH": str(folder), "LD_BIND_NOW": "1"}
     said = ask(python, "-c", ASK, env=env, timeout=600)
     line = next((line for line in said.out.splitlines() if line.startswith(_MARK)), None)

@@ -26,7 +26,7 @@ _TABLE = re.compile(r"^rekindle_layouts:\n((?:\s+\.(?:quad|xword)\s+\d+\n)+)", r
 
 def check(half: Half) -> tuple[Finding, ...]:
     """The CPU and Python halves were compiled with the base's CUDA, the new half is with the toolkit's."""
-    theirs = sorted({path.parent for path in half.packages.glob("*/include/*.h")})
+    theirs = sorted({path.parent for path in half.in_packages("include/*.h")})
     if not any((folder / "cuda_runtime.h").is_file() for folder in theirs):
         text = "the base's own CUDA headers are in none of its packages: the layouts could not be compared"
         return (Finding(id="graft-layouts", state=State.UNVERIFIED, found=text),)

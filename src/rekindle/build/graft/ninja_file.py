@@ -42,6 +42,8 @@ _BY_TREE = {
 _MAIN = {"c10_cuda": "C10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "TORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
 _THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
           "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include")  # fmt: skip
+_HEADERS = ("nccl", "cudnn", "cusparselt", "cufile")
+BESIDE = "cusparselt"
 # glibc's and the compiler's: the compiler adds those that it needs itself.
 _SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so\.\d+\Z")
 
@@ -56,6 +58,10 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
     unpacked: UnpackedBase
     packages: Path
     sources: GpuHalf
+
+    def in_packages(self, below: str) -> list[Path]:
+        """Files or folders of NVIDIA's packages. cuSPARSELt's lay beside the others before 0.7."""
+        return sorted([*self.packages.glob(f"*/{below}"), *self.packages.parent.glob(f"{BESIDE}/{below}")])
 
 
 def write(half: Half, environ: Mapping[str, str]) -> None:
@@ -112,7 +118,7 @@ def includes(half: Half) -> list[str]:
         half.build / "over", half.build / "gen" / "aten" / "src", half.tree / "aten" / "src", half.tree,
         half.tree / "torch" / "csrc" / "api" / "include", base, base / "torch" / "csrc" / "api" / "include",
         *(third / name for name in _THIRD),
-        *(half.packages / name / "include" for name in ("nccl", "cudnn", "cusparselt", "cufile")),
+        *(path for path in half.in_packages("include") if path.parent.name in _HEADERS),
     ]  # fmt: skip
     assert half.request.cuda is not None
     root = Path(half.request.cuda.root) / "include"
@@ -196,7 +202,7 @@ def _linked(half: Half, found: Elf, made: Sequence[str]) -> list[str]:
             paths.append(_file(own))
             continue
         kept = libraries(half.base) / name
-        place = kept if kept.is_file() else next(half.packages.glob(f"*/lib/{name}"), None)
+        place = kept if kept.is_file() else next(iter(half.in_packages(f"lib/{name}")), None)
         if place is None:
             message = f"`{name}`, which the base's GPU half is linked with, is in none of its packages"
             raise BadInput(message, hint="`rekindle build --clean` installs them anew")

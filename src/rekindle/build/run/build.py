@@ -80,8 +80,7 @@ def build(
     names = [step.name for step in steps.STEPS]
     for asked in (choices.until, choices.start):
         if asked is not None and asked not in names:
-            message = f"unknown step `{asked}`"
-            raise UsageError(message, hint="the steps are " + ", ".join(names))
+            raise UsageError(f"unknown step `{asked}`", hint="the steps are " + ", ".join(names))
     root = Path(choices.work) if choices.work else folder_of(request)
     root.mkdir(parents=True, exist_ok=True)
     folders = Folders(without_spaces(root))

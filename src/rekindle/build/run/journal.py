@@ -157,8 +157,7 @@ def stamp() -> str:
 
 
 def _ordered(value: Any) -> Any:
-    plain = codec.to_builtins(value)
-    return _sorted(plain)
+    return _sorted(codec.to_builtins(value))
 
 
 def _sorted(value: Any) -> Any:

@@ -80,8 +80,7 @@ def run(
             except KeyboardInterrupt:
                 program.end(grace=GRACE)
                 journal.write("ended", step=step, pid=program.pid, note="interrupted")
-                message = f"interrupted during {step}"
-                raise Interrupted(message, hint="rerun the command to resume") from None
+                raise Interrupted(f"interrupted during {step}", hint="rerun the command to resume") from None
             except OSError as error:
                 program.end(grace=GRACE)
                 message = f"cannot write the log `{log}`: {told(error)}"

@@ -348,8 +348,7 @@ def _made_by(context: Context, step: str) -> Path:
     """What that step made, by the journal's word."""
     entry = context.journal.last_word(step)
     if entry is None or entry.event != "done" or not entry.outputs:
-        message = f"there is no wheel of the step `{step}`"
-        raise StepFailed(message, hint=f"do it again with `--from {step}`")
+        raise StepFailed(f"there is no wheel of the step `{step}`", hint=f"do it again with `--from {step}`")
     return Path(next(iter(entry.outputs)))
 
 
@@ -381,8 +380,7 @@ def _stop_at(found: tuple[Finding, ...], context: Context, message: str) -> None
     if worst(found) is State.FAIL:
         bad = "; ".join(finding.found for finding in found if finding.state is State.FAIL)
         fixes = [finding.fix.text for finding in found if finding.state is State.FAIL and finding.fix]
-        text = f"{message}: {bad}"
-        raise ChecksFailed(text, hint=fixes[0] if fixes else "change the plan, then rerun the command")
+        raise ChecksFailed(f"{message}: {bad}", hint=fixes[0] if fixes else "change the plan, then rerun the command")
 
 
 def _log_text(context: Context, step: str) -> str:
@@ -392,7 +390,6 @@ def _log_text(context: Context, step: str) -> str:
         try:
             data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         except OSError as error:
-            message = f"cannot read `{path}`: {error}"
-            raise RekindleError(message) from error
+            raise RekindleError(f"cannot read `{path}`: {error}") from error
         return data.decode("utf-8", "replace")
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.errors import UnknownName
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, decided, rows
 
 
 class Check(Row, frozen=True, kw_only=True):
@@ -42,19 +42,12 @@ class KnownBad(Row, frozen=True, kw_only=True):
     """What pip is asked for."""
 
 
-class _Tables(msgspec.Struct, frozen=True):
+class _Limits(msgspec.Struct, frozen=True):
     limits: Limits
-    known_bad: tuple[KnownBad, ...]
-    check: tuple[Check, ...]
 
 
-@cached
-def _tables() -> _Tables:
-    return decided("checks", _Tables)
-
-
-def checks() -> tuple[Check, ...]:
-    return _tables().check
+checks = rows("checks.toml", "check", Check)
+_known_bad = rows("checks.toml", "known_bad", KnownBad)
 
 
 def check(name: str) -> Check:
@@ -72,11 +65,9 @@ def check(name: str) -> Check:
 
 
 def limits() -> Limits:
-    return _tables().limits
+    return decided("checks", _Limits).limits
 
 
 def known_bad(program: str, version: str, system: str) -> KnownBad | None:
-    for row in _tables().known_bad:
-        if row.program == program and version in row.versions and row.os in (None, system):
-            return row
-    return None
+    fitting = (row for row in _known_bad() if row.program == program and row.os in (None, system))
+    return next((row for row in fitting if version in row.versions), None)

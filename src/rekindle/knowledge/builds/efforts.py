@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 
 
 class ReadyMadeEffort(Row, frozen=True, kw_only=True):
@@ -93,32 +93,26 @@ class LibraryUse(Row, frozen=True, kw_only=True):
     operations: str
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    ready_made: tuple[ReadyMadeEffort, ...]
-    source_build: tuple[BuildEffort, ...]
-    gpu_half: tuple[GpuHalfEffort, ...]
-    memory: tuple[MemoryEffort, ...]
-    pace: tuple[CompilerPace, ...]
-    further_python: tuple[FurtherPython, ...]
-    change: tuple[ChangeEffort, ...]
-    loss: tuple[LossEffort, ...]
-    still_used: tuple[StillUsed, ...]
-    display_cards: tuple[DisplayCards, ...]
-    library: tuple[LibraryUse, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return decided("estimates", _Tables)
+_ready_made = rows("estimates.toml", "ready_made", ReadyMadeEffort)
+_source_build = rows("estimates.toml", "source_build", BuildEffort)
+_gpu_half = rows("estimates.toml", "gpu_half", GpuHalfEffort)
+_memory = rows("estimates.toml", "memory", MemoryEffort)
+_pace = rows("estimates.toml", "pace", CompilerPace)
+_further_python = rows("estimates.toml", "further_python", FurtherPython)
+_change = rows("estimates.toml", "change", ChangeEffort)
+_loss = rows("estimates.toml", "loss", LossEffort)
+_still_used = rows("estimates.toml", "still_used", StillUsed)
+_display_cards = rows("estimates.toml", "display_cards", DisplayCards)
+_library = rows("estimates.toml", "library", LibraryUse)
 
 
 def ready_made(route: str, system: str) -> ReadyMadeEffort | None:
-    return next((row for row in _tables().ready_made if row.route == route and row.system == system), None)
+    return next((row for row in _ready_made() if row.route == route and row.system == system), None)
 
 
 def source_builds() -> tuple[BuildEffort, ...]:
     """Oldest releases first."""
-    return tuple(sorted(_tables().source_build, key=lambda row: row.first_torch))
+    return tuple(sorted(_source_build(), key=lambda row: row.first_torch))
 
 
 def source_build(minor: Version) -> BuildEffort | None:
@@ -127,7 +121,7 @@ def source_build(minor: Version) -> BuildEffort | None:
 
 def gpu_half(row: BuildEffort) -> BuildEffort:
     """What the GPU half of an official wheel takes, compiled alone."""
-    half = _tables().gpu_half[0]
+    half = _gpu_half()[0]
     return msgspec.structs.replace(row, cpp_seconds=half.cpp_seconds, disk_gb=half.disk_gb)
 
 
@@ -151,41 +145,41 @@ def build_minutes(row: BuildEffort, system: str, *, cores: int, jobs: int, archi
 
     `cores` are real ones: two threads of one core compile little more than one does.
     """
-    pace = next((each.factor for each in _tables().pace if each.system == system), 1.0)
+    pace = next((each.factor for each in _pace() if each.system == system), 1.0)
     cpp = row.cpp_seconds * pace / min(cores, max(jobs, 1))
     return round((cpp + row.cuda_seconds * architectures / min(jobs, cores)) / 60)
 
 
 def change(id: str) -> ChangeEffort | None:
     """None: it is no change that spares a build."""
-    return next((row for row in _tables().change if row.id == id), None)
+    return next((row for row in _change() if row.id == id), None)
 
 
 def loss(rule: str) -> int | None:
     """None: no minutes of building outweigh it."""
-    return next((row.minutes for row in _tables().loss if row.id == rule), None)
+    return next((row.minutes for row in _loss() if row.id == rule), None)
 
 
 def operations(file: str) -> str:
     """What is lost with a library, by the name of its file."""
-    row = next((row for row in _tables().library if row.id == file), None)
+    row = next((row for row in _library() if row.id == file), None)
     return row.operations if row else "what runs in it fails on it"
 
 
 def still_used(python: str) -> bool:
-    return Version.parse(python.rstrip("t")) >= _tables().still_used[0].first
+    return Version.parse(python.rstrip("t")) >= _still_used()[0].first
 
 
 def shows_pictures(card: str) -> bool:
-    return card.startswith(_tables().display_cards[0].begins)
+    return card.startswith(_display_cards()[0].begins)
 
 
 def memory() -> MemoryEffort:
-    return _tables().memory[0]
+    return _memory()[0]
 
 
 def further_python() -> FurtherPython:
-    return _tables().further_python[0]
+    return _further_python()[0]
 
 
 def jobs(cores: int | None, memory: int | None, *, cuda: bool = True) -> int | None:
@@ -193,7 +187,7 @@ def jobs(cores: int | None, memory: int | None, *, cuda: bool = True) -> int | N
 
     `memory` is in bytes. Everything that starts compilers, and every estimate of how long they take, asks here.
     """
-    need = _tables().memory[0].gb_per_job if cuda else _tables().memory[0].gb_per_cpp_job
+    need = _memory()[0].gb_per_job if cuda else _memory()[0].gb_per_cpp_job
     fitting = [cores] if cores else []
     if memory:
         fitting.append(int(memory / (need * 1024**3)))

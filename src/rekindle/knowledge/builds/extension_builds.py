@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 
 
 class Project(Row, frozen=True, kw_only=True):
@@ -65,29 +64,28 @@ def _within(version: Version, since: Version | None, before: Version | None) -> 
     return not (since and version < since) and not (before and version >= before)
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True):
-    project: tuple[Project, ...]
-    setting: tuple[ExtensionVariable, ...]
-    own_targets: tuple[OwnTargets, ...]
+_project = rows("extension_builds.toml", "project", Project)
+_setting = rows("extension_builds.toml", "setting", ExtensionVariable)
+_own_targets = rows("extension_builds.toml", "own_targets", OwnTargets)
 
 
 def project(name: str) -> Project | None:
     """`torchvision` or `torchaudio`; None for everything else, whose source is its sdist."""
-    return next((row for row in _table().project if row.name == name.lower()), None)
+    return next((row for row in _project() if row.name == name.lower()), None)
 
 
 def settings(name: str, version: str | None) -> tuple[ExtensionVariable, ...]:
     """What the build of a project reads. `version` None: whichever pip takes."""
     wanted = Version(version) if version else None
     plain = canonicalize_name(name)
-    return tuple(row for row in _table().setting if row.project == plain and row.holds(wanted))
+    return tuple(row for row in _setting() if row.project == plain and row.holds(wanted))
 
 
 def own_targets(name: str, version: str | None) -> OwnTargets | None:
     """The architectures of a project that takes no list of yours; None for every other. `version` None: the newest."""
     wanted = Version(version) if version else None
     plain = canonicalize_name(name)
-    return next((row for row in _table().own_targets if row.project == plain and row.holds(wanted)), None)
+    return next((row for row in _own_targets() if row.project == plain and row.holds(wanted)), None)
 
 
 def newest_serving(name: str, cards: Iterable[Capability]) -> OwnTargets | None:
@@ -96,12 +94,7 @@ def newest_serving(name: str, cards: Iterable[Capability]) -> OwnTargets | None:
     plain = canonicalize_name(name)
     fitting = [
         row
-        for row in _table().own_targets
+        for row in _own_targets()
         if row.project == plain and row.sources and all(row.serves(card) for card in wanted)
     ]
     return max(fitting, key=lambda row: (row.before is None, row.before or Version("0")), default=None)
-
-
-@cached
-def _table() -> _Table:
-    return decided("extension_builds", _Table)

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
@@ -75,10 +75,7 @@ class ExtensionFile(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return any(runs(target, card) is not Runs.NO for target in code) if code else None
 
 
-@cached
-def _files() -> tuple[ExtensionFile, ...]:
-    table: dict[str, tuple[ExtensionFile, ...]] = decided("extension_files", dict[str, tuple[ExtensionFile, ...]])
-    return table["file"]
+_files = rows("extension_files.toml", "file", ExtensionFile)
 
 
 def files(package: str) -> tuple[ExtensionFile, ...]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 
 
 class _Range(Row, frozen=True, kw_only=True):
@@ -75,19 +73,13 @@ class PythonPreference(Row, frozen=True, kw_only=True):
     why: str
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    built: tuple[Built, ...]
-    cudnn_range: tuple[CudnnRange, ...]
-    arch_syntax: tuple[ArchSyntax, ...]
-    bad_tool: tuple[BadTool, ...]
-    python: tuple[PythonPreference, ...]
-    tool: tuple[LeastTool, ...]
-    variable: tuple[SteeringVariables, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return decided("building", _Tables)
+_built = rows("building.toml", "built", Built)
+_cudnn_range = rows("building.toml", "cudnn_range", CudnnRange)
+_arch_syntax = rows("building.toml", "arch_syntax", ArchSyntax)
+_bad_tool = rows("building.toml", "bad_tool", BadTool)
+_python = rows("building.toml", "python", PythonPreference)
+_tool = rows("building.toml", "tool", LeastTool)
+_variable = rows("building.toml", "variable", SteeringVariables)
 
 
 @cached
@@ -97,7 +89,7 @@ def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -
     return next(
         (
             row
-            for row in _tables().built
+            for row in _built()
             if row.holds(minor) and cuda in row.cuda and row.system == system and row.architecture == architecture
         ),
         None,
@@ -107,42 +99,42 @@ def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -
 def built_with(torch: str, system: str, architecture: str | None) -> Built | None:
     """Who is known to have built this release for such a card, whatever the toolkit."""
     minor = Version.parse(torch).major_minor
-    rows = (row for row in _tables().built if row.holds(minor))
+    rows = (row for row in _built() if row.holds(minor))
     return next((row for row in rows if (row.system, row.architecture) == (system, architecture)), None)
 
 
 @cached
 def cudnn_range(torch: str) -> CudnnRange | None:
     """The upper end of the cuDNN that compiles with a release; None: no end is known."""
-    return next((row for row in _tables().cudnn_range if row.holds(Version.parse(torch))), None)
+    return next((row for row in _cudnn_range() if row.holds(Version.parse(torch))), None)
 
 
 @cached
 def arch_syntax(torch: str) -> ArchSyntax | None:
-    return next((row for row in _tables().arch_syntax if row.holds(Version.parse(torch))), None)
+    return next((row for row in _arch_syntax() if row.holds(Version.parse(torch))), None)
 
 
 def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:
     return next(
-        (row for row in _tables().bad_tool if row.tool == tool and row.system == system and row.version == version),
+        (row for row in _bad_tool() if row.tool == tool and row.system == system and row.version == version),
         None,
     )
 
 
 def tool(name: str) -> LeastTool:
-    return next(row for row in _tables().tool if row.id == name)
+    return next(row for row in _tool() if row.id == name)
 
 
 def steering_variables(kind: str) -> tuple[str, ...]:
     """The names of a kind: `programs` or `folders`."""
-    return next(row.names for row in _tables().variable if row.id == kind)
+    return next(row.names for row in _variable() if row.id == kind)
 
 
 def preferred_python(among: Sequence[str]) -> str | None:
     """The Python to take when nobody says, of those a release has; None when it has none."""
-    order = _tables().python[0].order
+    order = _python()[0].order
     return min(among, key=lambda text: order.index(text) if text in order else len(order), default=None)
 
 
 def python_reason() -> str:
-    return _tables().python[0].why
+    return _python()[0].why

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 
 
 class ProfileOption(Row, frozen=True, kw_only=True):
@@ -32,9 +32,7 @@ class ProfileOption(Row, frozen=True, kw_only=True):
     last: str | None = None
 
 
-@cached
-def _settings() -> tuple[ProfileOption, ...]:
-    return decided("profiles", dict[str, tuple[ProfileOption, ...]])["settings"]
+_settings = rows("profiles.toml", "settings", ProfileOption)
 
 
 def settings(profile: str) -> tuple[ProfileOption, ...]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 
 
 class OtherProgram(Row, frozen=True, kw_only=True):
@@ -54,13 +53,8 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
         return next((how for how in (Runs.NATIVE, Runs.JIT_UNVERIFIED) if how in found), Runs.NO)
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True):
-    program: tuple[OtherProgram, ...]
-    release: tuple[ProgramRelease, ...]
-
-
-def programs() -> tuple[OtherProgram, ...]:
-    return _table().program
+programs = rows("programs.toml", "program", OtherProgram)
+_release = rows("programs.toml", "release", ProgramRelease)
 
 
 def known(name: str) -> OtherProgram | None:
@@ -79,9 +73,4 @@ def program(name: str) -> OtherProgram:
 
 def releases(id: str) -> Sequence[ProgramRelease]:
     """Newest first."""
-    return [row for row in _table().release if row.program == id]
-
-
-@cached
-def _table() -> _Table:
-    return decided("programs", _Table)
+    return [row for row in _release() if row.program == id]

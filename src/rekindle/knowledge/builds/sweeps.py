@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.console import plural
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, rows
 
 _ENOUGH = 100
 """Files that a sweep must have timed before its times weigh in an estimate."""
@@ -64,9 +64,7 @@ class Sweep(Row, frozen=True, kw_only=True):
         return text
 
 
-@cached
-def sweeps() -> tuple[Sweep, ...]:
-    return observed("sweeps", dict[str, tuple[Sweep, ...]])["sweeps"]
+sweeps = rows("sweeps.json", "sweeps", Sweep)
 
 
 def sweep(torch: str, cuda: Version, capability: Capability) -> Sweep | None:

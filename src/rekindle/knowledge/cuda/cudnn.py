@@ -1,11 +1,9 @@
 """cuDNN and the math libraries: which GPU code each release holds."""
 
-import msgspec
-
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, rows
 
 
 class Cudnn(Row, frozen=True, kw_only=True):
@@ -47,19 +45,13 @@ class MathLibrary(Row, frozen=True, kw_only=True):
         return min(target.capability for target in self.targets if not target.ptx)
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    releases: tuple[Cudnn, ...]
-    families: tuple[CudnnFamily, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return observed("cudnn", _Tables)
+_releases = rows("cudnn.json", "releases", Cudnn)
+_families = rows("cudnn.json", "families", CudnnFamily)
 
 
 @cached
 def releases() -> tuple[Cudnn, ...]:
-    return tuple(sorted(_tables().releases, key=lambda row: row.version))
+    return tuple(sorted(_releases(), key=lambda row: row.version))
 
 
 @cached
@@ -69,7 +61,7 @@ def serves(version: Version, card: Capability, *, cuda_major: int = 11) -> bool 
     if row is not None:
         return row.serves(card) if row.targets is not None else _between(row.version, card)
     short = Version(".".join(str(part) for part in version.parts[:3]))
-    family = next((row for row in _tables().families if row.first <= short <= row.last), None)
+    family = next((row for row in _families() if row.first <= short <= row.last), None)
     if family is None or short > releases()[-1].version:
         return None
     floor = family.min_capability_cuda10 if cuda_major == 10 and family.min_capability_cuda10 else family.min_capability
@@ -105,9 +97,7 @@ def _by_number() -> dict[tuple[int, ...], Cudnn]:
     return {row.version.parts[:3]: row for row in releases()}
 
 
-@cached
-def math_libraries() -> tuple[MathLibrary, ...]:
-    return observed("mathlibs", dict[str, tuple[MathLibrary, ...]])["libraries"]
+math_libraries = rows("mathlibs.json", "libraries", MathLibrary)
 
 
 @cached

@@ -5,10 +5,8 @@ CUDA has two MSVC gates. nvcc's `crt/host_config.h` refuses an `_MSC_VER` out of
 (`-D_ALLOW_COMPILER_AND_STL_VERSION_MISMATCH` passes that one, nvcc's switch does not).
 """
 
-import msgspec
-
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, decided, rows
 
 
 class HostLimits(Row, frozen=True, kw_only=True):
@@ -57,24 +55,14 @@ def c_library_limit(glibc: Version | None, cuda: Version) -> LibraryLimit | None
     return next((row for row in limits if glibc >= row.glibc and cuda < row.cuda_before), None)
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    cuda: tuple[HostLimits, ...]
-    toolsets: tuple[Toolset, ...]
-    stl: tuple[StlGate, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return observed("host_compilers", _Tables)
+_cuda = rows("host_compilers.json", "cuda", HostLimits)
+toolsets = rows("host_compilers.json", "toolsets", Toolset)
+_stl = rows("host_compilers.json", "stl", StlGate)
 
 
 @cached
 def host_limits(cuda: Version) -> HostLimits | None:
-    return next((row for row in _tables().cuda if row.cuda == cuda.major_minor), None)
-
-
-def toolsets() -> tuple[Toolset, ...]:
-    return _tables().toolsets
+    return next((row for row in _cuda() if row.cuda == cuda.major_minor), None)
 
 
 def toolset_of(version: Version) -> Toolset | None:
@@ -96,4 +84,4 @@ def toolset_of_compiler(cl: Version) -> Version:
 def stl_gate(toolset: Version) -> StlGate | None:
     """Which CUDA the STL of a toolset asks for."""
     short = toolset.major_minor
-    return next((row for row in _tables().stl if row.first_toolset <= short <= row.last_toolset), None)
+    return next((row for row in _stl() if row.first_toolset <= short <= row.last_toolset), None)

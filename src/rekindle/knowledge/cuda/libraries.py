@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, rows
 
 # Names of the C++ runtime: without a version where a library leaves it to another one to link libstdc++.
 _STANDARD = re.compile(
@@ -80,6 +80,15 @@ class _Parts(Row, frozen=True, kw_only=True):
     libraries: tuple[str, ...]
 
 
+_symbols = rows("system_symbols.json", "libraries", _Symbols)
+_cudnn_parts = rows("cudnn_parts.toml", "parts", _Parts)
+_runtime_loads = rows("runtime_loads.toml", "load", Load)
+_places = rows("torch_loader.toml", "place", Place)
+_test_libraries = rows("test_libraries.toml", "library", Named)
+_vendor_libraries = rows("vendor_libraries.toml", "library", Named)
+_openmp_runtimes = rows("openmp_runtimes.toml", "runtime", Named)
+
+
 def matches(name: str, pattern: str, system: str) -> bool:
     """Names on Windows are told apart without regard to case."""
     return _matches(name.lower(), pattern.lower()) if system == "windows" else _matches(name, pattern)
@@ -137,8 +146,8 @@ def cudnn_parts(major: int) -> tuple[str, ...]:
 
 
 def is_test_library(name: str, system: str) -> bool:
-    rows = decided("test_libraries", dict[str, tuple[Named, ...]])["library"]
-    return any(row.system == system and matches(name, pattern, system) for row in rows for pattern in row.names)
+    named = (pattern for row in _test_libraries() if row.system == system for pattern in row.names)
+    return any(matches(name, pattern, system) for pattern in named)
 
 
 def is_system_symbol(name: str) -> bool:
@@ -149,41 +158,30 @@ def is_system_symbol(name: str) -> bool:
 @cached
 def is_vendor_library(name: str) -> bool:
     """Is this one of NVIDIA's own libraries, riding along in somebody's package?"""
-    rows = decided("vendor_libraries", dict[str, tuple[Named, ...]])["library"]
-    return any(matches(name, pattern, "windows") for row in rows for pattern in row.names)
+    return any(matches(name, pattern, "windows") for row in _vendor_libraries() for pattern in row.names)
 
 
 def openmp_family(name: str) -> str | None:
     """`gnu` or `intel-llvm` for an OpenMP runtime, else None."""
-    rows = decided("openmp_runtimes", dict[str, tuple[Named, ...]])["runtime"]
-    return next((row.id for row in rows if any(matches(name, p, "windows") for p in row.names)), None)
+    return next((row.id for row in _openmp_runtimes() if any(matches(name, p, "windows") for p in row.names)), None)
 
 
 def loader_places(torch: str | None) -> list[Place]:
     """Where `import torch` looks on Windows, in order, for a release."""
-    rows = decided("torch_loader", dict[str, tuple[Place, ...]])["place"]
-    return sorted((row for row in rows if _since(torch, row.torch_from)), key=lambda row: row.order)
+    return sorted((row for row in _places() if _since(torch, row.torch_from)), key=lambda row: row.order)
 
 
 @cached
 def _system_symbols() -> frozenset[str]:
-    rows = observed("system_symbols", dict[str, tuple[_Symbols, ...]])["libraries"]
-    return frozenset(name for row in rows for name in row.symbols.split())
+    return frozenset(name for row in _symbols() for name in row.symbols.split())
 
 
-@cached
-def _owners() -> tuple[Owner, ...]:
-    return decided("library_owners", dict[str, tuple[Owner, ...]])["owner"]
+_owners = rows("library_owners.toml", "owner", Owner)
 
 
 @cached
 def _loads() -> tuple[Load, ...]:
-    rows = decided("runtime_loads", dict[str, tuple[Load, ...]])["load"]
-    return (*rows, *(load for parts in _cudnn_parts() for load in _cudnn_loads(parts)))
-
-
-def _cudnn_parts() -> tuple[_Parts, ...]:
-    return decided("cudnn_parts", dict[str, tuple[_Parts, ...]])["parts"]
+    return (*_runtime_loads(), *(load for parts in _cudnn_parts() for load in _cudnn_loads(parts)))
 
 
 def _cudnn_loads(parts: _Parts) -> list[Load]:

@@ -6,7 +6,7 @@ import msgspec
 
 from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, observed, rows
 
 
 class DllWheel(Row, frozen=True, kw_only=True):
@@ -77,10 +77,7 @@ def _hashes() -> dict[str, str]:
     return {row.wheel: row.sha256 for row in observed("library_hashes", dict[str, tuple[_Hash, ...]])["wheels"]}
 
 
-@cached
-def toolkit_releases() -> tuple[ToolkitPackages, ...]:
-    """The packages of NVIDIA's toolkits, release by release, update by update."""
-    return observed("toolkit_packages", dict[str, tuple[ToolkitPackages, ...]])["toolkits"]
+toolkit_releases = rows("toolkit_packages.json", "toolkits", ToolkitPackages)
 
 
 @cached

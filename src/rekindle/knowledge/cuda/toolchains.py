@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, observed, rows
 
 
 class DebianSet(Row, frozen=True, kw_only=True):
@@ -144,30 +144,12 @@ class LicenceTerms(Row, frozen=True, kw_only=True):
     summary: str
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    debian: tuple[DebianSet, ...]
-    index: tuple[IndexSet, ...]
-    redistrib: tuple[RedistribSet, ...]
-    conda: tuple[CondaSet, ...]
-    msvc: tuple[MsvcComponent, ...]
-    licence: tuple[LicenceTerms, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return decided("toolchains", _Tables)
-
-
-def debian_sets() -> tuple[DebianSet, ...]:
-    return _tables().debian
-
-
-def index_sets() -> tuple[IndexSet, ...]:
-    return _tables().index
-
-
-def redistrib_sets() -> tuple[RedistribSet, ...]:
-    return _tables().redistrib
+debian_sets = rows("toolchains.toml", "debian", DebianSet)
+index_sets = rows("toolchains.toml", "index", IndexSet)
+redistrib_sets = rows("toolchains.toml", "redistrib", RedistribSet)
+conda_sets = rows("toolchains.toml", "conda", CondaSet)
+msvc_components = rows("toolchains.toml", "msvc", MsvcComponent)
+licence_terms = rows("toolchains.toml", "licence", LicenceTerms)
 
 
 @cached
@@ -175,14 +157,6 @@ def redistrib_list(product: str, release: str) -> RedistribList | None:
     """The published list of a release, where a copy of it was read."""
     rows = observed("redistrib_lists", dict[str, tuple[RedistribList, ...]])["lists"]
     return next((row for row in rows if (row.product, row.release) == (product, release)), None)
-
-
-def conda_sets() -> tuple[CondaSet, ...]:
-    return _tables().conda
-
-
-def msvc_components() -> tuple[MsvcComponent, ...]:
-    return _tables().msvc
 
 
 @cached
@@ -218,7 +192,3 @@ def _index_has(tool: str, version: Version, system: str, arch: str) -> bool:
 def install_gcc(cuda: Version) -> Command:
     """The command that brings the newest GCC that this CUDA takes and that starts where it is run."""
     return rekindle("toolchain", "install", "gcc", "--cuda", str(cuda.major_minor), system="linux")
-
-
-def licence_terms() -> tuple[LicenceTerms, ...]:
-    return _tables().licence

@@ -7,7 +7,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, decided, rows
 
 
 class CapabilityFacts(Row, frozen=True, kw_only=True):
@@ -34,20 +34,19 @@ class CardNeed(Row, frozen=True, kw_only=True):
     """A person may ask for it (`--needs`)."""
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _Limits(msgspec.Struct, frozen=True):
     limits: dict[str, str]
-    need: tuple[CardNeed, ...]
-    capability: tuple[CapabilityFacts, ...]
+
+
+_need = rows("capabilities.toml", "need", CardNeed)
+_capability = rows("capabilities.toml", "capability", CapabilityFacts)
 
 
 @cached
 def _rows() -> dict[Capability, CapabilityFacts]:
-    table = decided("capabilities", _Table)
-    return {row.capability: _spelled(row, table.limits) for row in table.capability}
-
-
-def _spelled(row: CapabilityFacts, limits: dict[str, str]) -> CapabilityFacts:
-    return msgspec.structs.replace(row, lacks=tuple(limits[limit] for limit in row.lacks))
+    words = decided("capabilities", _Limits).limits
+    spelled = (msgspec.structs.replace(row, lacks=tuple(words[each] for each in row.lacks)) for row in _capability())
+    return {row.capability: row for row in spelled}
 
 
 def facts(capability: Capability) -> CapabilityFacts | None:
@@ -61,12 +60,12 @@ def known() -> tuple[Capability, ...]:
 
 def needs() -> tuple[CardNeed, ...]:
     """What can be asked for."""
-    return tuple(row for row in decided("capabilities", _Table).need if row.asked)
+    return tuple(row for row in _need() if row.asked)
 
 
 @cached
 def need(id: str) -> CardNeed:
-    return next(row for row in decided("capabilities", _Table).need if row.id == id)
+    return next(row for row in _need() if row.id == id)
 
 
 class Throughput(Row, frozen=True, kw_only=True):
@@ -123,3 +122,36 @@ def advice(capability: Capability) -> CardAdvice | None:
     """None: a card that no PyTorch runs on, or one newer than the data."""
     rows = decided("advice", dict[str, tuple[CardAdvice, ...]])["advice"]
     return next((row for row in rows if row.first <= capability <= row.last), None)
+
+
+_WARP = 32
+# Registers are given out per warp, 256 at a time, from compute capability 3.0 on.
+_REGISTER_UNIT = 256
+
+
+class LaunchLimits(Row, frozen=True, kw_only=True):
+    """`card` is a real card of that capability with its number of multiprocessors; sizes are in bytes."""
+
+    capability: Capability
+    card: str
+    multiprocessors: int
+    threads_per_block: int
+    registers_per_thread: int
+    registers_per_block: int
+    registers_per_multiprocessor: int
+    shared_per_block: int
+    shared_per_multiprocessor: int
+
+    def largest_block(self, registers: int) -> int:
+        """How many threads a block of a kernel with that many registers per thread may have."""
+        per_warp = -(-registers * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+        warps = self.registers_per_block // per_warp if per_warp else self.threads_per_block // _WARP
+        return min(self.threads_per_block, warps * _WARP)
+
+
+_launch_limits = rows("launch_limits.toml", "limits", LaunchLimits)
+
+
+def launch_limits(capability: Capability) -> LaunchLimits | None:
+    """None: a capability that the table does not have."""
+    return next((row for row in _launch_limits() if row.capability == capability), None)

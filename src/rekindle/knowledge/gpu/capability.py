@@ -46,8 +46,7 @@ class Capability:
         digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").removeprefix("sm")
         if digits.isascii() and digits.isdigit() and 2 <= len(digits) <= 3:
             return cls(int(digits[:-1]), int(digits[-1]))
-        message = f"`{text[:40]}` is not a compute capability"
-        raise ValueError(message)
+        raise ValueError(f"`{text[:40]}` is not a compute capability")
 
     @property
     def sm(self) -> str:
@@ -87,8 +86,7 @@ class Target:
     def parse(cls, text: str) -> Target:
         match = _TARGET.match(text.strip())
         if not match:
-            message = f"`{text[:40]}` is not a target like sm_35 or compute_86"
-            raise ValueError(message)
+            raise ValueError(f"`{text[:40]}` is not a target like sm_35 or compute_86")
         return cls(Capability(int(match[2]), int(match[3])), ptx=match[1] == "compute", suffix=match[4])
 
     def _key(self) -> tuple[Capability, bool, str]:
@@ -145,29 +143,21 @@ def runs(
 
     `ptx_isa` is the version the PTX is written in, `driver_ptx` the newest one the driver knows.
     """
-    if not target.ptx:
-        return Runs.NATIVE if _cubin_fits(target, card) else Runs.NO
-    if not _ptx_fits(target, card):
+    if not _fits(target, card):
         return Runs.NO
+    if not target.ptx:
+        return Runs.NATIVE
     if ptx_isa is None or driver_ptx is None:
         return Runs.JIT_UNVERIFIED
     return Runs.JIT if ptx_isa <= driver_ptx else Runs.NO
 
 
-def _cubin_fits(target: Target, card: Capability) -> bool:
+def _fits(target: Target, card: Capability) -> bool:
     if target.suffix == "a":
         return target.capability == card
     if target.suffix == "f":
         return card in family_members(target.capability)
-    return target.capability.major == card.major and target.capability.minor <= card.minor
-
-
-def _ptx_fits(target: Target, card: Capability) -> bool:
-    if target.suffix == "a":
-        return target.capability == card
-    if target.suffix == "f":
-        return card in family_members(target.capability)
-    return target.capability <= card
+    return target.capability <= card and (target.ptx or target.capability.major == card.major)
 
 
 def family_members(base: Capability) -> tuple[Capability, ...]:

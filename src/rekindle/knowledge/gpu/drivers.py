@@ -1,11 +1,9 @@
-"""Driver branches: which one a driver belongs to, and how a system installs one."""
+"""Driver branches: which one a driver belongs to, how a system installs one, and from which on a card is listed."""
 
 from __future__ import annotations
 
-import msgspec
-
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, observed, rows
 
 
 class _Branches(Row, frozen=True, kw_only=True):
@@ -19,11 +17,6 @@ class _Newest(Row, frozen=True, kw_only=True):
     windows: Version
 
 
-class _BranchTables(msgspec.Struct, frozen=True):
-    branches: tuple[_Branches, ...]
-    newest: tuple[_Newest, ...]
-
-
 class DriverPackage(Row, frozen=True, kw_only=True):
     """How one system installs a driver branch, and keeps it."""
 
@@ -35,11 +28,15 @@ class DriverPackage(Row, frozen=True, kw_only=True):
     hold: tuple[str, ...]
 
 
+_branches = rows("driver_branches.toml", "branches", _Branches)
+_newest = rows("driver_branches.toml", "newest", _Newest)
+_packages = rows("driver_packages.toml", "package", DriverPackage)
+
+
 @cached
 def branches() -> tuple[int, ...]:
     """Every branch the tables know, oldest first."""
-    rows = decided("driver_branches", _BranchTables).branches
-    return tuple(sorted({branch for row in rows for branch in row.branches}))
+    return tuple(sorted({branch for row in _branches() for branch in row.branches}))
 
 
 @cached
@@ -53,15 +50,30 @@ def branch_of(driver: Version) -> int:
 
 def newest_of(branch: int, counting: str) -> Version | None:
     """The newest release of a branch that the tables name."""
-    row = next((row for row in decided("driver_branches", _BranchTables).newest if row.branch == branch), None)
+    row = next((row for row in _newest() if row.branch == branch), None)
     return None if row is None else row.windows if counting == "windows" else row.linux
 
 
 def packages(branch: int, system: str, distribution: str | None = None) -> tuple[DriverPackage, ...]:
     """How to install a branch: on one distribution, or on each that is known."""
-    rows = decided("driver_packages", dict[str, tuple[DriverPackage, ...]])["package"]
-    return tuple(
-        row
-        for row in rows
-        if row.branch == branch and row.system == system and distribution in (None, row.distribution)
-    )
+    fitting = (row for row in _packages() if row.branch == branch and row.system == system)
+    return tuple(row for row in fitting if distribution in (None, row.distribution))
+
+
+class ListedCard(Row, frozen=True, kw_only=True):
+    """A device that the oldest list lacks, and the first driver for Linux whose list has it."""
+
+    pci_id: str
+    name: str
+    driver: Version
+
+
+def listed_from(pci_id: str | None) -> ListedCard | None:
+    """`10de:2d04` or `2d04`. None: the card is older than the lists, or newer than the data."""
+    return _cards().get((pci_id or "").lower().removeprefix("10de:"))
+
+
+@cached
+def _cards() -> dict[str, ListedCard]:
+    rows = observed("driver_lists", dict[str, tuple[ListedCard, ...]])["cards"]
+    return {row.pci_id: row for row in rows}

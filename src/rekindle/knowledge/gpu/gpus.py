@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.errors import RekindleError, UnknownName, UsageError
 from rekindle.knowledge.gpu import names
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, cached, observed, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 _NVIDIA = "10de"
@@ -80,9 +80,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return shared if any(letter.isdigit() for letter in shared) else every[0]
 
 
-@cached
-def gpus() -> tuple[Gpu, ...]:
-    return observed("gpus", dict[str, tuple[Gpu, ...]])["gpus"]
+gpus = rows("gpus.json", "gpus", Gpu)
 
 
 def find(query: str) -> Match:
@@ -467,8 +465,7 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
     found = tuple(gpu for gpu in gpus() if gpu.capability == capability)
     if not found:
         known = ", ".join(str(c) for c in sorted({gpu.capability for gpu in gpus()}))
-        message = f"no GPU of compute capability {capability} is in Rekindle's data"
-        raise UnknownName(message, hint=f"it has {known}")
+        raise UnknownName(f"no GPU of compute capability {capability} is in Rekindle's data", hint=f"it has {known}")
     return found
 
 

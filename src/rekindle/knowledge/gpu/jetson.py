@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 
 
 class JetPack(Row, frozen=True, kw_only=True):
@@ -30,27 +28,21 @@ class _Arm(Row, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    board: tuple[_Board, ...]
-    jetpack: tuple[JetPack, ...]
-    arm: tuple[_Arm, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return decided("jetson", _Tables)
+_board = rows("jetson.toml", "board", _Board)
+_jetpack = rows("jetson.toml", "jetpack", JetPack)
+_arm = rows("jetson.toml", "arm", _Arm)
 
 
 @cached
 def is_jetson(chip: str) -> bool:
-    return any(row.chip == chip for row in _tables().board)
+    return any(row.chip == chip for row in _board())
 
 
 @cached
 def jetpacks(chip: str) -> tuple[JetPack, ...]:
     """What a board can run, newest first; empty when no JetPack of it has a PyTorch."""
-    named = next((row.jetpacks for row in _tables().board if row.chip == chip), ())
-    return tuple(row for version in named for row in _tables().jetpack if row.version == version)
+    named = next((row.jetpacks for row in _board() if row.chip == chip), ())
+    return tuple(row for version in named for row in _jetpack() if row.version == version)
 
 
 @cached
@@ -58,4 +50,4 @@ def only_on_arm(name: str) -> bool:
     """Is this GPU sold with an Arm processor only?"""
     plain = name.removeprefix("NVIDIA ")
     first = plain.split()[0] if plain else ""
-    return any(first in row.names or plain in row.names for row in _tables().arm)
+    return any(first in row.names or plain in row.names for row in _arm())

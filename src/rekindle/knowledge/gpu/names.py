@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (
@@ -69,11 +69,10 @@ class Vendor(Row, frozen=True, kw_only=True):
     """NVIDIA's own cards that are out of reach."""
 
 
-class _Tables(msgspec.Struct, frozen=True):
-    alias: tuple[_Alias, ...]
-    system: tuple[_System, ...]
-    words: tuple[_Words, ...]
-    vendor: tuple[Vendor, ...]
+_alias = rows("names.toml", "alias", _Alias)
+_system = rows("names.toml", "system", _System)
+_words = rows("names.toml", "words", _Words)
+vendors = rows("names.toml", "vendor", Vendor)
 
 
 class NamedPart(msgspec.Struct, frozen=True):
@@ -84,13 +83,8 @@ class NamedPart(msgspec.Struct, frozen=True):
 
 
 @cached
-def _tables() -> _Tables:
-    return decided("names", _Tables)
-
-
-@cached
 def words(kind: str) -> frozenset[str]:
-    return frozenset(word for row in _tables().words if row.id == kind for word in row.words)
+    return frozenset(word for row in _words() if row.id == kind for word in row.words)
 
 
 def nobody(text: str) -> bool:
@@ -101,13 +95,13 @@ def nobody(text: str) -> bool:
 def alias(text: str) -> tuple[str, ...]:
     """The names that a nickname may stand for, or the cards of a machine that is called so."""
     said = " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
-    known = next((row.names for row in _tables().alias if row.said == said), ())
-    return known or next((row.names for row in _tables().system if re.fullmatch(row.pattern, said)), ())
+    known = next((row.names for row in _alias() if row.said == said), ())
+    return known or next((row.names for row in _system() if re.fullmatch(row.pattern, said)), ())
 
 
 def aliases() -> tuple[str, ...]:
     """Every nickname."""
-    return tuple(row.said for row in _tables().alias)
+    return tuple(row.said for row in _alias())
 
 
 def is_virtual(text: str) -> bool:
@@ -115,14 +109,10 @@ def is_virtual(text: str) -> bool:
     return re.search(r"(?i)-\d+[qcabv]\b", text) is not None
 
 
-def vendors() -> tuple[Vendor, ...]:
-    return _tables().vendor
-
-
 def vendor(text: str) -> Vendor | None:
     lowered = " ".join(text.lower().replace("-", " ").split())
     own = re.search(_OURS, lowered) is not None
-    rows = [row for row in _tables().vendor if row.own or not own]
+    rows = [row for row in vendors() if row.own or not own]
     return next((row for row in rows if re.search(row.pattern, lowered)), None)
 
 

@@ -1,12 +1,15 @@
-"""Whose a compiled module is and where its builds for a torch are; which torch has a name of its Python interface."""
+"""Which package brings a name: whose a compiled module is and where its builds are, pip's for what Python imports, the
+system's for a header or a library that is missed; and which torch has a name of its Python interface.
+"""
 
 from __future__ import annotations
 
-import msgspec
+import re
+from fnmatch import fnmatchcase
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 
 
 class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,19 +58,13 @@ class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.and_later and Version(torch) > Version(self.torch[-1])
 
 
-class _Homes(msgspec.Struct, frozen=True):
-    home: tuple[ExtensionHome, ...]
-    wheel: tuple[ExtensionWheel, ...]
-
-
-@cached
-def _homes() -> _Homes:
-    return decided("extension_homes", _Homes)
+_home = rows("extension_homes.toml", "home", ExtensionHome)
+_wheel = rows("extension_homes.toml", "wheel", ExtensionWheel)
 
 
 @cached
 def _by_name() -> dict[str, ExtensionHome]:
-    rows = _homes().home
+    rows = _home()
     named = {name.lower(): row for row in rows for name in row.modules}
     return named | {row.package.lower().replace("-", "_"): row for row in rows}
 
@@ -79,7 +76,7 @@ def home(module: str) -> ExtensionHome | None:
 
 @cached
 def _by_repository() -> dict[str, ExtensionHome]:
-    return {row.repository.rpartition("/")[2].lower(): row for row in _homes().home}
+    return {row.repository.rpartition("/")[2].lower(): row for row in _home()}
 
 
 def home_of_folder(name: str) -> ExtensionHome | None:
@@ -89,7 +86,7 @@ def home_of_folder(name: str) -> ExtensionHome | None:
 
 def wheels(package: str) -> tuple[ExtensionWheel, ...]:
     """The releases whose torch is known, oldest first."""
-    return tuple(row for row in _homes().wheel if row.package == package)
+    return tuple(row for row in _wheel() if row.package == package)
 
 
 def wheel_for(package: str, torch: str) -> ExtensionWheel | None:
@@ -111,10 +108,54 @@ class TorchName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gone: str | None = None
 
 
-class _Names(msgspec.Struct, frozen=True):
-    row: tuple[TorchName, ...]
+_torch_names = rows("torch_names.toml", "row", TorchName)
 
 
 @cached
 def torch_names() -> dict[str, TorchName]:
-    return {row.name: row for row in decided("torch_names", _Names).row}
+    return {row.name: row for row in _torch_names()}
+
+
+_INSTALLABLE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class ImportName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`package` empty: the module is a compiled part of another project and cannot be installed by itself."""
+
+    name: str
+    package: str
+
+
+class SystemPackage(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`files` are patterns (`*` matches anything) of the name as a compiler or the loader prints it."""
+
+    package: str
+    kind: str
+    files: tuple[str, ...]
+
+
+_import_names = rows("import_names.toml", "row", ImportName)
+system_packages = rows("system_packages.toml", "row", SystemPackage)
+
+
+@cached
+def import_names() -> dict[str, str]:
+    return {row.name: row.package for row in _import_names()}
+
+
+def distribution(module: str) -> str | None:
+    """`cv2` is opencv-python; `mmcv._ext` and `flash_attn_2_cuda` are compiled parts that pip does not have."""
+    top, _, rest = module.partition(".")
+    if any(part.startswith("_") for part in (top, *rest.split("."))):
+        return None
+    if top in import_names():
+        return import_names()[top] or None
+    if not _INSTALLABLE.fullmatch(top) or top.endswith(("_cuda", "_ext", "_cpp", "_kernels", "_bindings", "_c")):
+        return None
+    return top.replace("_", "-")
+
+
+def package_of(name: str, *, kind: str) -> str | None:
+    """`kind`: `header`, `cmake` and `system` (a library) are Debian's, `library` is of NVIDIA's CUDA repository."""
+    rows = (row for row in system_packages() if row.kind == kind)
+    return next((row.package for row in rows if any(fnmatchcase(name, pattern) for pattern in row.files)), None)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-import msgspec
-
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 
 
 class FixAction(str, Enum):
@@ -27,13 +25,7 @@ class Mechanical(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     patches: tuple[str, ...] = ()
 
 
-class _Table(msgspec.Struct, frozen=True):
-    row: tuple[Mechanical, ...]
-
-
-@cached
-def mechanical() -> tuple[Mechanical, ...]:
-    return decided("mechanical", _Table).row
+mechanical = rows("mechanical.toml", "row", Mechanical)
 
 
 def of_cause(label: str) -> tuple[Mechanical, ...]:

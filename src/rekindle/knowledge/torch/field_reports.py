@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, observed
+from rekindle.knowledge.tables import Row, rows
 
 
 class FieldRow(Row, frozen=True, kw_only=True):
@@ -28,9 +28,7 @@ class FieldRow(Row, frozen=True, kw_only=True):
     state: str
 
 
-@cached
-def _rows() -> tuple[FieldRow, ...]:
-    return observed("field_reports", dict[str, tuple[FieldRow, ...]])["reports"]
+_rows = rows("field_reports.json", "reports", FieldRow)
 
 
 def field_reports(torch: str, capabilities: Collection[Capability], system: str) -> tuple[FieldRow, ...]:

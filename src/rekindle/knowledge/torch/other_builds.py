@@ -8,7 +8,7 @@ from __future__ import annotations
 from rekindle.core.untrusted import PipRequirement
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 
 
@@ -29,9 +29,7 @@ class CondaBuild(Row, frozen=True, kw_only=True):
         return parse_arch_list(self.arch_list)
 
 
-@cached
-def conda_builds() -> tuple[CondaBuild, ...]:
-    return observed("conda_forge", dict[str, tuple[CondaBuild, ...]])["builds"]
+conda_builds = rows("conda_forge.json", "builds", CondaBuild)
 
 
 class CommunityWheel(Row, frozen=True, kw_only=True):
@@ -58,6 +56,4 @@ class CommunityWheel(Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-@cached
-def community_wheels() -> tuple[CommunityWheel, ...]:
-    return decided("community_wheels", dict[str, tuple[CommunityWheel, ...]])["wheels"]
+community_wheels = rows("community_wheels.toml", "wheels", CommunityWheel)

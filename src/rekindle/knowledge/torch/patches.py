@@ -31,8 +31,7 @@ class Bounds:
         for part in text.split(","):
             operator = next((sign for sign in _OPERATORS if part.strip().startswith(sign)), None)
             if operator is None:
-                message = f"`{text}` is not a span of versions like `>=1.10,<2.6`"
-                raise ValueError(message)
+                raise ValueError(f"`{text}` is not a span of versions like `>=1.10,<2.6`")
             self._tests.append((operator, Version(part.strip()[len(operator) :].strip())))
 
     @classmethod

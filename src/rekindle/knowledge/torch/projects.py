@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, runs
 from rekindle.knowledge.gpu.capability import Runs as _Runs
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, rows
 from rekindle.knowledge.torch.releases import torch_release
 
 
@@ -57,28 +55,22 @@ class ContainerImage(Row, frozen=True, kw_only=True):
         return f"the official {known}+{self.variant}" if self.variant else f"NVIDIA's own {known}, CUDA {self.cuda}"
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True):
-    project: tuple[CommunityProject, ...]
-    image: tuple[ContainerImage, ...]
-
-
-@cached
-def _table() -> _Table:
-    return decided("projects", _Table)
+_project = rows("projects.toml", "project", CommunityProject)
+_image = rows("projects.toml", "image", ContainerImage)
 
 
 def projects(card: Capability | None = None) -> tuple[CommunityProject, ...]:
     """Those for a card, or all of them."""
-    return tuple(row for row in _table().project if card is None or card in row.capabilities)
+    return tuple(row for row in _project() if card is None or card in row.capabilities)
 
 
 def bringing(need: str, cards: Iterable[Capability], system: str) -> tuple[CommunityProject, ...]:
     """Other people's work with which all these cards can do what is needed."""
     wanted = set(cards)
-    fitting = (row for row in _table().project if need in row.brings and system in row.systems)
+    fitting = (row for row in _project() if need in row.brings and system in row.systems)
     return tuple(row for row in fitting if wanted <= {*row.capabilities})
 
 
 def images(card: Capability | None = None) -> tuple[ContainerImage, ...]:
     """Images whose torch serves a card, or all of them."""
-    return tuple(row for row in _table().image if card is None or row.serves(card))
+    return tuple(row for row in _image() if card is None or row.serves(card))

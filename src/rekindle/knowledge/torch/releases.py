@@ -6,12 +6,10 @@ comes after it.
 
 from functools import lru_cache
 
-import msgspec
-
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, observed, rows
 from rekindle.knowledge.torch.wheel_platforms import old_lines
 
 
@@ -98,8 +96,7 @@ def torch_release(version: str) -> TorchRelease:
     try:
         wanted = Version(plain)
     except ValueError:
-        message = f"`{version[:40]}` is not a PyTorch version"
-        raise UnknownName(message, hint="write it like `2.7.1`") from None
+        raise UnknownName(f"`{version[:40]}` is not a PyTorch version", hint="write it like `2.7.1`") from None
     row = next((row for row in torch_releases() if Version(row.minor) == wanted.major_minor), None)
     newest = torch_releases()[-1]
     if row is None:
@@ -112,8 +109,7 @@ def torch_release(version: str) -> TorchRelease:
         hint = "`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card; none has code for 8.0 or newer"
         raise UnknownName(message, hint=f"{hint} but those with CUDA 11")
     if len(wanted.parts) > 2 and plain not in row.patches:
-        message = f"there is no PyTorch {plain}"
-        raise UnknownName(message, hint=f"{row.minor} has " + ", ".join(row.patches))
+        raise UnknownName(f"there is no PyTorch {plain}", hint=f"{row.minor} has " + ", ".join(row.patches))
     return row
 
 
@@ -183,15 +179,9 @@ class EarlyRelease(Row, frozen=True, kw_only=True):
     newest_cuda: Version
 
 
-class _EarlyTable(msgspec.Struct, frozen=True, kw_only=True):
-    release: tuple[EarlyRelease, ...]
-
-
-@cached
-def _early() -> tuple[EarlyRelease, ...]:
-    return tuple(sorted(decided("early_releases", _EarlyTable).release, key=lambda row: row.below))
+_early = rows("early_releases.toml", "release", EarlyRelease)
 
 
 def newest_cuda(torch: Version) -> Version | None:
     """The newest CUDA that an early release was published with; None for one that the tables have."""
-    return next((row.newest_cuda for row in _early() if torch < row.below), None)
+    return next((row.newest_cuda for row in sorted(_early(), key=lambda row: row.below) if torch < row.below), None)

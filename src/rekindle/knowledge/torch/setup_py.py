@@ -1,7 +1,7 @@
 """What PyTorch's setup.py hands on to CMake, and what has to be installed to build a release."""
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import Row, cached, rows
 from rekindle.knowledge.torch.releases import torch_release
 
 
@@ -26,19 +26,13 @@ class Requirement(Row, frozen=True, kw_only=True):
         )
 
 
-class _Tables(Row, frozen=True, kw_only=True):
-    forwarded: tuple[Forwarded, ...]
-    requirements: tuple[Requirement, ...]
-
-
-@cached
-def _tables() -> _Tables:
-    return decided("setup_py", _Tables)
+_forwarded = rows("setup_py.toml", "forwarded", Forwarded)
+_requirements = rows("setup_py.toml", "requirements", Requirement)
 
 
 @cached
 def forwarded() -> frozenset[str]:
-    return frozenset(row.name for row in _tables().forwarded)
+    return frozenset(row.name for row in _forwarded())
 
 
 def requirements(torch: str, *, mkl: bool = False) -> tuple[str, ...]:
@@ -49,7 +43,7 @@ def requirements(torch: str, *, mkl: bool = False) -> tuple[str, ...]:
     release = torch_release(torch)
     minor = Version(release.minor)
     cmake = f"cmake>={release.min_cmake}" + ("" if release.cmake4_unpatched else ",<4")
-    rows = [row.requirement for row in _tables().requirements if row.holds(minor) and (mkl or not row.mkl)]
+    rows = [row.requirement for row in _requirements() if row.holds(minor) and (mkl or not row.mkl)]
     return (f"setuptools{release.setuptools.split()[0]}", cmake, *rows)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, observed, rows
 
 
 class TorchWheel(Row, frozen=True, kw_only=True):
@@ -28,9 +28,7 @@ class TorchWheel(Row, frozen=True, kw_only=True):
     coverage: dict[str, Coverage]
 
 
-@cached
-def torch_wheels() -> tuple[TorchWheel, ...]:
-    return observed("torch_wheels", dict[str, tuple[TorchWheel, ...]])["wheels"]
+torch_wheels = rows("torch_wheels.json", "wheels", TorchWheel)
 
 
 class PrintedList(Row, frozen=True, kw_only=True):
@@ -42,9 +40,7 @@ class PrintedList(Row, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
 
 
-@cached
-def printed_lists() -> tuple[PrintedList, ...]:
-    return decided("printed_lists", dict[str, tuple[PrintedList, ...]])["report"]
+printed_lists = rows("printed_lists.toml", "report", PrintedList)
 
 
 def printed_list(torch: str, variant: str | None, system: str) -> PrintedList | None:

@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.knowledge.tables import Row, cached, decided, rows
 
 
 class WheelPlatform(Row, frozen=True, kw_only=True):
@@ -24,9 +24,7 @@ class WheelPlatform(Row, frozen=True, kw_only=True):
     cuda: bool
 
 
-@cached
-def wheel_platforms() -> tuple[WheelPlatform, ...]:
-    return observed("wheel_platforms", dict[str, tuple[WheelPlatform, ...]])["wheels"]
+wheel_platforms = rows("wheel_platforms.json", "wheels", WheelPlatform)
 
 
 def of(minor: str, machine: str) -> WheelPlatform | None:
@@ -59,9 +57,7 @@ class LinuxSystem(Row, frozen=True, kw_only=True):
     libc: str = "glibc"
 
 
-@cached
-def linux_systems() -> tuple[LinuxSystem, ...]:
-    return decided("linux_systems", dict[str, tuple[LinuxSystem, ...]])["system"]
+linux_systems = rows("linux_systems.toml", "system", LinuxSystem)
 
 
 def find(text: str) -> tuple[LinuxSystem, Version | None] | None:
@@ -83,9 +79,7 @@ class RuntimeLibrary(Row, frozen=True, kw_only=True):
     imported_by: str
 
 
-@cached
-def runtime_libraries() -> tuple[RuntimeLibrary, ...]:
-    return decided("visual_runtime", dict[str, tuple[RuntimeLibrary, ...]])["library"]
+runtime_libraries = rows("visual_runtime.toml", "library", RuntimeLibrary)
 
 
 def needed_by(torch: Version | None) -> tuple[RuntimeLibrary, ...]:
@@ -105,6 +99,4 @@ class OldLine(Row, frozen=True, kw_only=True):
     torchvision: str
 
 
-@cached
-def old_lines() -> tuple[OldLine, ...]:
-    return decided("old_lines", dict[str, tuple[OldLine, ...]])["line"]
+old_lines = rows("old_lines.toml", "line", OldLine)

@@ -94,16 +94,14 @@ def capture(
     old, new = parse_set(parts[0]), parse_set(parts[2])
     problem = _problem(new, toolset, _TARGET)
     if problem:
-        message = f"`vcvarsall.bat` of `{studio}` ended without an error, but {problem}"
-        raise StepFailed(message, hint=hint)
+        raise StepFailed(f"`vcvarsall.bat` of `{studio}` ended without an error, but {problem}", hint=hint)
     return difference(old, new, studio=studio, target=_TARGET)
 
 
 def command_line(studio: str, *, toolset: str | None = None) -> str:
     """The words for `cmd`: the batch file with its arguments, its talk sent to stderr so that stdout stays UTF-16."""
     if toolset is not None and (not toolset or set(toolset) - set("0123456789.")):
-        message = f"`{toolset}` is not a version of a toolset"
-        raise BadInput(message, hint="write it like `14.29`")
+        raise BadInput(f"`{toolset}` is not a version of a toolset", hint="write it like `14.29`")
     if '"' in studio:
         message = f"`{studio}` cannot be the folder of a Visual Studio"
         raise BadInput(message, hint="give the folder that `vswhere` names")

@@ -11,7 +11,7 @@ import re
 from rekindle.review.document import Dialect
 from rekindle.review.readers.batch_grammar import BatchNode, BatchParser, BatchWord
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import Redirect, Scope, Trace, Word, program_of
 
 _VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
 _SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
@@ -221,20 +221,17 @@ class _BatchReader:
             if nodes[step].tokens:
                 piped.append(program_of(nodes[step].tokens[0].text))
         item = self.recorder.run(
-            Invocation(
-                words=tuple(words),
-                line=node.line,
-                last=node.last,
-                text=node.raw,
-                called=called,
-                checked=checked or nodes[step].after in ("||", "&&") or _looks(nodes, step),
-                piped=tuple(piped),
-                redirects=tuple(
-                    Redirect(sign=item.sign, target=item.target, line=item.line, glued=item.glued)
-                    for item in node.targets
-                ),
-                after=node.after,
-            )
+            words,
+            node.line,
+            node.last,
+            node.raw,
+            called=called,
+            checked=checked or nodes[step].after in ("||", "&&") or _looks(nodes, step),
+            piped=tuple(piped),
+            redirects=tuple(
+                Redirect(sign=item.sign, target=item.target, line=item.line, glued=item.glued) for item in node.targets
+            ),
+            after=node.after,
         )
         if called and re.search(r"(?i)\.(?:bat|cmd)$", words[0].text.strip('"')):
             self._other(words[0], node.line)
@@ -269,11 +266,7 @@ class _BatchReader:
             return
         switch, rest = (match[1] or "").strip().lower(), match[2]
         if switch == "/p":
-            self.recorder.set(
-                Assignment(
-                    name=rest.partition("=")[0].strip().strip('"'), value="", line=node.line, known=False, text=node.raw
-                )
-            )
+            self.recorder.set(rest.partition("=")[0].strip().strip('"'), "", node.line, known=False, text=node.raw)
             return
         whole = rest.lstrip().startswith('"')
         if whole:
@@ -291,15 +284,13 @@ class _BatchReader:
             known = known and filled.isdigit()
         appended = f"%{name.strip().upper()}%" in value.upper()
         self.recorder.set(
-            Assignment(
-                name=name.strip(),
-                value=filled,
-                line=node.line,
-                known=known,
-                raw=value if not quoted else value.strip(),
-                text=node.raw.strip(),
-                appended=appended,
-            )
+            name.strip(),
+            filled,
+            node.line,
+            known=known,
+            raw=value if not quoted else value.strip(),
+            text=node.raw.strip(),
+            appended=appended,
         )
 
     def _spaces(self, node: BatchNode, name: str, value: str, *, whole: bool) -> None:
@@ -382,16 +373,7 @@ def _is_folder_change(reader: _BatchReader, words: list[Word], node: BatchNode) 
     change = re.match(r"(?:cd|chdir)(?:$|[\\/.])", name) is not None
     if not change and name not in ("pushd", "popd"):
         return False
-    recorder.run(
-        Invocation(
-            words=tuple(words),
-            line=node.line,
-            last=node.last,
-            text=node.raw,
-            after=node.after,
-            checked=node.after == "||",
-        )
-    )
+    recorder.run(words, node.line, node.last, node.raw, after=node.after, checked=node.after == "||")
     if change:
         rest = [word for word in words[1:] if word.text.lower() != "/d"]
         target = (

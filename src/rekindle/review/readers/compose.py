@@ -9,7 +9,7 @@ from rekindle.review.readers.dockerfile import read_dockerfile
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Assignment, Image, Trace, WithoutCards
+from rekindle.review.trace import Image, Trace, WithoutCards
 
 
 def read_compose(trace: Trace, text: str) -> None:
@@ -61,7 +61,7 @@ class _ComposeReader(YamlReader):
         pairs += [(*each.value.partition("=")[::2], each) for each in self.sequence(node) if each.id == "scalar"]
         for key, value, at in pairs:
             line = at.start_mark.line + 1
-            recorder.set(Assignment(name=key, value=value, line=line, known="$" not in value))
+            recorder.set(key, value, line, known="$" not in value)
 
     def _build(self, node: Node) -> None:
         """The Dockerfile beside it, as if it stood at the line of `build`."""

@@ -12,7 +12,7 @@ from rekindle.review.document import Dialect
 from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
-from rekindle.review.trace import Assignment, Image, Invocation, Scope, Trace, Word
+from rekindle.review.trace import Image, Scope, Trace, Word
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
@@ -105,26 +105,18 @@ class _DockerReader:
         if not pairs:
             key, _, rest = value.strip().partition(" ")
             if name == "ARG" or not rest:
-                recorder.set(
-                    Assignment(
-                        name=key, value="", line=start + 1, known=False, how="environment" if name == "ARG" else "shell"
-                    )
-                )
+                recorder.set(key, "", start + 1, known=False, how="environment" if name == "ARG" else "shell")
                 self.trace.asked.add(key)
                 return
             text, known = self._filled(rest.strip())
-            recorder.set(Assignment(name=key, value=text, line=start + 1, known=known, text=value))
+            recorder.set(key, text, start + 1, known=known, text=value)
             return
         for pair in pairs:
             raw = pair[2]
             if name == "ENV" and raw[:1] != "'":
                 self._missed(recorder, pair[1], raw, self._row(pair[1], start, end))
             text, known = self._filled(raw[1:-1] if raw[:1] in "\"'" else raw)
-            recorder.set(
-                Assignment(
-                    name=pair[1], value=text, line=self._row(pair[1], start, end), known=known, raw=raw, text=pair[0]
-                )
-            )
+            recorder.set(pair[1], text, self._row(pair[1], start, end), known=known, raw=raw, text=pair[0])
             if name == "ARG":
                 self.trace.asked.add(pair[1])
 
@@ -208,7 +200,7 @@ class _DockerReader:
         words = [Word(part, part, line, True) for part in re.findall(r"\"((?:\\.|[^\"])*)\"", text)]
         recorder = Recorder(self.trace, Dialect.SHELL, self.trace.open(self.scope, f"run {line}"))
         recorder.directory = self.directory
-        recorder.run(Invocation(words=tuple(words), line=line, last=line, text=text, checked=True))
+        recorder.run(words, line, line, text, checked=True)
 
 
 _OTHERS = frozenset(

@@ -11,7 +11,7 @@ from rekindle.review.packages import listed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Invocation, Scope, Trace, Word
+from rekindle.review.trace import Scope, Trace, Word
 
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
 _SET = re.compile(r"set\s+(\w+)\s*=(.*)", re.DOTALL)
@@ -34,7 +34,7 @@ def _ran(
     recorder.conditional = int(conditional)
     head = [Word(part, part, first) for part in command]
     text = " ".join([*command, *(word.raw for word in words[:8])])
-    recorder.run(Invocation(words=(*head, *words), line=first, last=max(first, last), text=text, checked=True))
+    recorder.run((*head, *words), first, max(first, last), text, checked=True)
 
 
 def read_conda_environment(trace: Trace, text: str) -> None:

@@ -7,7 +7,7 @@ import re
 from rekindle.review.document import Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
-from rekindle.review.trace import Assignment, Trace
+from rekindle.review.trace import Trace
 
 _SET = re.compile(r"(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)\s*(\?|:{1,3}|\+|!)?=\s*(.*)")
 _USED = re.compile(r"\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|([A-Za-z@<^*]))")
@@ -37,11 +37,11 @@ def read_makefile(trace: Trace, text: str) -> None:
             if found[2] != "?" or found[1] not in values:
                 values[found[1]] = f"{values.get(found[1], '')} {value}".strip() if found[2] == "+" else value
             how = "environment" if line.strip().startswith("export") else "shell"
-            shared.set(Assignment(name=found[1], value=values[found[1]], line=row + 1, how=how, known="$" not in value))
+            shared.set(found[1], values[found[1]], row + 1, how=how, known="$" not in value)
         elif re.match(r"\s*export\s+\w", line):
             for name in line.split()[1:]:
                 if name in values:
-                    shared.set(Assignment(name=name, value=values[name], line=row + 1))
+                    shared.set(name, values[name], row + 1)
     if recipe:
         _recipe(trace, recipe, first, values)
 

@@ -9,7 +9,7 @@ from rekindle.review.readers.batch import read_batch
 from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
-from rekindle.review.trace import Invocation, Trace, Word
+from rekindle.review.trace import Trace, Word
 
 _LANGUAGES = {
     "bat": Dialect.BATCH, "batch": Dialect.BATCH, "cmd": Dialect.BATCH, "dos": Dialect.BATCH,
@@ -101,7 +101,5 @@ def _requirements(trace: Trace, first: int, rows: list[str]) -> bool:
     recorder = Recorder(trace, Dialect.SHELL, trace.scopes[0])
     words = [Word("pip", "pip", first), Word("install", "install", first)]
     words += [Word(row.strip(), row.strip(), first + index) for index, row in enumerate(rows) if row.strip()]
-    recorder.run(
-        Invocation(words=tuple(words), line=first, last=first + len(rows) - 1, text="requirements", checked=True)
-    )
+    recorder.run(words, first, first + len(rows) - 1, "requirements", checked=True)
     return True

@@ -9,7 +9,7 @@ from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
 from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import LIST, Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import LIST, Redirect, Scope, Trace, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -76,7 +76,7 @@ class _PowerShellReader(PowerShellValues):
         if choice:
             # `$x = (…) ? a : b` of PowerShell 7
             how = "environment" if choice[1] else "shell"
-            self.recorder.set(Assignment(name=choice[2], value="", line=line, known=False, how=how, text=text))
+            self.recorder.set(choice[2], "", line, known=False, how=how, text=text)
             self.plain.add(line)
             return True
         if not re.match(r"\s*&?\s*[\w.\\:/'\"-]+(?:\s|$)", text) or re.search(r"[{}|;=]\s*$|[{}]", text):
@@ -87,7 +87,7 @@ class _PowerShellReader(PowerShellValues):
         for piece in pieces:
             filled, known = self.filled(piece.strip("\"'"), None) if piece[:1] != "'" else (piece.strip("'"), True)
             words.append(Word(filled, piece, line, piece[:1] in "\"'", known))
-        self.recorder.run(Invocation(words=tuple(words), line=line, last=line, text=text))
+        self.recorder.run(words, line, line, text)
         return True
 
     def never_called(self) -> None:
@@ -140,7 +140,7 @@ class _PowerShellReader(PowerShellValues):
         elif kind == "flow_control_statement":
             text = text_of(node)
             words = [Word(part, part, self.line(node)) for part in text.split()[:3]]
-            self.recorder.run(Invocation(words=tuple(words), line=self.line(node), last=self.last(node), text=text))
+            self.recorder.run(words, self.line(node), self.last(node), text)
         elif kind in ("comment", "command_argument_sep"):
             return
         elif kind == "ERROR":
@@ -177,7 +177,7 @@ class _PowerShellReader(PowerShellValues):
                 continue
             text, known = self.value(default.named_children[-1]) if default and default.named_children else ("", False)
             name = text_of(variable).lstrip("$")
-            self.recorder.set(Assignment(name=name, value=text, line=self.line(parameter), known=known, how="shell"))
+            self.recorder.set(name, text, self.line(parameter), known=known, how="shell")
 
     def _pipeline(self, node: Node, checked: bool) -> None:
         chained = next((child for child in node.children if text_of(child) in ("&&", "||")), None)
@@ -214,9 +214,7 @@ class _PowerShellReader(PowerShellValues):
             lasting = (match[3] or "process").lower().rpartition(".")[2].rpartition(":")[2]
             value = match[2].strip("\"'")
             how = "environment" if lasting == "process" else "lasting"
-            self.recorder.set(
-                Assignment(name=match[1], value=value, line=self.line(node), known="$" not in value, how=how, text=text)
-            )
+            self.recorder.set(match[1], value, self.line(node), known="$" not in value, how=how, text=text)
             return
         for block in _all(node, "script_block_expression"):
             self.walk(block, checked=checked)
@@ -244,16 +242,14 @@ class _PowerShellReader(PowerShellValues):
             known = known and before is not None and before.known
         if re.fullmatch(r"\w+", plain):
             self.recorder.set(
-                Assignment(
-                    name=plain,
-                    value=text,
-                    line=self.line(node),
-                    known=known,
-                    how="environment" if environment else "shell",
-                    raw=text_of(value_node),
-                    text=text_of(node),
-                    appended=sign.startswith("+") or f"$env:{plain}".lower() in text_of(value_node).lower(),
-                )
+                plain,
+                text,
+                self.line(node),
+                known=known,
+                how="environment" if environment else "shell",
+                raw=text_of(value_node),
+                text=text_of(node),
+                appended=sign.startswith("+") or f"$env:{plain}".lower() in text_of(value_node).lower(),
             )
         if plain.lower() == "erroractionpreference" and "stop" in text.lower():
             self.trace.options["stop"] = self.line(node)
@@ -335,16 +331,14 @@ class _PowerShellReader(PowerShellValues):
         if self._sets(name, words, node):
             return
         self.recorder.run(
-            Invocation(
-                words=tuple(words),
-                line=self.line(node),
-                last=self.last(node),
-                text=text_of(node),
-                called=called,
-                checked=checked,
-                piped=piped,
-                redirects=redirects,
-            )
+            words,
+            self.line(node),
+            self.last(node),
+            text_of(node),
+            called=called,
+            checked=checked,
+            piped=piped,
+            redirects=redirects,
         )
         if dotted:
             self._other(words[0], self.line(node))
@@ -356,9 +350,7 @@ class _PowerShellReader(PowerShellValues):
         names = [text_of(child).lstrip("$") for child in _all(function, "variable")[: len(words) + 3]]
         for parameter, word in zip(dict.fromkeys(names), words[1:], strict=False):
             if not word.text.startswith("-"):
-                self.recorder.set(
-                    Assignment(name=parameter, value=word.text, line=word.line, known=word.known, how="shell")
-                )
+                self.recorder.set(parameter, word.text, word.line, known=word.known, how="shell")
         self._function_body(function)
 
     def _function_body(self, function: Node) -> None:
@@ -376,13 +368,7 @@ class _PowerShellReader(PowerShellValues):
         rest = [word for word in words[1:] if word is not place and not word.text.startswith("-")]
         value = rest[0] if rest else Word("", "", self.line(node), False, False)
         self.recorder.set(
-            Assignment(
-                name=re.split(r"[:\\]", place.text)[-1],
-                value=value.text,
-                line=self.line(node),
-                known=value.known,
-                text=text_of(node),
-            )
+            re.split(r"[:\\]", place.text)[-1], value.text, self.line(node), known=value.known, text=text_of(node)
         )
         return True
 

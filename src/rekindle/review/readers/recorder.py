@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -95,24 +96,24 @@ class Recorder:
         finally:
             trace.at = outer
 
-    def set(self, seen: Assignment) -> Assignment:
+    def set(self, name: str, value: str, line: int, *, known: bool = True, raw: str = "", **seen: Any) -> Assignment:
         """Note an assignment; where it stands (order, language, scope, condition) is filled in here."""
-        if self.trace.at is not None:
-            seen = msgspec.structs.replace(seen, line=self.trace.at)
-        value, known = seen.value, seen.known
-        if len(seen.raw) > LONGEST_VALUE and len(seen.raw) * 1.1 >= len(value):
-            value, known = value[:200], False  # a long text that the script carries with it, not one that grew
-        elif not self.trace.afford(value, seen.line):
+        line = line if self.trace.at is None else self.trace.at
+        # A long text that the script carries with it is no value that grew.
+        carried = len(raw) > LONGEST_VALUE and len(raw) * 1.1 >= len(value)
+        if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
-        item = msgspec.structs.replace(
-            seen,
+        item = Assignment(
+            name=name,
             value=value,
+            line=line,
             known=known,
-            raw=seen.raw or value,
+            raw=raw or value,
             order=self.trace.tick(),
             dialect=self.dialect,
             conditional=self.conditional > 0,
             scope=self.scope.number,
+            **seen,
         )
         self.trace.assignments.append(item)
         if item.how in ("environment", "shell"):
@@ -120,8 +121,9 @@ class Recorder:
             self.scope.put(item.name, Value(value, known, item.line, exported, item.order, item.conditional))
         return item
 
-    def run(self, seen: Invocation) -> Invocation | None:
+    def run(self, words: Sequence[Word], line: int, last: int, text: str, **said: Any) -> Invocation | None:
         """Note a program that is started, without what only wraps it; where it stands is filled in here."""
+        seen = Invocation(words=tuple(words), line=line, last=last, text=text, **said)
         if self.trace.at is not None:
             seen = moved(seen, self.trace.at)
         words, inner = unwrapped(seen.words)
@@ -174,15 +176,13 @@ class Recorder:
             match = _DEFINE.match(word.text)
             if match:
                 self.set(
-                    Assignment(
-                        name=match[1],
-                        value=match[2].strip("\"'"),
-                        line=word.line,
-                        known=word.known,
-                        how="cmake",
-                        raw=word.raw,
-                        text=item.text,
-                    )
+                    match[1],
+                    match[2].strip("\"'"),
+                    word.line,
+                    known=word.known,
+                    how="cmake",
+                    raw=word.raw,
+                    text=item.text,
                 )
 
     def go(self, folder: str, *, push: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import LIST, Assignment, Invocation, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import LIST, Assignment, Redirect, Scope, Trace, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -108,9 +108,7 @@ class _ShellReader:
                 self.statement(child, checked=True)
         elif kind == "unset_command":
             for child in node.named_children:
-                self.recorder.set(
-                    Assignment(name=text_of(child), value="", line=self.line(node), how="shell", text=text_of(node))
-                )
+                self.recorder.set(text_of(child), "", self.line(node), how="shell", text=text_of(node))
         elif kind == "ERROR":
             self.statements(node)
         else:
@@ -128,13 +126,11 @@ class _ShellReader:
             values = [self.word(child) for child in node.children_by_field_name("value")]
             only = values[0] if len(values) == 1 else None
             self.recorder.set(
-                Assignment(
-                    name=text_of(variable),
-                    value=only.text if only else "",
-                    line=self.line(node),
-                    known=bool(only and only.known),
-                    how="shell",
-                )
+                text_of(variable),
+                only.text if only else "",
+                self.line(node),
+                known=bool(only and only.known),
+                how="shell",
             )
         conditions = {child.id for child in node.children_by_field_name("condition")}
         before = self.recorder.directory
@@ -224,14 +220,7 @@ class _ShellReader:
                 found = self.recorder.lookup(name)
                 if found is not None and re.fullmatch(r"[A-Za-z_]\w*", name):
                     self.recorder.set(
-                        Assignment(
-                            name=name,
-                            value=found.text,
-                            line=found.line,
-                            known=found.known,
-                            how="environment",
-                            text=text_of(node),
-                        )
+                        name, found.text, found.line, known=found.known, how="environment", text=text_of(node)
                     )
 
     def _assign(self, node: Node, how: str) -> Assignment | None:
@@ -246,16 +235,14 @@ class _ShellReader:
         appended = any(child.type == "+=" for child in node.children)
         text = (already.text if already and appended else "") + word.text
         return self.recorder.set(
-            Assignment(
-                name=name,
-                value=text,
-                line=self.line(node),
-                known=word.known,
-                how=how,
-                raw=word.raw,
-                text=text_of(node),
-                appended=appended or f"${name}" in word.raw or f"${{{name}" in word.raw,
-            )
+            name,
+            text,
+            self.line(node),
+            known=word.known,
+            how=how,
+            raw=word.raw,
+            text=text_of(node),
+            appended=appended or f"${name}" in word.raw or f"${{{name}" in word.raw,
         )
 
     def _command(
@@ -285,40 +272,29 @@ class _ShellReader:
         line, last = self.line(node), last_line(node) + self.first
         if name in ("source", ".") and len(words) > 1:
             self.recorder.run(
-                Invocation(
-                    words=tuple(words[1:]),
-                    line=line,
-                    last=last,
-                    text=text_of(node),
-                    called=True,
-                    checked=checked,
-                    prefix=tuple(prefix),
-                    after=after,
-                )
+                words[1:], line, last, text_of(node), called=True, checked=checked, prefix=tuple(prefix), after=after
             )
             self._other(words[1], line)
             return
         if name in ("read", "mapfile", "readarray", "getopts"):
             for word in words[1:]:
                 if re.fullmatch(r"[A-Za-z_]\w*", word.text):
-                    self.recorder.set(Assignment(name=word.text, value="", line=line, known=False, how="shell"))
+                    self.recorder.set(word.text, "", line, known=False, how="shell")
         if name == "set":
             self._options(words)
         if name in self.functions and self.calls < _CALLS:
             self._call(name, words, checked)
             return
         self.recorder.run(
-            Invocation(
-                words=tuple(words),
-                line=line,
-                last=last,
-                text=text_of(node),
-                checked=checked,
-                piped=piped,
-                redirects=redirects,
-                prefix=tuple(prefix),
-                after=after,
-            )
+            words,
+            line,
+            last,
+            text_of(node),
+            checked=checked,
+            piped=piped,
+            redirects=redirects,
+            prefix=tuple(prefix),
+            after=after,
         )
         self._moves(name, words)
 
@@ -373,9 +349,7 @@ class _ShellReader:
         self.called.add(name)
         body = self.functions[name].child_by_field_name("body")
         for number, word in enumerate(words[1:10], 1):
-            self.recorder.set(
-                Assignment(name=str(number), value=word.text, line=word.line, known=word.known, how="shell")
-            )
+            self.recorder.set(str(number), word.text, word.line, known=word.known, how="shell")
         if body is not None:
             self.statement(body, checked=checked)
 
@@ -456,11 +430,7 @@ class _ShellReader:
             default = [child for child in node.named_children if child.type not in ("variable_name",)]
             text = self._value(default[-1], depth + 1)[0] if default else ""
             if "=" in rest[:2]:
-                self.recorder.set(
-                    Assignment(
-                        name=match[1], value=text.strip("\"'"), line=self.line(node), known="$" not in text, how="shell"
-                    )
-                )
+                self.recorder.set(match[1], text.strip("\"'"), self.line(node), known="$" not in text, how="shell")
             # The default holds unless somebody outside says otherwise.
             return text.strip("\"'"), "$" not in text
         if rest.startswith((":?", "?", ":+", "+")):

@@ -13,20 +13,21 @@ from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Assignment, Image, Scope, Trace, Used
+from rekindle.review.trace import Image, Scope, Trace, Used
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
-def read_workflow(trace: Trace, text: str, *, gitlab: bool = False) -> None:
+def read_github(trace: Trace, text: str) -> None:
     root = composed(trace, text)
-    if root is None:
-        return
-    reader = _WorkflowReader(trace, text)
-    if gitlab:
-        reader.gitlab(root)
-    else:
-        reader.github(root)
+    if root is not None:
+        _WorkflowReader(trace, text).github(root)
+
+
+def read_gitlab(trace: Trace, text: str) -> None:
+    root = composed(trace, text)
+    if root is not None:
+        _WorkflowReader(trace, text).gitlab(root)
 
 
 class _Job(NamedTuple):
@@ -67,11 +68,7 @@ class _WorkflowReader(YamlReader):
         container = job.get("container")
         image = self.text(container) or self.text(self.path(container, "image"))
         if image and container is not None:
-            text, known = self.filled(image, matrix)
-            line = container.start_mark.line + 1
-            self.trace.images.append(
-                Image(name=text, line=line, order=self.trace.tick(), scope=scope.number, known=known)
-            )
+            self._note(container, scope, *self.filled(image, matrix))
             system = system or "linux"
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
@@ -163,15 +160,7 @@ class _WorkflowReader(YamlReader):
             if match:
                 outer = Recorder(self.trace, recorder.dialect, job)
                 value = match[2].strip()
-                outer.set(
-                    Assignment(
-                        name=match[1],
-                        value=value,
-                        line=first + row,
-                        known="$" not in value and "%" not in value,
-                        text=line.strip(),
-                    )
-                )
+                outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
 
     def gitlab(self, root: Node) -> None:
         top = self.mapping(root)
@@ -197,11 +186,11 @@ class _WorkflowReader(YamlReader):
     def _image(self, node: Node | None, scope: Scope) -> None:
         name = self.text(node) or self.text(self.path(node, "name"))
         if name and node is not None:
-            text, known = self._variables(name, scope)
-            line = node.start_mark.line + 1
-            self.trace.images.append(
-                Image(name=text, line=line, order=self.trace.tick(), scope=scope.number, known=known)
-            )
+            self._note(node, scope, *self._variables(name, scope))
+
+    def _note(self, node: Node, scope: Scope, name: str, known: bool) -> None:
+        line, order = node.start_mark.line + 1, self.trace.tick()
+        self.trace.images.append(Image(name=name, line=line, order=order, scope=scope.number, known=known))
 
     def _variables(self, text: str, scope: Scope) -> tuple[str, bool]:
         known = True
@@ -240,11 +229,7 @@ class _WorkflowReader(YamlReader):
                 continue
             self._as_number(key, value)
             text, known = self.filled(plain, matrix or {})
-            recorder.set(
-                Assignment(
-                    name=key, value=text, line=value.start_mark.line + 1, known=known, raw=plain, text=f"{key}: {plain}"
-                )
-            )
+            recorder.set(key, text, value.start_mark.line + 1, known=known, raw=plain, text=f"{key}: {plain}")
 
     def _matrix(self, node: Node | None) -> dict[str, str]:
         """What has one value only; of several it is not known which one a run has."""

@@ -13,9 +13,9 @@ import msgspec
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import owner_of
-from rekindle.wheels.closure.elf import elf_closure
+from rekindle.wheels.closure.elf import ElfWalk
 from rekindle.wheels.closure.linkage import Closure
-from rekindle.wheels.closure.pe import pe_closure
+from rekindle.wheels.closure.pe import PeWalk
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name
 
 
@@ -48,12 +48,11 @@ def closure(
     extension = not torch and _is_extension(binaries, requires)
     if any(found.pe for found in binaries):
         places = [(e.label, e.sure, e.libraries) for e in elsewhere]
-        return pe_closure(binaries, torch=torch, elsewhere=places, extension=extension, against=against, python=python)
+        windows = PeWalk(binaries, places, torch=torch, extension=extension, torch_here=against, python=python)
+        return windows.result()
     if any(found.elf for found in binaries):
         libraries = [e.libraries for e in elsewhere]
-        return elf_closure(
-            binaries, requires=requires, torch=torch, elsewhere=libraries, extension=extension, against=against
-        )
+        return ElfWalk(binaries, requires, libraries, torch=torch, extension=extension, torch_here=against).result()
     return None
 
 

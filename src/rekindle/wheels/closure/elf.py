@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, openmp_family, owner_of
-from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, Skew
+from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, owner_of
+from rekindle.wheels.closure.linkage import Closure, LoadTime
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, is_torch_symbol, required, requirement_name
-from rekindle.wheels.closure.walk import Walk, matching, torch_first
+from rekindle.wheels.closure.walk import Walk, matching
 
-_SHOWN = 20
 _LIB = "torch/lib/"
 # Names of Python's own C API: the interpreter offers them, and no library that is linked.
 _PYTHON = re.compile(r"_?Py[A-Z_]")
@@ -21,45 +20,27 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 _DRIVER = re.compile(r"(cu|nvml)[A-Z]")
 
 
-def elf_closure(
-    binaries: Sequence[Binary],
-    *,
-    requires: Sequence[str],
-    torch: bool,
-    elsewhere: Sequence[Mapping[str, Binary | None]],
-    extension: bool = False,
-    against: TorchLibraries | None = None,
-) -> Closure:
-    walk = _ElfWalk(requires, torch, elsewhere, extension=extension, torch_here=against)
-    walk.take([found for found in binaries if _is_linked(found)])
-    return walk.result()
+class ElfWalk(Walk):
+    system = "linux"
 
-
-def _is_linked(found: Binary) -> bool:
-    return found.elf is not None and found.elf.kind in ("library", "program")
-
-
-class _ElfWalk(Walk):
     def __init__(
         self,
+        binaries: Sequence[Binary],
         requires: Sequence[str],
-        torch: bool,
         elsewhere: Sequence[Mapping[str, Binary | None]],
         *,
-        extension: bool,
-        torch_here: TorchLibraries | None,
+        torch: bool,
+        extension: bool = False,
+        torch_here: TorchLibraries | None = None,
     ) -> None:
-        super().__init__(extension=extension, torch_here=torch_here)
+        super().__init__(torch=torch, extension=extension, torch_here=torch_here)
         self.requires = [requirement_name(line) for line in requires]
-        self.torch = torch
         self.elsewhere = elsewhere
         self.unknown: dict[str, bool] = {}
         self.on_driver: set[str] = set()
         self.loaded: dict[str, Binary] = {}
-
-    def take(self, binaries: Sequence[Binary]) -> None:
-        torch = self.torch
-        self.files = [found for found in binaries if not (torch and found.name.startswith("torch/bin/"))]
+        linked = (found for found in binaries if found.elf is not None and found.elf.kind in ("library", "program"))
+        self.files = [found for found in linked if not (torch and found.name.startswith("torch/bin/"))]
         self.by_path = {found.name: found for found in self.files}
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
@@ -79,20 +60,7 @@ class _ElfWalk(Walk):
         targets = {found.name: self._follow(found) for found in self.files}
         for found in self.files:
             self._check_symbols(found, targets)
-        return Closure(
-            system="linux",
-            links=self.links,
-            symbols=self.symbols,
-            missing=self.all_missing(),
-            skew=tuple(self.skew),
-            wrong_machine=tuple(self.machines),
-            duplicates=tuple(self._duplicates()),
-            brought=tuple(self.brought[name] for name in sorted(self.brought)),
-            against=self.torch_here.label if self.torch_here else None,
-        )
-
-    def names(self) -> Sequence[str]:
-        return [found.name for found in self.files]
+        return self.closed(duplicates=tuple(self.copies()))
 
     def _follow(self, found: Binary) -> list[Binary]:
         assert found.elf is not None
@@ -131,30 +99,23 @@ class _ElfWalk(Walk):
         self.unknown[found.name] = True
         if owner is not None and owner.package and required(self.requires, owner.package) and owner.owner != "torch":
             return None
-        if self.comes_with_torch(library, owner, found.name, "linux"):
+        if self.comes_with_torch(library, owner, found.name):
             return None
         if owner is not None and owner.owner == "compiler" and self.torch:
             # torch itself cannot be imported without it.
             owner = None
         old = self.missing.get(library)
         if self._is_idle(found) and (old is None or old.owner == "optional"):
-            self.missing[library] = MissingLibrary(
-                library=library,
-                how=how,
-                wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
-                chain=(),
-                owner="optional",
-                note=f"only `{found.file}` needs it, which nothing in the package loads",
-            )
+            idle = f"only `{found.file}` needs it, which nothing in the package loads"
+            self.miss(library, how, found.name, owner="optional", note=idle)
             return None
         stray = next(iter(self.by_name.get(library, [])), None)
         if stray is not None:
             note = f"it is at `{stray.name}`, but no run path of `{found.name}` points there"
-        self.missing[library] = MissingLibrary(
-            library=library,
-            how=old.how if old and old.how is LoadTime.IMPORT else how,
-            wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
-            chain=(),
+        self.miss(
+            library,
+            LoadTime.IMPORT if old and old.how is LoadTime.IMPORT else how,
+            found.name,
             owner=owner.owner if owner and not stray else None,
             note=note or (owner.note if owner else ""),
             inside=stray.name if stray else None,
@@ -214,28 +175,8 @@ class _ElfWalk(Walk):
             offered += [here.offered, *(one.symbols.defined for one in self.files if one.symbols)]
         absent = sorted(name for name in wanted if not any(name in names for names in offered))
         torchs = here is not None and any(map(is_torch_symbol, absent))
-        if absent and (len(reached) > 1 or torchs):
-            self.skew.append(
-                Skew(
-                    file=found.name,
-                    library=None,
-                    symbols=tuple(absent[:_SHOWN]),
-                    count=len(absent),
-                    torch=here.label if here and torchs else None,
-                )
-            )
-
-    def _duplicates(self) -> list[Duplicate]:
-        families: dict[str, list[str]] = {}
-        for found in self.files:
-            family = openmp_family(found.file)
-            if family:
-                families.setdefault(family, []).append(found.name)
-        return [
-            Duplicate(library=posixpath.basename(files[0]), files=tuple(files), openmp=True)
-            for files in (sorted(found, key=torch_first) for found in families.values())
-            if len(files) > 1
-        ]
+        if len(reached) > 1 or torchs:
+            self.lack(found.name, None, absent, here.label if here and torchs else None)
 
 
 def _folders(found: Binary, paths: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from rekindle.core.command import pip_install, rekindle
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.knowledge.cuda.libraries import owner_of
 
 
@@ -120,7 +120,7 @@ def findings(closure: Closure, *, alone: bool = False) -> list[Finding]:
     found += _with_torch(closure)
     if not found:
         text = f"all {closure.links} library links lead to a file in the package, the system, the driver"
-        found = [Finding(id="closure", state=State.PASS, found=text)]
+        found = [passed("closure", text)]
     return found
 
 
@@ -179,7 +179,7 @@ def _optional(items: list[MissingLibrary]) -> list[Finding]:
         return []
     more = f" and {len(items) - 1} more are" if len(items) > 1 else " is"
     text = f"`{items[0].library}`{more} not in the package: {items[0].note}; `{items[0].wanted_by[0]}` links it"
-    return [Finding(id="closure.optional", state=State.WARN, found=text)]
+    return [warned("closure.optional", text)]
 
 
 def _with_torch(closure: Closure) -> list[Finding]:
@@ -191,25 +191,22 @@ def _with_torch(closure: Closure) -> list[Finding]:
     verb = "comes" if len(closure.brought) == 1 else "come"
     if closure.against is None:
         return [
-            Finding(
-                id="closure.torch",
-                state=State.UNVERIFIED,
-                found=f"{names} {verb} with torch; the torch it was built for is not here to check against",
+            unverified(
+                "closure.torch",
+                f"{names} {verb} with torch; the torch it was built for is not here to check against",
                 why="an extension works only with the torch, the CUDA and the C++ ABI that it was built for",
-                fix=Fix(text="name that torch, a wheel or an environment, with `--against`"),
+                fix="name that torch, a wheel or an environment, with `--against`",
             )
         ]
-    text = f"{names} {verb} with torch; {closure.against} has them"
-    return [Finding(id="closure.torch", state=State.PASS, found=text)]
+    return [passed("closure.torch", f"{names} {verb} with torch; {closure.against} has them")]
 
 
 def _outside(item: OutsideLibrary) -> Finding:
-    return Finding(
-        id="closure.outside",
-        state=State.WARN,
-        found=f"`{item.library}` is found only in {item.where}; `{item.wanted_by[0]}` needs it",
+    return warned(
+        "closure.outside",
+        f"`{item.library}` is found only in {item.where}; `{item.wanted_by[0]}` needs it",
         why="it works on this machine and in this shell; on another one, or with another PATH, torch does not load",
-        fix=Fix(text="put it into the wheel with `rekindle repair`"),
+        fix="put it into the wheel with `rekindle repair`",
     )
 
 
@@ -218,55 +215,52 @@ def _skew(item: Skew, system: str) -> Finding:
     if item.torch:
         where = f"{item.torch} does not have"
     code = "WinError 127, which names no symbol" if system == "windows" else "undefined symbol"
-    return Finding(
-        id="closure.skew",
-        state=State.FAIL,
-        found=f"`{item.file}` wants {item.count} symbols that {where}: {', '.join(item.symbols[:3])}"
-        + (", …" if item.count > 3 else ""),
+    return failed(
+        "closure.skew",
+        (
+            f"`{item.file}` wants {item.count} symbols that {where}: {', '.join(item.symbols[:3])}"
+            + (", …" if item.count > 3 else "")
+        ),
         why=f"they come from different builds; loading fails with {code}",
-        fix=Fix(text="install its build for this torch" if item.torch else "use both from the same build"),
+        fix="install its build for this torch" if item.torch else "use both from the same build",
     )
 
 
 def _wrong_machine(item: WrongMachine, system: str) -> Finding:
     code = "WinError 193" if system == "windows" else "wrong ELF class or a missing library"
-    return Finding(
-        id="closure.machine",
-        state=State.FAIL,
-        found=f"`{item.file}` is for {item.machine}; `{item.wanted_by}` is for {item.wanted}",
+    return failed(
+        "closure.machine",
+        f"`{item.file}` is for {item.machine}; `{item.wanted_by}` is for {item.wanted}",
         why=f"a process cannot mix architectures; loading fails with {code}",
-        fix=Fix(text=f"replace it with the {item.wanted} file"),
+        fix=f"replace it with the {item.wanted} file",
     )
 
 
 def _duplicate(item: Duplicate) -> Finding:
     why = "two OpenMP runtimes in one process crash it with `OMP: Error #15`, or start twice the threads"
-    return Finding(
-        id="closure.duplicate",
-        state=State.WARN,
-        found=f"`{item.library}` is there {len(item.files)} times: {', '.join(f'`{name}`' for name in item.files[:4])}",
+    return warned(
+        "closure.duplicate",
+        f"`{item.library}` is there {len(item.files)} times: {', '.join(f'`{name}`' for name in item.files[:4])}",
         why=why if item.openmp else "which of them is loaded depends on the order of imports",
-        fix=Fix(text="keep the one in torch/lib and remove the others"),
+        fix="keep the one in torch/lib and remove the others",
     )
 
 
 def _system_file(name: str, system: str) -> Finding:
     file = name.rpartition("/")[2]
     owner = owner_of(file, system)
-    return Finding(
-        id="closure.system-file",
-        state=State.FAIL,
-        found=f"`{name}` is {owner.note if owner else 'of the system'}; it must not be in a package",
+    return failed(
+        "closure.system-file",
+        f"`{name}` is {owner.note if owner else 'of the system'}; it must not be in a package",
         why="it fits only the computer it was copied from; elsewhere torch does not load, or the process crashes",
         fix=Fix(text="take it out", commands=(rekindle("repair", "WHEEL", "--remove", file),)),
     )
 
 
 def _test(name: str) -> Finding:
-    return Finding(
-        id="closure.test-library",
-        state=State.WARN,
-        found=f"`{name}` is a library of PyTorch's tests",
+    return warned(
+        "closure.test-library",
+        f"`{name}` is a library of PyTorch's tests",
         why="`import torch` loads every DLL of torch/lib; if anything this one needs is missing, torch does not load",
         fix=Fix(text="remove it with `rekindle repair --remove`, or build with BUILD_TEST=0", mechanical=True),
     )

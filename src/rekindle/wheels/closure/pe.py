@@ -7,47 +7,34 @@ from collections.abc import Mapping, Sequence
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, loaded_by_name, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
-from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, MissingLibrary, OutsideLibrary, Skew
+from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, OutsideLibrary
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
-from rekindle.wheels.closure.walk import Walk, matching, torch_first
+from rekindle.wheels.closure.walk import Walk, matching
 
 _LIB = "torch/lib/"
-_SHOWN = 20
 
 Places = Sequence[tuple[str, bool, Mapping[str, Binary | None]]]
 
 
-def pe_closure(
-    binaries: Sequence[Binary],
-    *,
-    torch: bool,
-    elsewhere: Places,
-    extension: bool = False,
-    against: TorchLibraries | None = None,
-    python: str | None = None,
-) -> Closure:
-    files = [found for found in binaries if found.pe]
-    walk = _PeWalk(files, torch, elsewhere, extension=extension, torch_here=against, python=python)
-    return walk.result()
+class PeWalk(Walk):
+    system = "windows"
 
-
-class _PeWalk(Walk):
     def __init__(
         self,
         binaries: Sequence[Binary],
-        torch: bool,
         elsewhere: Places,
         *,
-        extension: bool,
-        torch_here: TorchLibraries | None,
-        python: str | None,
+        torch: bool,
+        extension: bool = False,
+        torch_here: TorchLibraries | None = None,
+        python: str | None = None,
     ) -> None:
-        super().__init__(extension=extension, torch_here=torch_here)
-        self.torch = torch
+        super().__init__(torch=torch, extension=extension, torch_here=torch_here)
         self.python = python
         self.elsewhere = elsewhere
-        self.system_files = sorted(found.name for found in binaries if _is_no_packages(found.file))
-        self.files = [found for found in binaries if not torch or _is_loaded(found.name)]
+        every = [found for found in binaries if found.pe]
+        self.system_files = sorted(found.name for found in every if _is_no_packages(found.file))
+        self.files = [found for found in every if not torch or _is_loaded(found.name)]
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
             self.by_name.setdefault(found.file.lower(), []).append(found)
@@ -63,23 +50,12 @@ class _PeWalk(Walk):
                 if target.name not in seen:
                     seen.add(target.name)
                     queue.append(target)
-        return Closure(
-            system="windows",
-            links=self.links,
-            symbols=self.symbols,
-            missing=self.all_missing(),
+        return self.closed(
             outside=tuple(self.outside[name] for name in sorted(self.outside)),
-            skew=tuple(self.skew),
-            wrong_machine=tuple(self.machines),
             duplicates=tuple(self._duplicates()),
             system_files=tuple(self.system_files),
             tests=tuple(found.name for found in self.files if self.torch and _is_test(found)),
-            brought=tuple(self.brought[name] for name in sorted(self.brought)),
-            against=self.torch_here.label if self.torch_here else None,
         )
-
-    def names(self) -> Sequence[str]:
-        return [found.name for found in self.files]
 
     def _follow(self, found: Binary) -> list[Binary]:
         """The files outside the package that this one leads to; what it finds amiss is noted."""
@@ -125,14 +101,13 @@ class _PeWalk(Walk):
                 return libraries[name]
         if owner is not None and owner.owner == "driver":
             return None
-        if self.comes_with_torch(library, owner, found.name, "windows"):
+        if self.comes_with_torch(library, owner, found.name):
             return None
         old = self.missing.get(library.lower())
-        self.missing[library.lower()] = MissingLibrary(
-            library=library,
-            how=_sooner(old.how, how) if old else how,
-            wanted_by=(*old.wanted_by, found.name) if old else (found.name,),
-            chain=(),
+        self.miss(
+            library,
+            min(old.how, how, key=list(LoadTime).index) if old else how,
+            found.name,
             owner=owner.owner if owner else None,
             note=(owner.note if owner else "") or note,
             package=provider_pin(library, owner.package if owner else None, how, self.python),
@@ -149,11 +124,7 @@ class _PeWalk(Walk):
     def _check_symbols(self, found: Binary, target: Binary, symbols: Sequence[str]) -> None:
         assert target.pe is not None
         self.symbols += len(symbols)
-        absent = [symbol for symbol in symbols if not self._offers(target, symbol)]
-        if absent:
-            self.skew.append(
-                Skew(file=found.name, library=target.name, symbols=tuple(absent[:_SHOWN]), count=len(absent))
-            )
+        self.lack(found.name, target.name, [symbol for symbol in symbols if not self._offers(target, symbol)])
 
     def _against_torch(self, found: Binary, library: str, symbols: Sequence[str]) -> None:
         """What it imports from a DLL that the torch here brings: the names must be exported there."""
@@ -162,17 +133,7 @@ class _PeWalk(Walk):
         if here is None or target is None or target.pe is None:
             return
         self.symbols += len(symbols)
-        absent = [symbol for symbol in symbols if not target.pe.offers(symbol)]
-        if absent:
-            self.skew.append(
-                Skew(
-                    file=found.name,
-                    library=target.name,
-                    symbols=tuple(absent[:_SHOWN]),
-                    count=len(absent),
-                    torch=here.label,
-                )
-            )
+        self.lack(found.name, target.name, [each for each in symbols if not target.pe.offers(each)], here.label)
 
     def _offers(self, target: Binary, symbol: str) -> bool:
         assert target.pe is not None
@@ -190,20 +151,12 @@ class _PeWalk(Walk):
 
     def _duplicates(self) -> list[Duplicate]:
         """The same library in two places, and two copies of one OpenMP runtime whatever they are called."""
-        found = []
-        families: dict[str, list[str]] = {}
-        for name, files in sorted(self.by_name.items()):
-            family = openmp_family(name)
-            if family:
-                families.setdefault(family, []).extend(one.name for one in files)
-            elif name.endswith(".dll") and len(files) > 1:
-                found.append(Duplicate(library=name, files=tuple(one.name for one in files)))
-        found += [
-            Duplicate(library=names[0].rpartition("/")[2], files=tuple(names), openmp=True)
-            for names in (sorted(found, key=torch_first) for found in families.values())
-            if len(names) > 1
+        found = [
+            Duplicate(library=name, files=tuple(one.name for one in files))
+            for name, files in sorted(self.by_name.items())
+            if name.endswith(".dll") and len(files) > 1 and not openmp_family(name)
         ]
-        return found
+        return [*found, *self.copies()]
 
 
 def _is_loaded(name: str) -> bool:
@@ -231,7 +184,3 @@ def provider_pin(library: str, package: str | None, how: LoadTime, python: str |
 
 def _is_test(found: Binary) -> bool:
     return found.name.lower().startswith(_LIB) and is_test_library(found.file, "windows")
-
-
-def _sooner(first: LoadTime, second: LoadTime) -> LoadTime:
-    return min(first, second, key=list(LoadTime).index)

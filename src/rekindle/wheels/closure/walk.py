@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import msgspec
 
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.cuda.libraries import Owner
-from rekindle.wheels.closure.linkage import Brought, LoadTime, MissingLibrary, Skew, WrongMachine
+from rekindle.knowledge.cuda.libraries import Owner, openmp_family
+from rekindle.wheels.closure.linkage import Brought, Closure, Duplicate, LoadTime, MissingLibrary, Skew, WrongMachine
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
 
+_SHOWN = 20
 
-class Walk(ABC):
-    """`extension`: the package is not torch and is loaded into a process with torch, `torch_here` if it is known."""
 
-    def __init__(self, *, extension: bool = False, torch_here: TorchLibraries | None = None) -> None:
+class Walk:
+    """`torch`: it is torch itself. `extension`: it is loaded into a process with torch, `torch_here` if it is known."""
+
+    system: str
+
+    def __init__(self, *, torch: bool, extension: bool = False, torch_here: TorchLibraries | None = None) -> None:
+        self.torch = torch
         self.extension = extension
         self.torch_here = torch_here
+        self.files: list[Binary] = []
         self.brought: dict[str, Brought] = {}
         self.missing: dict[str, MissingLibrary] = {}
         self.skew: list[Skew] = []
@@ -39,7 +45,44 @@ class Walk(ABC):
                 )
             )
 
-    def comes_with_torch(self, library: str, owner: Owner | None, by: str, system: str) -> bool:
+    def key(self, library: str) -> str:
+        return library.lower() if self.system == "windows" else library
+
+    def miss(self, library: str, how: LoadTime, by: str, **more: Any) -> None:
+        old = self.missing.get(self.key(library))
+        wanted = (*old.wanted_by, by) if old else (by,)
+        self.missing[self.key(library)] = MissingLibrary(library=library, how=how, wanted_by=wanted, chain=(), **more)
+
+    def lack(self, file: str, library: str | None, absent: Sequence[str], torch: str | None = None) -> None:
+        """Symbols that are not exported where they should be."""
+        if absent:
+            shown = tuple(absent[:_SHOWN])
+            self.skew.append(Skew(file=file, library=library, symbols=shown, count=len(absent), torch=torch))
+
+    def closed(self, **more: Any) -> Closure:
+        return Closure(
+            system=self.system,
+            links=self.links,
+            symbols=self.symbols,
+            missing=self.all_missing(),
+            skew=tuple(self.skew),
+            wrong_machine=tuple(self.machines),
+            brought=tuple(self.brought[name] for name in sorted(self.brought)),
+            against=self.torch_here.label if self.torch_here else None,
+            **more,
+        )
+
+    def copies(self) -> list[Duplicate]:
+        """Two copies of one OpenMP runtime, whatever they are called; the one in torch/lib first."""
+        families: dict[str, list[str]] = {}
+        for found in self.files:
+            family = openmp_family(found.file)
+            if family:
+                families.setdefault(family, []).append(found.name)
+        groups = (sorted(names, key=torch_first) for names in families.values() if len(names) > 1)
+        return [Duplicate(library=names[0].rpartition("/")[2], files=tuple(names), openmp=True) for names in groups]
+
+    def comes_with_torch(self, library: str, owner: Owner | None, by: str) -> bool:
         """Is it torch that brings this library to an extension? If the torch here does not, that is noted."""
         if not self.extension:
             return False
@@ -47,23 +90,14 @@ class Walk(ABC):
         nvidias = owner is not None and (owner.owner == "torch-cuda" or owner.package == "nvidia-*")
         if not torchs and not nvidias:
             return False
-        key = library.lower() if system == "windows" else library
-        here = self.torch_here
+        key, here = self.key(library), self.torch_here
         if here is None or (key in here.libraries if torchs else here.brings(library)):
             old = self.brought.get(key)
             wanted = (*old.wanted_by, by) if old else (by,)
             self.brought[key] = Brought(library=library, distribution="torch", wanted_by=wanted)
             return True
         built = f"CUDA {here.cuda}" if here.cuda else "no CUDA: it is a CPU build"
-        before = self.missing.get(key)
-        self.missing[key] = MissingLibrary(
-            library=library,
-            how=LoadTime.IMPORT,
-            wanted_by=(*before.wanted_by, by) if before else (by,),
-            chain=(),
-            owner="torch",
-            note=f"{here.label} does not include it ({built})",
-        )
+        self.miss(library, LoadTime.IMPORT, by, owner="torch", note=f"{here.label} does not include it ({built})")
         return True
 
     def all_missing(self) -> tuple[MissingLibrary, ...]:
@@ -82,14 +116,10 @@ class Walk(ABC):
         A package that brings one file per CUDA loads the one that fits; that the others do not is no fault.
         """
         families: dict[str, list[str]] = {}
-        for name in self.names():
-            families.setdefault(_family(name), []).append(name)
+        for found in self.files:
+            families.setdefault(_family(found.name), []).append(found.name)
         lacking = {by for item in self.missing.values() for by in item.wanted_by}
         return {family for family, names in families.items() if len(names) > 1 and any(n not in lacking for n in names)}
-
-    @abstractmethod
-    def names(self) -> Sequence[str]:
-        """The files of the package that are followed."""
 
     def _with_way(self, item: MissingLibrary) -> MissingLibrary:
         way = [item.wanted_by[0]]

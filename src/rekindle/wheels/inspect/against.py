@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as PackageVersion
 
 from rekindle.core.errors import BadInput
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, failed
 from rekindle.core.processes import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import package
@@ -80,12 +80,11 @@ def fit_findings(known: Identity, torch: TorchLibraries, binaries: Sequence[Bina
     if known.cxx_abi and torch.cxx_abi and known.cxx_abi != torch.cxx_abi:
         found.append(f"its C++ ABI is {known.cxx_abi}, torch's is {torch.cxx_abi}")
     return [
-        Finding(
-            id="closure.fit",
-            state=State.FAIL,
-            found=f"it does not fit {torch.label}: {text}",
+        failed(
+            "closure.fit",
+            f"it does not fit {torch.label}: {text}",
             why="an extension works only with the torch, the CUDA and the C++ ABI that it was built for",
-            fix=Fix(text="install its build for this torch, or build it: `rekindle extension find`, `build`"),
+            fix="install its build for this torch, or build it: `rekindle extension find`, `build`",
         )
         for text in found
     ]

@@ -9,13 +9,12 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, failed, passed, unverified
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Sha256
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.formats.binary import Binary
 from rekindle.formats.elf import Symbols
 from rekindle.wheels.repair.rewrite import info_folder
 
@@ -58,9 +57,8 @@ def read_record(archive: Archive) -> GraftRecord:
 def _origin(record: GraftRecord, base: Path) -> Finding:
     if (found := sha256_of(base)) != record.base_sha256:
         text = f"`{base.name}` (SHA-256 {found[:12]}…) is not the base that it names ({record.base_sha256[:12]}…)"
-        fix = Fix(text=f"compare it with `{record.base}`")
-        return Finding(id="graft-base", state=State.FAIL, found=text, fix=fix)
-    return Finding(id="graft-base", state=State.PASS, found=f"it was made from `{record.base}`, and this is that file")
+        return failed("graft-base", text, fix=Fix(text=f"compare it with `{record.base}`"))
+    return passed("graft-base", f"it was made from `{record.base}`, and this is that file")
 
 
 def _members(record: GraftRecord, old: Archive, made: Archive) -> Iterable[Finding]:
@@ -72,17 +70,17 @@ def _members(record: GraftRecord, old: Archive, made: Archive) -> Iterable[Findi
     if strange := sorted(changed - set(record.replaced)):
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         text = f"`{strange[0]}`{more} is not the base's, and the record does not name it"
-        yield Finding(id="graft-members", state=State.FAIL, found=text)
+        yield failed("graft-members", text)
         return
     text = f"{len(first) - len(changed)} files are the base's; {len(changed)} were replaced, all named in the record"
-    yield Finding(id="graft-members", state=State.PASS, found=text)
+    yield passed("graft-members", text)
 
 
 def _names(old: package.Wheel, made: package.Wheel) -> list[Finding]:
     halves = []
     for found in (old, made):
         read = {name: found.binary(name, symbols=True) for name in found.files if _is_library(name)}
-        halves.append({name.rpartition("/")[2]: _symbols(each) for name, each in read.items()})
+        halves.append({name.rpartition("/")[2]: each.symbols or Symbols() for name, each in read.items()})
     before, now = halves
     gone = {name: each for name, each in before.items() if is_gpu_half(name)}
     new = {name: each for name, each in now.items() if is_gpu_half(name)}
@@ -103,9 +101,9 @@ def taken(kept: Mapping[str, Symbols], old: Mapping[str, Symbols], made: Mapping
         text = f"{len(lost)} names that the kept libraries take are missing, `{lost[0]}` among them"
         if _new_abi(before) != _new_abi(now):
             text += ": the halves were compiled with different C++ ABIs (_GLIBCXX_USE_CXX11_ABI)"
-        return Finding(id="graft-names", state=State.FAIL, found=text, why="`import torch` would stop there")
+        return failed("graft-names", text, why="`import torch` would stop there")
     text = f"all {len(names)} names that the kept libraries take from the GPU half are in the new one"
-    return Finding(id="graft-names", state=State.PASS, found=text)
+    return passed("graft-names", text)
 
 
 def wanted(
@@ -129,12 +127,11 @@ def wanted(
     lost = sorted(names - have)
     if lost and packages is None:
         text = f"{len(lost)} names of the new GPU half are new, `{lost[0]}` among them: they may be in its packages"
-        return Finding(id="graft-wanted", state=State.UNVERIFIED, found=text)
+        return unverified("graft-wanted", text)
     if lost:
         text = f"{len(lost)} names that the new GPU half takes are nowhere, `{lost[0]}` among them"
-        return Finding(id="graft-wanted", state=State.FAIL, found=text, why="`import torch` would stop there")
-    text = f"none of the {count} names that the new GPU half takes is missing"
-    return Finding(id="graft-wanted", state=State.PASS, found=text)
+        return failed("graft-wanted", text, why="`import torch` would stop there")
+    return passed("graft-wanted", f"none of the {count} names that the new GPU half takes is missing")
 
 
 def _new_abi(names: Iterable[str]) -> bool:
@@ -148,7 +145,3 @@ def _defined(many: Iterable[Symbols]) -> frozenset[str]:
 def _is_library(name: str) -> bool:
     last = name.rpartition("/")[2]
     return ".so" in last and (name.startswith("torch/") or "/_C" in name)
-
-
-def _symbols(found: Binary) -> Symbols:
-    return found.symbols or Symbols()

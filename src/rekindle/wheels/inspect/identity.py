@@ -77,18 +77,14 @@ def _labelled_cpu(version: str | None) -> str | None:
     return match[1] if match else None
 
 
-def of_binary(found: Binary) -> Identity:
-    return of_binaries([found])
-
-
 def of_binaries(binaries: Sequence[Binary]) -> Identity:
     return Identity(
         numpy_abi=_numpy(binaries),
         cxx_abi=_cxx_abi(binaries),
         blas=_blas(binaries),
         cudnn=_cudnn((), binaries),
-        glibc=_floor(binaries, "GLIBC"),
-        glibcxx=_floor(binaries, "GLIBCXX"),
+        glibc=floor(binaries, "GLIBC"),
+        glibcxx=floor(binaries, "GLIBCXX"),
         targets=sums(codes(binaries)),
         cpu=max((found.elf.isa for found in binaries if found.elf and found.elf.isa), default=None),
     )
@@ -178,8 +174,7 @@ def _cxx_abi(binaries: Sequence[Binary]) -> str | None:
     for found in binaries:
         if found.symbols and found.file == "libc10.so":
             # Its own functions: templates of the standard library are there in both spellings.
-            mine = [name for name in found.symbols.defined if is_torch_symbol(name)]
-            return _spelled_with(mine)
+            return _spelled_with([name for name in found.symbols.defined if is_torch_symbol(name)])
     # An extension: what it asks of torch is spelled with one std::string or the other.
     asked = {name for found in binaries if found.symbols for name in found.symbols.undefined if is_torch_symbol(name)}
     return _spelled_with(asked)
@@ -211,9 +206,8 @@ def _blas(binaries: Sequence[Binary]) -> str | None:
     return None
 
 
-def _floor(binaries: Sequence[Binary], family: str) -> Version | None:
-    floors = [floor for found in binaries if found.elf and (floor := found.elf.floor(family))]
-    return max(floors, default=None)
+def floor(binaries: Sequence[Binary], family: str) -> Version | None:
+    return max([floor for found in binaries if found.elf and (floor := found.elf.floor(family))], default=None)
 
 
 def read_binaries(found: Package, *, units: bool = False) -> list[Binary]:
@@ -227,8 +221,7 @@ def read_binaries(found: Package, *, units: bool = False) -> list[Binary]:
 def cuda_linked(binaries: Sequence[Binary]) -> Version | None:
     """The major version of CUDA, from the names of its libraries that are linked; libcusolver.so.11 is of 12, too."""
     for found in binaries:
-        names = found.elf.needed if found.elf else (*found.pe.imports, *found.pe.delayed) if found.pe else ()
-        for name in names:
+        for name in _links(found):
             match = re.match(r"(?:libcudart\.so\.|libcublas\.so\.|cudart64_|cublas64_)(\d\d)", name.lower())
             if match:
                 return Version(f"{match[1]}.0")

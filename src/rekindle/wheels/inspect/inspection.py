@@ -223,7 +223,7 @@ def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool, beside: 
         name=found.name,
         size=found.size,
         binaries=[found],
-        known=identity.of_binary(found),
+        known=identity.of_binaries([found]),
         closure=closure_of([found], elsewhere=beside),
         alone=True,
         findings=integrity.header_findings([found]),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from rekindle.core import untrusted
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.untrusted import printable
 from rekindle.formats import package
 from rekindle.formats.binary import Binary, is_binary
@@ -25,12 +25,11 @@ def record_findings(found: Package) -> list[Finding]:
         if found.kind != "wheel":
             return []
         return [
-            Finding(
-                id="record",
-                state=State.FAIL,
-                found="the wheel has no RECORD",
+            failed(
+                "record",
+                "the wheel has no RECORD",
                 why="pip refuses to install it",
-                fix=Fix(text="pack it again with `rekindle repair --pack`"),
+                fix="pack it again with `rekindle repair --pack`",
             )
         ]
     listed = {entry.path: entry for entry in entries}
@@ -63,7 +62,7 @@ def record_findings(found: Package) -> list[Finding]:
                 fix=Fix(text="build the wheel again, or rewrite RECORD with `rekindle repair`"),
             )
         ]
-    return [Finding(id="record", state=State.PASS, found=f"RECORD lists all {len(found.files)} files with their sizes")]
+    return [passed("record", f"RECORD lists all {len(found.files)} files with their sizes")]
 
 
 def name_findings(found: Package) -> list[Finding]:
@@ -95,12 +94,11 @@ def info_findings(found: Package) -> list[Finding]:
         return []
     named = ", ".join(f"`{printable(name)}`" for name in sorted(folders)[:3])
     return [
-        Finding(
-            id="metadata",
-            state=State.FAIL,
-            found=f"the wheel has {len(folders)} `.dist-info` folders: {named}",
+        failed(
+            "metadata",
+            f"the wheel has {len(folders)} `.dist-info` folders: {named}",
             why="pip refuses to install it",
-            fix=Fix(text="build the wheel again"),
+            fix="build the wheel again",
         )
     ]
 
@@ -108,13 +106,7 @@ def info_findings(found: Package) -> list[Finding]:
 def header_findings(binaries: Iterable[Binary]) -> list[Finding]:
     """Files that call themselves libraries and cannot be read as such, and GPU code that is none or is cut short."""
     findings = [
-        Finding(
-            id="header",
-            state=State.FAIL,
-            found=found.problem,
-            why="no loader will take this file",
-            fix=Fix(text="download or build it again"),
-        )
+        failed("header", found.problem, why="no loader will take this file", fix="download or build it again")
         for found in binaries
         if found.problem
     ]
@@ -123,22 +115,20 @@ def header_findings(binaries: Iterable[Binary]) -> list[Finding]:
         if broken:
             named = ", ".join(dict.fromkeys(str(entry.target) for entry in broken))
             findings.append(
-                Finding(
-                    id="header",
-                    state=State.FAIL,
-                    found=f"`{found.name}`: what it calls code for {named} is neither a cubin nor PTX of that target "
+                failed(
+                    "header",
+                    f"`{found.name}`: what it calls code for {named} is neither a cubin nor PTX of that target "
                     f"({len(broken)} times, first at offset {broken[0].offset:#x})",
                     why="the driver loads none of it",
-                    fix=Fix(text="download or build it again"),
+                    fix="download or build it again",
                 )
             )
         cut = [container for container in found.containers if not container.whole]
         if cut:
             findings.append(
-                Finding(
-                    id="gpu-code",
-                    state=State.WARN,
-                    found=f"`{found.name}`: {len(cut)} containers of GPU code do not end as they say, the first at "
+                warned(
+                    "gpu-code",
+                    f"`{found.name}`: {len(cut)} containers of GPU code do not end as they say, the first at "
                     f"offset {cut[0].offset:#x}",
                     why="their targets may be counted wrong",
                 )
@@ -153,17 +143,15 @@ def cpu_findings(binaries: Sequence[Binary], level: str | None) -> list[Finding]
     noted = any(found.elf and found.elf.isa for found in binaries)
     if level and not noted:
         text = f"its version says that an x86-64-{level} CPU is enough; the files themselves do not say"
-        return [Finding(id="cpu", state=State.UNVERIFIED, found=text)]
+        return [unverified("cpu", text)]
     if level:
-        text = f"its own note demands an x86-64-{level} CPU" + (" (AVX2)" if level == "v3" else "")
-        return [Finding(id="cpu", state=State.PASS, found=text)]
+        return [passed("cpu", f"its own note demands an x86-64-{level} CPU" + (" (AVX2)" if level == "v3" else ""))]
     return [
-        Finding(
-            id="cpu",
-            state=State.UNVERIFIED,
-            found="which CPU the code outside run-time dispatch needs is not stated in the files",
+        unverified(
+            "cpu",
+            "which CPU the code outside run-time dispatch needs is not stated in the files",
             why="a wheel built with AVX2 and sold for SSE4.1 ends with an illegal instruction on an old CPU",
-            fix=Fix(text="try `import torch` on the oldest CPU that it is meant for"),
+            fix="try `import torch` on the oldest CPU that it is meant for",
         )
     ]
 
@@ -173,10 +161,9 @@ def vendor_findings(files: Iterable[str]) -> list[Finding]:
     names = [name for name in files if is_vendor_library(name.rpartition("/")[2])]
     return (
         [
-            Finding(
-                id="vendor-library",
-                state=State.PASS,
-                found=f"{', '.join(f'`{name}`' for name in names[:3])}{', …' if len(names) > 3 else ''}: NVIDIA's own, "
+            passed(
+                "vendor-library",
+                f"{', '.join(f'`{name}`' for name in names[:3])}{', …' if len(names) > 3 else ''}: NVIDIA's own, "
                 "which picks kernels by card; PARTIAL there says only that it holds some code for the card",
             )
         ]

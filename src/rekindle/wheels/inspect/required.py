@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rekindle.core.errors import UsageError
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.knowledge.gpu.capability import Coverage, Target
 from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
 
@@ -52,17 +52,16 @@ def _finding(found: Inspection, target: Target) -> Finding:
         < max(n for name, n in code.targets.items() if Target.parse(name).ptx == target.ptx)
     ]
     if fewer:
-        text = f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets"
-        return Finding(id="require", state=State.WARN, found=text)
-    return Finding(id="require", state=State.PASS, found=f"{target} is in {_every(len(own))} with GPU code")
+        return warned("require", f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets")
+    return passed("require", f"{target} is in {_every(len(own))} with GPU code")
 
 
 def _served(card: CardCoverage) -> Finding:
     if card.coverage is Coverage.SERVES:
         how = "through its PTX, which the driver compiles" if card.by_jit else "with native code"
-        return Finding(id="gpu", state=State.PASS, found=f"{card.name} ({card.capability.sm}) is served {how}")
+        return passed("gpu", f"{card.name} ({card.capability.sm}) is served {how}")
     text = "only some of its GPU code runs" if card.coverage is Coverage.PARTIAL else "none of its GPU code runs"
-    return Finding(id="gpu", state=State.FAIL, found=f"{text} on {card.name} ({card.capability.sm})")
+    return failed("gpu", f"{text} on {card.name} ({card.capability.sm})")
 
 
 def _every(count: int) -> str:
@@ -70,5 +69,4 @@ def _every(count: int) -> str:
 
 
 def _lost(text: str) -> Finding:
-    fix = Fix(text="look at TORCH_CUDA_ARCH_LIST of the build")
-    return Finding(id="require", state=State.FAIL, found=text, fix=fix)
+    return failed("require", text, fix=Fix(text="look at TORCH_CUDA_ARCH_LIST of the build"))

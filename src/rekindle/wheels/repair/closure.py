@@ -9,8 +9,7 @@ import msgspec
 
 from rekindle.compat.gpu_code import own, served
 from rekindle.core.command import rekindle
-from rekindle.core.findings import Finding, Fix, State
-from rekindle.core.version import Version
+from rekindle.core.findings import Finding, Fix, State, failed, passed
 from rekindle.formats.binary import Binary, codes
 from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
@@ -93,7 +92,8 @@ def complete(
             if supply.package and supply.package_version:
                 versions.setdefault(supply.package, supply.package_version)
             if supply.binary is None:
-                absent[item.library.lower()] = _unfetched(supply)
+                text = f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known then"
+                absent[item.library.lower()] = passed("repair.dry-run", text)
                 continue
             files.append(msgspec.structs.replace(supply.binary, name=member))
     links = closure(files, requires=known.requires, torch=known.is_torch_package)
@@ -113,15 +113,6 @@ def own_cards(binaries: Sequence[Binary]) -> tuple[Capability, ...]:
     """The cards for which the wheel's own libraries hold native code: a cuDNN without code for them is of no use."""
     targets = (Target.parse(text) for text in sums(own(codes(binaries))))
     return tuple(sorted({target.capability for target in targets if not target.ptx}))
-
-
-def floors(binaries: Sequence[Binary]) -> tuple[Version | None, Version | None]:
-    """The newest glibc and libstdc++ that any of these want."""
-
-    def highest(family: str) -> Version | None:
-        return max((v for found in binaries if found.elf and (v := found.elf.floor(family))), default=None)
-
-    return highest("GLIBC"), highest("GLIBCXX")
 
 
 def _is_ours(item: MissingLibrary) -> bool:
@@ -148,14 +139,6 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
     )
 
 
-def _unfetched(supply: Supply) -> Finding:
-    return Finding(
-        id="repair.dry-run",
-        state=State.PASS,
-        found=f"`{supply.library}` would be fetched from {supply.origin}; what it needs itself is known only then",
-    )
-
-
 def _checked(
     supplies: dict[str, Supply], files: Sequence[Binary], cards: Sequence[Capability], *, sure: bool
 ) -> list[Finding]:
@@ -168,7 +151,7 @@ def _checked(
             continue
         if machine and found.machine != machine:
             text = f"`{member}` from {supply.origin} is for {found.machine}, the wheel is for {machine}"
-            findings.append(Finding(id="repair.machine", state=State.FAIL, found=text))
+            findings.append(failed("repair.machine", text))
         for card in cards:
             if any(served(code, card).coverage is Coverage.NO for code in codes([found])):
                 text = f"`{member}` from {supply.origin} has no code for {card.sm}"

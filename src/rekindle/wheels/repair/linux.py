@@ -13,7 +13,7 @@ from packaging.tags import Tag
 
 from rekindle.core import own
 from rekindle.core.errors import MissingTool
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, passed, warned
 from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.core.version import Version
@@ -21,7 +21,7 @@ from rekindle.formats import elf
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
-from rekindle.wheels.repair.closure import floors
+from rekindle.wheels.inspect.identity import floor
 from rekindle.wheels.repair.rewrite import Contents
 
 
@@ -57,7 +57,7 @@ def run_paths(
 
 
 def floor_findings(binaries: Sequence[Binary], tags: Collection[Tag]) -> list[Finding]:
-    glibc, glibcxx = floors(binaries)
+    glibc, glibcxx = floor(binaries, "GLIBC"), floor(binaries, "GLIBCXX")
     if glibc is None:
         return []
     promised = [
@@ -68,15 +68,14 @@ def floor_findings(binaries: Sequence[Binary], tags: Collection[Tag]) -> list[Fi
     needs = f"glibc {glibc}" + (f" and libstdc++ with GLIBCXX_{glibcxx}" if glibcxx else "")
     if promised and glibc > max(promised):
         return [
-            Finding(
-                id="repair.glibc",
-                state=State.WARN,
-                found=f"with the added libraries it needs {needs}; its tag promises glibc {max(promised)}",
+            warned(
+                "repair.glibc",
+                f"with the added libraries it needs {needs}; its tag promises glibc {max(promised)}",
                 why="pip will install it on systems where it cannot load",
-                fix=Fix(text="use libraries from an older system, or give the wheel a newer platform tag"),
+                fix="use libraries from an older system, or give the wheel a newer platform tag",
             )
         ]
-    return [Finding(id="repair.glibc", state=State.PASS, found=f"it needs {needs}, or newer")]
+    return [passed("repair.glibc", f"it needs {needs}, or newer")]
 
 
 def _lead(path: Path, way: str) -> bool:

@@ -17,7 +17,7 @@ from packaging.tags import Tag
 from rekindle import __version__
 from rekindle.core import console
 from rekindle.core.errors import BadInput, NotFound, UsageError
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, warned
 from rekindle.formats import binary, package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
@@ -276,10 +276,9 @@ def _record_findings(hashed: Sequence[str]) -> list[Finding]:
         return []
     shown = ", ".join(f"`{name}`" for name in hashed[:3]) + (", …" if len(hashed) > 3 else "")
     return [
-        Finding(
-            id="record",
-            state=State.WARN,
-            found=f"RECORD did not match {len(hashed)} files ({shown}); their entries were rewritten",
+        warned(
+            "record",
+            f"RECORD did not match {len(hashed)} files ({shown}); their entries were rewritten",
             why="the wheel had been changed by hand",
         )
     ]

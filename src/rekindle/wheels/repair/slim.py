@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.errors import UsageError
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, passed, warned
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
@@ -182,9 +182,9 @@ def _findings(plan: _Slimming, before: int, after: int | None) -> list[Finding]:
     packages = {row.wheel: row.wheel_size for row in plan.packages.values()}
     beside = f"{len(packages)} packages of {sum(packages.values()) / 1e6:.0f} MB, which other wheels share"
     size = f"{after / 1e6:.1f} MB instead of {before / 1e6:.1f} MB" if after is not None else "it would be smaller"
-    found = [Finding(id="repair.slim", state=State.PASS, found=f"{size}; pip installs {beside}")]
+    found = [passed("repair.slim", f"{size}; pip installs {beside}")]
     if plan.kept:
         names = ", ".join(f"`{name}`" for name in plan.kept[:3]) + (", …" if len(plan.kept) > 3 else "")
         text = f"{names} stay in the wheel: no package for this CUDA has them with code for the GPUs"
-        found.append(Finding(id="repair.slim", state=State.WARN, found=text))
+        found.append(warned("repair.slim", text))
     return found

@@ -15,7 +15,7 @@ import msgspec
 from rekindle.core import codec, files, paths, signing
 from rekindle.core.command import rekindle
 from rekindle.core.errors import RekindleError
-from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned, worst
 from rekindle.core.signing import PublicKey
 from rekindle.formats import package
 from rekindle.wheels.repair.rewrite import info_folder
@@ -40,24 +40,24 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
         try:
             entry = store.read_entry(path)
         except RekindleError as error:
-            found.append(Finding(id="entry", state=State.FAIL, found=str(error), fix=_MEND))
+            found.append(failed("entry", str(error), fix=_MEND))
             continue
         good.append(entry)
         problems = _wheel(folder, entry, keys, signed=signed)
         state = f", signed by {entry.signed_by}" if entry.signed_by else ""
-        found += problems or [Finding(id="wheel", state=State.PASS, found=f"`{entry.file}` is as it was added{state}")]
+        found += problems or [passed("wheel", f"`{entry.file}` is as it was added{state}")]
     known = {entry.file for entry in good}
     for wheel in sorted((folder / "wheels").glob("*.whl")):
         if wheel.name not in known:
             text = f"`{wheel.name}` has no readable entry"
-            found.append(Finding(id="stray", state=State.FAIL, found=text, fix=_MEND))
+            found.append(failed("stray", text, fix=_MEND))
     for part in files.left_behind(folder / "wheels"):
         text = f"`{part.name}` was left by a run that was killed"
-        found.append(Finding(id="left-behind", state=State.WARN, found=text, fix=_SWEEP))
+        found.append(warned("left-behind", text, fix=_SWEEP))
     found += _pages(folder, keys, signed=signed)
     if not found:
         text = f"there is no wheel in `{folder}`, so nothing was checked"
-        found.append(Finding(id="empty", state=State.UNVERIFIED, found=text))
+        found.append(unverified("empty", text))
     return ShelfHealth(folder=folder, state=worst(found), findings=tuple(found))
 
 
@@ -86,7 +86,7 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
             elif entry is not None and paths.sha256_of(wheel) != entry.sha256:
                 place = store.set_aside(folder, file)
                 text = f"set aside `{file}`: it is not the file that was added; it lies in `{place}`"
-                done.append(Finding(id="mend", state=State.FAIL, found=text, fix=_AGAIN))
+                done.append(failed("mend", text, fix=_AGAIN))
             elif entry is None:
                 strays.append(wheel)
             else:
@@ -108,8 +108,7 @@ def _taken_in(folder: Path, wheel: Path, trusted: Sequence[PublicKey]) -> Findin
     try:
         add(folder, [place / wheel.name], Addition(trusted=tuple(trusted), labels=False))
     except RekindleError as error:
-        text = f"`{wheel.name}` cannot be on a shelf: {error}; it lies in `{place}`"
-        return Finding(id="mend", state=State.FAIL, found=text)
+        return failed("mend", f"`{wheel.name}` cannot be on a shelf: {error}; it lies in `{place}`")
     return _done(f"checked `{wheel.name}` and wrote its entry")
 
 
@@ -126,13 +125,13 @@ def _wheel(folder: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, sign
     place = folder / "wheels"
     wheel = place / entry.file
     if files.is_link(wheel) or not wheel.is_file():
-        return [_failed("wheel", f"`{entry.file}` is not there", _MEND)]
+        return [failed("wheel", f"`{entry.file}` is not there", fix=_MEND)]
     if wheel.stat().st_size != entry.size or paths.sha256_of(wheel) != entry.sha256:
-        return [_failed("wheel", f"`{entry.file}` is not the file that was added: its hash differs", _AGAIN)]
+        return [failed("wheel", f"`{entry.file}` is not the file that was added: its hash differs", fix=_AGAIN)]
     found = []
     metadata = place / f"{entry.file}{store.METADATA}"
     if not metadata.is_file() or hashlib.sha256(files.read_bytes(metadata)).hexdigest() != entry.metadata_sha256:
-        found.append(_failed("metadata", f"the metadata beside `{entry.file}` is not the wheel's", _MEND))
+        found.append(failed("metadata", f"the metadata beside `{entry.file}` is not the wheel's", fix=_MEND))
     return [*found, *_statement(place, entry, keys, signed=signed)]
 
 
@@ -146,15 +145,15 @@ def _statement(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, s
         envelope = signing.read_envelope(files.read_bytes(path), name=name)
         said = provenance.opened(envelope, keys, name=name)
     except RekindleError as error:
-        return [_failed("statement", str(error), _AGAIN)]
+        return [failed("statement", str(error), fix=_AGAIN)]
     if said.entry != msgspec.structs.replace(entry, yanked=said.entry.yanked):
-        return [_failed("statement", f"what the shelf says of `{entry.file}` is not what was signed", _AGAIN)]
+        return [failed("statement", f"what the shelf says of `{entry.file}` is not what was signed", fix=_AGAIN)]
     try:
         report = codec.from_json(files.read_bytes(place / f"{entry.file}{store.REPORT}"), Verification)
     except RekindleError as error:
-        return [_failed("report", f"the report of `{entry.file}` cannot be read: {error}", _AGAIN)]
+        return [failed("report", f"the report of `{entry.file}` cannot be read: {error}", fix=_AGAIN)]
     if report != said.verification:
-        return [_failed("report", f"the report of `{entry.file}` is not the one that was signed", _AGAIN)]
+        return [failed("report", f"the report of `{entry.file}` is not the one that was signed", fix=_AGAIN)]
     return []
 
 
@@ -162,22 +161,21 @@ def _pages(folder: Path, keys: Sequence[PublicKey], *, signed: bool) -> list[Fin
     try:
         wanted = index.pages(entries(folder))
     except RekindleError:
-        return [_failed("index", "the index cannot be compared: an entry is damaged", _MEND)]
+        return [failed("index", "the index cannot be compared: an entry is damaged", fix=_MEND)]
     if not (folder / "wheels").is_dir():
         return []
     for name, text in wanted.items():
         path = folder / name
         if files.is_link(path) or not path.is_file() or files.read_bytes(path) != text.encode("utf-8"):
-            return [_failed("index", f"`{name}` is not the index of these wheels", _MEND)]
+            return [failed("index", f"`{name}` is not the index of these wheels", fix=_MEND)]
     place = folder / index.SIGNED_LISTING
     if not place.is_file() and not signed:
-        text = "its list is not signed: other people cannot use this shelf"
-        return [Finding(id="index", state=State.WARN, found=text, fix=_MEND)]
+        return [warned("index", "its list is not signed: other people cannot use this shelf", fix=_MEND)]
     try:
         index.signed_state(wanted[index.LISTING].encode("utf-8"), files.read_bytes(place), keys, name="the list")
     except RekindleError as error:
-        return [_failed("index", f"other people cannot use this shelf: {error}", _MEND)]
-    return [Finding(id="index", state=State.PASS, found=f"the index names exactly these {len(entries(folder))} wheels")]
+        return [failed("index", f"other people cannot use this shelf: {error}", fix=_MEND)]
+    return [passed("index", f"the index names exactly these {len(entries(folder))} wheels")]
 
 
 def _metadata(wheel: Path) -> bytes:
@@ -186,9 +184,5 @@ def _metadata(wheel: Path) -> bytes:
         return found.read(f"{info_folder(found.archive)}/METADATA")
 
 
-def _failed(name: str, text: str, fix: Fix) -> Finding:
-    return Finding(id=name, state=State.FAIL, found=text, fix=fix)
-
-
 def _done(text: str) -> Finding:
-    return Finding(id="mend", state=State.PASS, found=text)
+    return passed("mend", text)

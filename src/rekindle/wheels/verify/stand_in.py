@@ -20,7 +20,7 @@ import msgspec
 
 from rekindle.core import console
 from rekindle.core.errors import BadInput, NotFound
-from rekindle.core.findings import Finding, State, worst
+from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
 from rekindle.core.python import ask
 from rekindle.formats import elf, package
@@ -28,7 +28,6 @@ from rekindle.formats.access import File
 from rekindle.formats.fatbin import sorted_out
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu import launch_limits as limit_table
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
@@ -88,7 +87,7 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
     with package.open_package(place) as opened:
         code = reading.own_code(opened)
         old = _old_target(code, request.gpu)
-        here = _newest(trial.cards_here()) if request.run else None
+        here = max((trial.cards_here()), key=lambda card: card.capability, default=None) if request.run else None
         lines, results = _lines(opened, code, old, here, request, wheel=wheel, home=home)
     plain, masked = results
     return StandIn(
@@ -124,7 +123,7 @@ def _lines(
         asked = "not run: only static checks were requested"
         text = "there is no NVIDIA card here to run it on" if request.run else asked
         static = _static(opened, code, old, request)
-        return [Finding(id="operators", state=State.UNVERIFIED, found=text), *static], (None, None)
+        return [unverified("operators", text), *static], (None, None)
     # Reading all kernels of a torch takes minutes, in which the card need not wait.
     with ThreadPoolExecutor(max_workers=1) as pool:
         reads = pool.submit(_static, opened, code, old, request)
@@ -187,7 +186,7 @@ def _run(
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     if not setup.torch and setup.trial is None:
         text = "this wheel is not torch, and no trial was given: nothing was run"
-        return [Finding(id="operators", state=State.UNVERIFIED, found=text)], (None, None)
+        return [unverified("operators", text)], (None, None)
     control, without = runs.without_jit(setup)
     if control.state is State.FAIL:
         return [control], (None, None)
@@ -202,10 +201,10 @@ def _run(
     plain = runs.run(setup, runs.variables(setup))
     lines[0] = _control(control, without, plain)
     lines.append(_result("operators" if setup.torch else "trial", plain, old))
-    limits = limit_table.limits(old.capability)
+    limits = capabilities.launch_limits(old.capability)
     if limits is None:
         text = f"no card of compute capability {old.capability} is in the tables to be imitated"
-        return [*lines, Finding(id="host-branches", state=State.UNVERIFIED, found=text)], (plain, None)
+        return [*lines, unverified("host-branches", text)], (plain, None)
     masked, why = runs.masked(setup, limits)
     lines.append(_mask_line(plain, masked, why, limits.card))
     lines.append(_nvrtc_line(plain, masked, old))
@@ -224,10 +223,9 @@ def _control(control: Finding, without: RunResult, plain: RunResult) -> Finding:
     both = len(wrong & right)
     if both:
         text = f"with the driver's compiler switched off all {both} comparisons tried are wrong, with it they are right"
-        return Finding(id="control-jit", state=State.PASS, found=text)
+        return passed("control-jit", text)
     if without.trial is False and plain.trial:
-        text = "with the driver's compiler switched off the trial fails, with it it passes"
-        return Finding(id="control-jit", state=State.PASS, found=text)
+        return passed("control-jit", "with the driver's compiler switched off the trial fails, with it it passes")
     return control
 
 
@@ -246,7 +244,7 @@ def _result(name: str, ran: RunResult, old: Target) -> Finding:
     parts = []
     if operators is not None:
         if operators.problem:
-            return Finding(id=name, state=State.UNVERIFIED, found=f"the operators were not tried: {operators.problem}")
+            return unverified(name, f"the operators were not tried: {operators.problem}")
         parts.append(
             f"{operators.table} entries of PyTorch's own table: {operators.passed} comparisons with the CPU passed, "
             f"{operators.failed} failed, {operators.crashed} crashed, {sum(operators.skipped.values())} skipped"
@@ -265,12 +263,12 @@ def _result(name: str, ran: RunResult, old: Target) -> Finding:
 def _mask_line(plain: RunResult, masked: RunResult | None, why: str, card: str) -> Finding:
     """Line 1: the branches that the host takes by the card's properties."""
     if masked is None:
-        return Finding(id="host-branches", state=State.UNVERIFIED, found=why)
+        return unverified("host-branches", why)
     if "properties masked" not in masked.log:
         text = "the mask was never asked: the CUDA runtime is linked statically, or nothing looked at the card"
         if any("layout" in line for line in masked.log):
             text = "the mask does not know this CUDA runtime's cudaDeviceProp"
-        return Finding(id="host-branches", state=State.UNVERIFIED, found=text)
+        return unverified("host-branches", text)
     broken, unloaded = _behind_mask(plain, masked)
     if broken or (plain.trial and masked.trial is False):
         named = ", ".join(f"{one.op} ({one.dtype}, {one.part})" for one in broken[:8]) or masked.said
@@ -306,26 +304,25 @@ def _behind_mask(plain: RunResult, masked: RunResult) -> tuple[list[OperatorResu
 def _nvrtc_line(plain: RunResult, masked: RunResult | None, old: Target) -> Finding:
     """Line 2: kernels that torch compiles while running."""
     if masked is None:
-        return Finding(id="nvrtc", state=State.UNVERIFIED, found="not seen without the mask of the old card")
+        return unverified("nvrtc", "not seen without the mask of the old card")
     compiled, failed = masked.log.count("nvrtc compiled"), masked.log.count("nvrtc failed")
     if failed:
         text = f"NVRTC could not compile {failed} of {compiled + failed} kernels for {old.capability.sm}"
         return Finding(id="nvrtc", state=State.FAIL, found=text)
     if not compiled:
-        return Finding(id="nvrtc", state=State.UNVERIFIED, found="nothing was compiled by NVRTC in these runs")
+        return unverified("nvrtc", "nothing was compiled by NVRTC in these runs")
     unloaded = _behind_mask(plain, masked)[1]
     if unloaded:
         text = (
             f"NVRTC compiled {compiled} kernels for {old.capability.sm}, but {unloaded} comparisons could not load them"
         )
-        return Finding(id="nvrtc", state=State.UNVERIFIED, found=text)
-    text = f"NVRTC compiled {compiled} kernels for {old.capability.sm}, and they ran as {old}"
-    return Finding(id="nvrtc", state=State.PASS, found=text)
+        return unverified("nvrtc", text)
+    return passed("nvrtc", f"NVRTC compiled {compiled} kernels for {old.capability.sm}, and they ran as {old}")
 
 
 def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest) -> list[Finding]:
     kernels, unreadable = reading.readable(opened, code, old)
-    limits = limit_table.limits(old.capability)
+    limits = capabilities.launch_limits(old.capability)
     branch = _last_branch(old.capability)
     exported = _exported(request.old_driver) if request.old_driver else None
     found = (
@@ -341,10 +338,9 @@ def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest
         found.append(reading.magma_line(code))
         found.append(reading.driver_entry_points(code, exported, branch))
     found.append(
-        Finding(
-            id="warps",
-            state=State.UNVERIFIED,
-            found="warps before Volta run in lockstep and newer ones do not: not proven either way",
+        unverified(
+            "warps",
+            "warps before Volta run in lockstep and newer ones do not: not proven either way",
             why="code that relies on lockstep, or on its absence, behaves differently on the old card",
         )
     )
@@ -366,12 +362,8 @@ def _old_target(code: OwnCode, gpu: str | None) -> Target:
     return Target(min(own), ptx=True)
 
 
-def _newest(cards: tuple[CardHere, ...]) -> CardHere | None:
-    return max(cards, key=lambda card: card.capability, default=None)
-
-
 def _old_card(old: Target) -> str:
-    limits = limit_table.limits(old.capability)
+    limits = capabilities.launch_limits(old.capability)
     return limits.card if limits else old.capability.sm
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.compat.gpu_code import served
 from rekindle.core.errors import BadInput
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, State, failed, passed, unverified
 from rekindle.formats import cubin, gpu_payload
 from rekindle.formats.access import File
 from rekindle.formats.binary import Binary, codes
@@ -23,8 +23,8 @@ from rekindle.formats.cubin import CubinKernel
 from rekindle.formats.fatbin import Container, Kind, sorted_out
 from rekindle.formats.package import Folder, Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
+from rekindle.knowledge.gpu.capabilities import LaunchLimits
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
-from rekindle.knowledge.gpu.launch_limits import LaunchLimits
 from rekindle.wheels.inspect.identity import read_binaries
 
 _NAMED = 8
@@ -105,16 +105,15 @@ def launch_limits(kernels: Sequence[ReadKernels], limit: LaunchLimits | None, ol
     """Line 3: kernels that could not be launched on the old card, by what its own machine code takes."""
     known = [kernel for one in kernels for kernel in one.cubin]
     if limit is None:
-        return _open("launch-limits", f"the limits of compute capability {old.capability} are not in the tables")
+        return unverified("launch-limits", f"the limits of compute capability {old.capability} are not in the tables")
     if not known:
-        return _open("launch-limits", f"there is no machine code for {old.capability.sm} to read")
+        return unverified("launch-limits", f"there is no machine code for {old.capability.sm} to read")
     refused = [kernel for kernel in known if _problem(kernel, limit)]
     if refused:
         named = "; ".join(f"{kernel.name[:80]}: {_problem(kernel, limit)}" for kernel in refused[:_NAMED])
-        return Finding(
-            id="launch-limits",
-            state=State.FAIL,
-            found=f"{len(refused)} of {len(known)} kernels cannot be launched on {limit.card}: {named}",
+        return failed(
+            "launch-limits",
+            f"{len(refused)} of {len(known)} kernels cannot be launched on {limit.card}: {named}",
             why="the stand-in has more registers and shared memory, so they ran there",
         )
     most = max(kernel.registers for kernel in known)
@@ -133,7 +132,7 @@ def launch_limits(kernels: Sequence[ReadKernels], limit: LaunchLimits | None, ol
             f"; {len(narrow)} without launch bounds take blocks of fewer than {limit.threads_per_block} threads "
             f"(the narrowest: {least})"
         )
-    return Finding(id="launch-limits", state=State.PASS, found=text)
+    return passed("launch-limits", text)
 
 
 def kernel_names(kernels: Sequence[ReadKernels], old: Target) -> Finding:
@@ -141,7 +140,7 @@ def kernel_names(kernels: Sequence[ReadKernels], old: Target) -> Finding:
     cubins = {(one.file, one.offset, kernel.name) for one in kernels for kernel in one.cubin}
     texts = {(one.file, one.offset, name) for one in kernels for name in one.ptx}
     if not cubins:
-        return _open("kernel-names", f"there is no machine code for {old.capability.sm} to compare the PTX with")
+        return unverified("kernel-names", f"there is no machine code for {old.capability.sm} to compare the PTX with")
     missing = sorted(name for _, _, name in texts - cubins)
     surplus = sorted(name for _, _, name in cubins - texts)
     if missing or surplus:
@@ -150,16 +149,14 @@ def kernel_names(kernels: Sequence[ReadKernels], old: Target) -> Finding:
             parts.append(f"{len(missing)} only as PTX ({_some(missing)})")
         if surplus:
             parts.append(f"{len(surplus)} only as machine code ({_some(surplus)})")
-        return Finding(
-            id="kernel-names",
-            state=State.FAIL,
-            found=f"machine code and PTX differ: {', '.join(parts)}",
+        return failed(
+            "kernel-names",
+            f"machine code and PTX differ: {', '.join(parts)}",
             why="the old card would not run what ran here",
         )
-    return Finding(
-        id="kernel-names",
-        state=State.PASS,
-        found=f"the same {len(cubins)} kernels as {old.capability.sm} machine code and as {old}, "
+    return passed(
+        "kernel-names",
+        f"the same {len(cubins)} kernels as {old.capability.sm} machine code and as {old}, "
         f"in {len([one for one in kernels if one.ptx])} containers",
     )
 
@@ -209,23 +206,21 @@ def vendor_libraries(libraries: Iterable[Binary], old: Target) -> Finding:
     """Line 5: NVIDIA's libraries run code of their own; for the old card it must at least be there."""
     found = sorted((one for one in libraries if codes([one])), key=lambda one: one.file)
     if not found:
-        return _open(
+        return unverified(
             "libraries",
             f"the CUDA libraries are not in it, so it was not read whether they have code for {old.capability.sm}",
         )
     lacking = [one.file for one in found if served(one.code, old.capability).coverage is Coverage.NO]
     if lacking:
-        return Finding(
-            id="libraries",
-            state=State.FAIL,
-            found=f"no code for {old.capability.sm} in {', '.join(lacking)}",
+        return failed(
+            "libraries",
+            f"no code for {old.capability.sm} in {', '.join(lacking)}",
             why="what they compute ran on the stand-in's own kernels; on the old card it fails",
-            fix=Fix(text="take the libraries of the last CUDA and cuDNN that served the card"),
+            fix="take the libraries of the last CUDA and cuDNN that served the card",
         )
-    return Finding(
-        id="libraries",
-        state=State.PASS,
-        found=f"all {len(found)} of NVIDIA's libraries have code for {old.capability.sm}: "
+    return passed(
+        "libraries",
+        f"all {len(found)} of NVIDIA's libraries have code for {old.capability.sm}: "
         f"{', '.join(one.file for one in found)}; what they computed here ran on the stand-in's own kernels and is "
         "not proven",
     )
@@ -235,7 +230,7 @@ def magma_line(code: OwnCode) -> Finding:
     """Line 5, too: without MAGMA some of torch.linalg raises on the card."""
     symbols = [one.symbols for one in code.binaries if one.symbols is not None]
     if not symbols:
-        return _open("magma", "its libraries offer no symbols, so it was not read whether MAGMA is in it")
+        return unverified("magma", "its libraries offer no symbols, so it was not read whether MAGMA is in it")
     inside = any(one.file.startswith(("libmagma", "magma")) for one in code.binaries) or any(
         name.startswith("magma_") for one in symbols for name in (*one.defined, *one.undefined)
     )
@@ -253,22 +248,19 @@ def driver_entry_points(code: OwnCode, exported: frozenset[str] | None, branch: 
         if name.startswith("cu") and name[2:3].isupper()
     }
     if exported is None:
-        return _open(
+        return unverified(
             "old-driver",
             f"{len(wanted)} driver functions are linked; the library of driver {branch} was not given",
-            Fix(text="name its `libcuda.so.1` with `--old-driver FILE`"),
+            fix="name its `libcuda.so.1` with `--old-driver FILE`",
         )
     missing = sorted(wanted - exported)
     if missing:
-        return Finding(
-            id="old-driver",
-            state=State.FAIL,
-            found=f"driver {branch} lacks {len(missing)} of {len(wanted)} functions: {_some(missing)}",
+        return failed(
+            "old-driver",
+            f"driver {branch} lacks {len(missing)} of {len(wanted)} functions: {_some(missing)}",
             why="it will not load with the old card's driver",
         )
-    return Finding(
-        id="old-driver", state=State.PASS, found=f"driver {branch} has all {len(wanted)} functions that are linked"
-    )
+    return passed("old-driver", f"driver {branch} has all {len(wanted)} functions that are linked")
 
 
 def _chosen(container: Container, stand_in: Capability) -> Target | None:
@@ -292,11 +284,7 @@ def _problem(kernel: CubinKernel, limit: LaunchLimits) -> str | None:
 
 
 def _refused(found: str, why: str, fix: str | None = None) -> Finding:
-    return Finding(id="refused", state=State.FAIL, found=found, why=why, fix=Fix(text=fix) if fix else None)
-
-
-def _open(name: str, found: str, fix: Fix | None = None) -> Finding:
-    return Finding(id=name, state=State.UNVERIFIED, found=found, fix=fix)
+    return failed("refused", found, why=why, fix=fix)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -312,4 +300,4 @@ def readable(package: Package, code: OwnCode, old: Target) -> tuple[tuple[ReadKe
     try:
         return read_kernels(package, code, old), None
     except BadInput as error:
-        return (), Finding(id="launch-limits", state=State.UNVERIFIED, found=error.message)
+        return (), unverified("launch-limits", error.message)

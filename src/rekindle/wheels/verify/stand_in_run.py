@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, State, unverified
 from rekindle.core.paths import system
 from rekindle.core.processes import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
-from rekindle.knowledge.gpu.launch_limits import LaunchLimits
+from rekindle.knowledge.gpu.capabilities import LaunchLimits
 from rekindle.wheels.verify.operators import Operators, Trip, compare
 from rekindle.wheels.verify.trial import driver_cache
 
@@ -117,7 +117,7 @@ def without_jit(setup: StandInSetup) -> tuple[Finding, RunResult]:
     said = " ".join([ran.said, *(one.why for one in (ran.operators.results if ran.operators else ()))])
     if not any(word in said for word in _NO_CODE):
         text = f"with the driver's compiler switched off it failed, but not for lack of code: {said.strip()[:200]}"
-        return Finding(id="control-jit", state=State.UNVERIFIED, found=text), ran
+        return unverified("control-jit", text), ran
     number = ran.operators.failed + ran.operators.crashed if ran.operators else 0
     what = f"all {number} operators tried fail" if number else "the trial fails"
     return (

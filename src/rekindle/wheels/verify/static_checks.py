@@ -16,7 +16,7 @@ import msgspec
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from rekindle.core.errors import BadInput
-from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, worst
 from rekindle.core.untrusted import printable
 from rekindle.core.version import Version
 from rekindle.formats import package
@@ -80,7 +80,7 @@ def file(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if warned:
         return msgspec.structs.replace(warned[0], id="file")
     size = subject.inspection.size / 1e6
-    return Finding(id="file", state=State.PASS, found=f"{len(subject.package.files)} files, {size:.0f} MB")
+    return passed("file", f"{len(subject.package.files)} files, {size:.0f} MB")
 
 
 def _damaged(subject: OpenedSubject) -> Finding | None:
@@ -96,10 +96,12 @@ def _damaged(subject: OpenedSubject) -> Finding | None:
             for _ in archive.chunks(member):
                 pass
         except BadInput as error:
-            return Finding(
-                id="file", state=State.FAIL, found=error.message, why="pip stops in the middle of installing it",
-                fix=Fix(text="download or build the wheel again"),
-            )  # fmt: skip
+            return failed(
+                "file",
+                error.message,
+                why="pip stops in the middle of installing it",
+                fix="download or build the wheel again",
+            )
     return None
 
 
@@ -107,7 +109,7 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     """Every file against its hash in RECORD, not its size alone."""
     listed = next((item for item in subject.inspection.findings if item.id == "record"), None)
     if listed is None:
-        return Finding(id="record", state=State.UNVERIFIED, found="there is no RECORD file")
+        return unverified("record", "there is no RECORD file")
     if listed.state is State.FAIL:
         return listed
     entries = package.record(subject.package) or []
@@ -124,16 +126,15 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
             wrong.append(entry.path)
     if wrong:
         shown = ", ".join(f"`{name}`" for name in wrong[:3]) + (", …" if len(wrong) > 3 else "")
-        return Finding(
-            id="record",
-            state=State.FAIL,
-            found=f"{len(wrong)} files do not match RECORD: {shown}",
+        return failed(
+            "record",
+            f"{len(wrong)} files do not match RECORD: {shown}",
             why="the file was damaged or changed after it was built",
-            fix=Fix(text="download or build it again; after a change by hand pack it with `rekindle repair --pack`"),
+            fix="download or build it again; after a change by hand pack it with `rekindle repair --pack`",
         )
     if listed.state is not State.PASS:
         return listed
-    return Finding(id="record", state=State.PASS, found=f"{checked} files match RECORD")
+    return passed("record", f"{checked} files match RECORD")
 
 
 def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
@@ -142,22 +143,26 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     problems = []
     stated = set(fields.get("Tag", []))
     if not stated:
-        return Finding(id="tags", state=State.UNVERIFIED, found="there is no WHEEL file with tags")
+        return unverified("tags", "there is no WHEEL file with tags")
     invalid = sorted(tag for tag in stated if not _TAG.fullmatch(tag))
     if invalid:
-        return Finding(
-            id="tags", state=State.FAIL, found=f"WHEEL has an invalid tag, `{printable(invalid[0])}`",
-            why="pip cannot tell where the wheel may be installed", fix=Fix(text="build the wheel again"),
-        )  # fmt: skip
+        return failed(
+            "tags",
+            f"WHEEL has an invalid tag, `{printable(invalid[0])}`",
+            why="pip cannot tell where the wheel may be installed",
+            fix="build the wheel again",
+        )
     name, version = (meta.get(key, [""])[0] for key in ("Name", "Version"))
     if subject.package.kind == "wheel":
         try:
             project, number, _, tagged = parse_wheel_filename(subject.path.name)
         except InvalidWheelFilename as error:
-            return Finding(
-                id="tags", state=State.FAIL, found=f"the file name is not that of a wheel: {error}",
-                why="pip refuses it", fix=Fix(text="rename it to the name it was built under"),
-            )  # fmt: skip
+            return failed(
+                "tags",
+                f"the file name is not that of a wheel: {error}",
+                why="pip refuses it",
+                fix="rename it to the name it was built under",
+            )
         if {str(tag) for tag in tagged} != stated:
             problems.append(f"the file name says {_some(map(str, tagged))}, WHEEL says {_some(stated)}")
         if project != canonicalize_name(name) or str(number) != version:
@@ -165,20 +170,19 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     problems += _python_problems(subject, stated)
     problems += _platform_problems(subject, stated)
     if problems:
-        return Finding(
-            id="tags",
-            state=State.FAIL,
-            found="; ".join(problems),
+        return failed(
+            "tags",
+            "; ".join(problems),
             why="pip takes a wheel by its tags: it would take this one where it cannot load",
-            fix=Fix(text="build it again for the Python and system it is meant for"),
+            fix="build it again for the Python and system it is meant for",
         )
-    return Finding(id="tags", state=State.PASS, found=f"{name} {version}, {_some(stated)}; its libraries match")
+    return passed("tags", f"{name} {version}, {_some(stated)}; its libraries match")
 
 
 def closure(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     found = subject.inspection.closure
     if found is None:
-        return Finding(id="closure", state=State.PASS, found="no compiled libraries")
+        return passed("closure", "no compiled libraries")
     findings = [*linkage.findings(found), *(item for item in subject.inspection.findings if item.id == "closure.fit")]
     state = worst(findings)
     if state is State.PASS:
@@ -194,13 +198,11 @@ def closure(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
 def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if not cards:
         text = "no GPU was named, and this machine has none"
-        fix = Fix(text='name it with `--gpu`, such as `--gpu "Tesla K40c"`')
-        return Finding(id="coverage", state=State.UNVERIFIED, found=text, fix=fix)
+        return unverified("coverage", text, fix=Fix(text='name it with `--gpu`, such as `--gpu "Tesla K40c"`'))
     if not subject.inspection.gpu_code:
-        return Finding(
-            id="coverage", state=State.FAIL, found="no GPU code: this is a CPU build",
-            fix=Fix(text="`rekindle plan` names a build that serves the card"),
-        )  # fmt: skip
+        return failed(
+            "coverage", "no GPU code: this is a CPU build", fix="`rekindle plan` names a build that serves the card"
+        )
     asked = [card for card in subject.inspection.cards if card.query in cards]
     worst_card = max(asked, key=lambda card: list(Coverage).index(card.coverage))
     served = ", ".join(f"{card.name} ({card.capability}) {card.coverage.value}" for card in asked)
@@ -242,17 +244,15 @@ def version_finding(subject: OpenedSubject, facts: Mapping[str, Any], torch: str
     if cuda and (not built or not Version.parse(str(built)).starts_with(Version.parse(cuda))):
         problems.append(f"CUDA {cuda} was asked for, this is built with {built or 'none'}")
     if problems:
-        return Finding(id="version", state=State.FAIL, found="; ".join(problems))
-    return Finding(
-        id="version", state=State.PASS, found=f"torch {said}, CUDA {built or 'none'}, Python {facts['python']}"
-    )
+        return failed("version", "; ".join(problems))
+    return passed("version", f"torch {said}, CUDA {built or 'none'}, Python {facts['python']}")
 
 
 def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     """`torch.__config__` against the files: CUDA, cuDNN, and the targets that nvcc was told against those inside."""
     text = str(facts.get("config", ""))
     if not text:
-        return Finding(id="config", state=State.UNVERIFIED, found="torch has no build information")
+        return unverified("config", "torch has no build information")
     problems = []
     runtime = re.search(r"CUDA Runtime (\d+\.\d+)", text)
     if runtime and facts.get("cuda") and not str(facts["cuda"]).startswith(runtime[1]):
@@ -262,13 +262,13 @@ def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     if told and inside and not told <= inside:
         problems.append(f"nvcc was told {_some(told - inside)}, of which there is nothing inside")
     if problems:
-        return Finding(id="config", state=State.FAIL, found="; ".join(problems))
+        return failed("config", "; ".join(problems))
     blas = re.search(r"BLAS_INFO=(\w+)", text)
     cudnn = re.search(r"CuDNN ([\d.]+)", text)
     named = (("CUDA", runtime), ("cuDNN", cudnn), ("BLAS", blas))
     parts = [f"{name} {match[1]}" for name, match in named if match]
     said = ", ".join(parts) or "nothing of CUDA"
-    return Finding(id="config", state=State.PASS, found=f"the build configuration matches the files: {said}")
+    return passed("config", f"the build configuration matches the files: {said}")
 
 
 def _digest(subject: OpenedSubject, name: str, kind: str) -> str:

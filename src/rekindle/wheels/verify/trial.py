@@ -18,7 +18,7 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from rekindle.core.errors import MissingTool, NotFound
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.paths import venv_python
 from rekindle.core.processes import may_run
 from rekindle.core.python import ask, isolated, pip
@@ -111,7 +111,7 @@ def environment(place: TrialSetup) -> Iterator[TrialRun]:
     """Where to run: an environment as it is, or a new one with the wheel, removed afterwards."""
     home = place.home
     if home is not None:
-        finding = Finding(id="install", state=State.PASS, found=f"already installed, in {home.environment.root}")
+        finding = passed("install", f"already installed, in {home.environment.root}")
         yield TrialRun(python=Path(home.environment.program), finding=finding, jit_cache=place.jit_cache)
         return
     assert place.wheel is not None
@@ -162,12 +162,11 @@ def _with_jit(environment: TrialRun, index: int, answer: TrialAnswer) -> TrialAn
         text = answer.finding.found + "; nothing had to be compiled by the driver"
         finding = msgspec.structs.replace(answer.finding, found=text)
     else:
-        finding = Finding(
-            id="launch",
-            state=State.WARN,
-            found=answer.finding.found + "; without the driver's JIT compiler they do not run",
+        finding = warned(
+            "launch",
+            answer.finding.found + "; without the driver's JIT compiler they do not run",
             why="this torch has no native code for the card: every first use of a kernel waits for the driver",
-            fix=Fix(text="`rekindle plan` names a build with native code"),
+            fix="`rekindle plan` names a build with native code",
         )
     return msgspec.structs.replace(answer, finding=finding)
 
@@ -188,11 +187,8 @@ def _installed(place: TrialSetup, wheel: Path, folder: Path) -> TrialRun:
         last = _last(said)
         unsuited = "not a supported wheel" in said.err
         lacking = "No matching distribution" in said.err or "Could not find a version" in said.err
-        state = State.UNVERIFIED if unsuited or lacking else State.FAIL
-        return _without(f"pip did not install it: {last}", state)
-    finding = Finding(
-        id="install", state=State.PASS, found="pip installed it and its requirements in a new environment"
-    )
+        return _without(f"pip did not install it: {last}", State.UNVERIFIED if unsuited or lacking else State.FAIL)
+    finding = passed("install", "pip installed it and its requirements in a new environment")
     return TrialRun(python=inner, finding=finding)
 
 
@@ -252,11 +248,11 @@ def _answers(said: Result, lines: Sequence[dict[str, Any]], names: Sequence[str]
         elif name in begun:
             end = "timed out" if said.timed_out else f"exited with code {said.code}"
             text = f"the process {end} during this check: {_last(said)}"
-            answers.append(TrialAnswer(id=name, finding=Finding(id=name, state=State.FAIL, found=text)))
+            answers.append(TrialAnswer(id=name, finding=failed(name, text)))
         elif not begun or done:
             last = begun[-1] if begun else "start"
             text = f"not run: the process had ended ({last}: {_last(said)})" if last not in done else "not run"
-            answers.append(TrialAnswer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)))
+            answers.append(TrialAnswer(id=name, finding=unverified(name, text)))
     return answers
 
 

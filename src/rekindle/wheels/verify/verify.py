@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from rekindle.core.errors import NotFound
-from rekindle.core.findings import Finding, Fix, State, worst
+from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
 from rekindle.core.processes import reads_only
 from rekindle.core.run import call
@@ -225,7 +225,7 @@ def _run(
             seconds[answer.id] = answer.seconds
     if own and findings["import"].state is State.PASS and findings["closure"].state is State.UNVERIFIED:
         text = "what comes with torch is there: it was imported with the torch that pip installed beside it"
-        findings["closure"] = Finding(id="closure", state=State.PASS, found=text)
+        findings["closure"] = passed("closure", text)
     if findings["import"].state is State.FAIL or own:
         return []
     links = findings["closure"]
@@ -261,26 +261,24 @@ def _cuda_finding(
     facts: Mapping[str, Any], meant: Sequence[Mapping[str, Any]], asked: Sequence[CardCoverage]
 ) -> Finding:
     if facts.get("cuda") is None:
-        return Finding(id="cuda", state=State.UNVERIFIED, found="torch is a CPU build")
+        return unverified("cuda", "torch is a CPU build")
     if facts.get("cuda_available"):
         cards = facts["cards"]
         if meant:
-            return Finding(id="cuda", state=State.PASS, found=f"torch sees {len(cards)} GPU(s)")
+            return passed("cuda", f"torch sees {len(cards)} GPU(s)")
         there = ", ".join(f"{card['name']} ({card['capability']})" for card in cards) or "no GPU"
         wanted = ", ".join(dict.fromkeys(card.name for card in asked))
-        return Finding(
-            id="cuda",
-            state=State.UNVERIFIED,
-            found=f"torch sees {there}; it was made for {wanted}, so nothing was tried on a GPU",
-            fix=Fix(text="run this on the machine with the card; with `--stand-in` a newer card runs its PTX"),
+        return unverified(
+            "cuda",
+            f"torch sees {there}; it was made for {wanted}, so nothing was tried on a GPU",
+            fix="run this on the machine with the card; with `--stand-in` a newer card runs its PTX",
         )
     problem = str(facts.get("cuda_problem") or "no reason given").split("\n")[0]
-    return Finding(
-        id="cuda",
-        state=State.UNVERIFIED,
-        found=f"torch sees no GPU on this machine: {problem}",
+    return unverified(
+        "cuda",
+        f"torch sees no GPU on this machine: {problem}",
         why="checks that need a GPU cannot run without one",
-        fix=Fix(text="run this on the machine with the card; `rekindle doctor` says what is wrong with its driver"),
+        fix="run this on the machine with the card; `rekindle doctor` says what is wrong with its driver",
     )
 
 
@@ -295,7 +293,7 @@ def _numbered(
     checks = []
     reason = why or _blocker(findings)
     for number, name in enumerate((*STATIC, *RUNNING), start=1):
-        finding = findings.get(name) or Finding(id=name, state=State.UNVERIFIED, found=reason)
+        finding = findings.get(name) or unverified(name, reason)
         checks.append(_check(finding, number, seconds.get(name), None))
     if seen:
         return (*checks, *seen)
@@ -304,11 +302,7 @@ def _numbered(
     left_out = (() if expected.bench else BENCH) + (() if expected.all_gpus else TOGETHER)
     return (
         *checks,
-        *(
-            _check(Finding(id=name, state=State.UNVERIFIED, found=reason), number, None, None)
-            for number, name in every
-            if name not in left_out
-        ),
+        *(_check(unverified(name, reason), number, None, None) for number, name in every if name not in left_out),
     )
 
 
@@ -349,7 +343,7 @@ def together(environment: TrialRun, cards: Sequence[dict[str, Any]]) -> list[Tri
     """Copies between every two cards, and a sum over all of them."""
     if len(cards) < 2:
         text = "torch sees one card; this needs two (a K80 is two)"
-        return [TrialAnswer(id=name, finding=Finding(id=name, state=State.UNVERIFIED, found=text)) for name in TOGETHER]
+        return [TrialAnswer(id=name, finding=unverified(name, text)) for name in TOGETHER]
     return trial.asked(environment, ["together", str(len(cards))], TOGETHER, timeout=300.0)
 
 

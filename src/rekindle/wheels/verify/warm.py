@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, failed, passed, unverified
 from rekindle.core.run import call
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.wheels.verify.operators import lines_of
@@ -87,10 +87,9 @@ def line(warmed: Warmed, old: Target) -> Finding:
         text = (
             f"the driver cannot compile {number} of {total} containers of {old}: {_REFUSED.get(code, f'error {code}')}"
         )
-        return Finding(id="ptx", state=State.FAIL, found=text, why="their kernels cannot run here")
+        return failed("ptx", text, why="their kernels cannot run here")
     if warmed.problem or warmed.left or not warmed.compiled:
         said = f"{warmed.compiled} of {total} containers of {old} were compiled by the driver"
         why = warmed.problem or "the time was up"
-        return Finding(id="ptx", state=State.UNVERIFIED, found=f"{said}: {why}")
-    text = f"the driver compiled all {total} containers of {old}, {warmed.seconds:.0f} s of one core"
-    return Finding(id="ptx", state=State.PASS, found=text)
+        return unverified("ptx", f"{said}: {why}")
+    return passed("ptx", f"the driver compiled all {total} containers of {old}, {warmed.seconds:.0f} s of one core")
