@@ -330,6 +330,6 @@ def test_a_missing_driver_library_is_not_blamed_on_cudnn() -> None:
 @pytest.mark.parametrize("system", ["windows", "linux", None])
 def test_a_line_of_sh_keeps_its_variables_whatever_the_system(system: str | None) -> None:
     """With `--os windows` the quotes around `$PATH` emptied it."""
-    from rekindle.diagnose.steps import read
+    from rekindle.diagnose.fix import command_of
 
-    assert read("export PATH=/usr/local/cuda/bin:$PATH", system) == 'export PATH="/usr/local/cuda/bin:$PATH"'
+    assert command_of("export PATH=/usr/local/cuda/bin:$PATH", system) == 'export PATH="/usr/local/cuda/bin:$PATH"'
